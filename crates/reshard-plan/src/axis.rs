@@ -1,0 +1,400 @@
+//! One dimension of an array, dealt out to processes. All modular arithmetic of reshard lives here.
+//!
+//! A [`Deal`] is the rule as one says it (`cyclic(64)`, `block`, ...); an [`Axis`] is the rule applied to a
+//! length and a number of processes, and answers every question about indices:
+//!
+//! | from | to | method | cyclic kinds | cuts |
+//! |---|---|---|---|---|
+//! | global | process | [`Axis::owner`] | O(1) | O(log pieces) |
+//! | global | process, local | [`Axis::local_from_global`] | O(1) | O(log pieces) |
+//! | process, local | global | [`Axis::global_from_local`] | O(1) | O(log pieces) |
+//! | process | number of elements ("numroc") | [`Axis::local_len`] | O(1) | O(log pieces) |
+//! | process | its blocks as global ranges | [`Axis::blocks`] | O(1) each | O(1) each |
+//! | global | owner and global end of the block around it | [`Axis::block_at`] | O(1) | O(log pieces) |
+//!
+//! *Global* counts elements of the whole dimension, *local* those of one process in ascending global order;
+//! a *process* is a coordinate on the grid dimension, not yet a rank. Everything counts from 0. Lengths reach
+//! [`MAX_LEN`], so any sum of two indices fits in 64 bits; the only product that might not, block times
+//! processes, saturates at 2^63, which is longer than any axis and so means "happens once".
+
+pub(crate) mod cuts;
+
+use crate::error::{Error, Result};
+use cuts::Cuts;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The longest axis, and the most elements of an array: 2^62.
+pub const MAX_LEN: u64 = 1 << 62;
+
+/// A length no index reaches; strides saturate here.
+const NEVER: u64 = 1 << 63;
+
+/// How one dimension is dealt out, as one says it: HPF's words and explicit cuts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Deal {
+    /// HPF `BLOCK`: one block of `ceil(len / processes)` for each process.
+    Block,
+    /// HPF `CYCLIC(k)`: blocks of `k`, dealt round and round. `CYCLIC` is `Cyclic(1)`.
+    Cyclic(u64),
+    /// HPF `GEN_BLOCK(sizes)`: one contiguous part for each process, sizes given.
+    GenBlock(Vec<u64>),
+    /// Explicit cuts: pieces in global order, each with its owner.
+    Cuts(Vec<Piece>),
+    /// HPF `*`: not distributed; the grid dimension has one process.
+    Whole,
+}
+
+/// One piece of an explicitly cut axis: so many elements for that process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// Elements in the piece.
+    pub len: u64,
+    /// The process that owns them.
+    pub owner: u64,
+}
+
+/// One dimension: its length and who owns which part of it.
+///
+/// ```
+/// use reshard_plan::Axis;
+/// let axis = Axis::block_cyclic(10, 3, 2, 0)?; // 10 elements, 3 processes, blocks of 2: 0011220011
+/// assert_eq!(axis.owner(7), Some(0));
+/// assert_eq!(axis.local_from_global(7), Some((0, 3)));
+/// assert_eq!(axis.global_from_local(0, 3), Some(7));
+/// assert_eq!(axis.local_len(2), 2);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Axis {
+    len: u64,
+    procs: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Cyclic { block: u64, first: u64 },
+    Cuts(Arc<Cuts>),
+}
+
+impl Axis {
+    /// Applies a rule to a length and a number of processes. `first` is the process that owns the first
+    /// block (ScaLAPACK's RSRC); rules that name their owners refuse any other than 0.
+    pub fn new(len: u64, procs: u64, deal: &Deal, first: u64) -> Result<Self> {
+        check_len(len)?;
+        check_procs(procs, first)?;
+        let cyclic = |block| Ok(Kind::Cyclic { block, first });
+        let kind = match deal {
+            Deal::Block => cyclic(len.div_ceil(procs).max(1)),
+            Deal::Cyclic(block) => cyclic(check_block(*block)?),
+            Deal::Whole if procs > 1 => Err(Error::unsupported(format!(
+                "an axis kept whole (*) on {procs} processes would be replicated, which is not supported yet; \
+                 give that grid dimension 1 process, or deal the axis out with block or cyclic(k)"
+            ))),
+            Deal::Whole => cyclic(len.max(1)),
+            Deal::GenBlock(_) | Deal::Cuts(_) if first > 0 => Err(Error::mismatch(format!(
+                "first process {first} was given for an axis whose owners are listed one by one; \
+                 leave it at 0 and order the sizes or owners instead"
+            ))),
+            Deal::GenBlock(sizes) => {
+                if sizes.len() as u64 != procs {
+                    return Err(Error::mismatch(format!(
+                        "gen_block lists {} sizes for {procs} processes; give one size for each process",
+                        sizes.len()
+                    )));
+                }
+                let owned = (0..).zip(sizes).map(|(owner, &len)| Piece { len, owner });
+                Ok(Kind::Cuts(Arc::new(Cuts::new(&checked(len, procs, owned)?))))
+            }
+            Deal::Cuts(pieces) => {
+                Ok(Kind::Cuts(Arc::new(Cuts::new(&checked(len, procs, pieces.iter().copied())?))))
+            }
+        }?;
+        Ok(Self { len, procs, kind })
+    }
+
+    /// `len` elements in blocks of `block`, dealt round and round to `procs` processes from `first` on.
+    pub fn block_cyclic(len: u64, procs: u64, block: u64, first: u64) -> Result<Self> {
+        Self::new(len, procs, &Deal::Cyclic(block), first)
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of processes, with or without elements.
+    pub fn procs(&self) -> u64 {
+        self.procs
+    }
+
+    /// Block size and first process of a block-cyclic axis; `None` for explicit cuts.
+    pub fn cyclic_parameters(&self) -> Option<(u64, u64)> {
+        match self.kind {
+            Kind::Cyclic { block, first } => Some((block, first)),
+            Kind::Cuts(_) => None,
+        }
+    }
+
+    /// The rule that deals this axis out again: `Axis::new(len, procs, &deal, first)` gives an equal axis.
+    pub fn deal(&self) -> (Deal, u64) {
+        match &self.kind {
+            Kind::Cyclic { block, first } => (Deal::Cyclic(*block), *first),
+            Kind::Cuts(cuts) => {
+                let pieces = cuts.pieces();
+                let in_order = pieces.windows(2).all(|pair| pair[0].owner < pair[1].owner);
+                // Only a list of about as many sizes as there are pieces is a better way to say it.
+                let deal = if in_order && self.procs <= 2 * pieces.len() as u64 + 8 {
+                    Deal::GenBlock((0..self.procs).map(|process| cuts.local_len(process)).collect())
+                } else {
+                    let piece = |cut: &cuts::Cut| Piece { len: cut.end - cut.start, owner: cut.owner };
+                    Deal::Cuts(pieces.iter().map(piece).collect())
+                };
+                (deal, 0)
+            }
+        }
+    }
+
+    /// The process that owns a global index; `None` past the end.
+    pub fn owner(&self, global: u64) -> Option<u64> {
+        (global < self.len).then(|| match &self.kind {
+            Kind::Cyclic { .. } => self.cycle().owner(global),
+            Kind::Cuts(cuts) => cuts.at(global).owner,
+        })
+    }
+
+    /// The owner of a global index and the index's place there; `None` past the end.
+    pub fn local_from_global(&self, global: u64) -> Option<(u64, u64)> {
+        (global < self.len).then(|| match &self.kind {
+            Kind::Cyclic { .. } => {
+                let cycle = self.cycle();
+                (cycle.owner(global), (global / cycle.stride) * cycle.block + global % cycle.block)
+            }
+            Kind::Cuts(cuts) => {
+                let cut = cuts.at(global);
+                (cut.owner, cut.local + (global - cut.start))
+            }
+        })
+    }
+
+    /// The global index of a process's local index; `None` if the process has no such element.
+    pub fn global_from_local(&self, process: u64, local: u64) -> Option<u64> {
+        match &self.kind {
+            Kind::Cyclic { .. } => (local < self.local_len(process)).then(|| {
+                let cycle = self.cycle();
+                let start = cycle.turn(process) * cycle.block;
+                (local / cycle.block) * cycle.stride + start + local % cycle.block
+            }),
+            Kind::Cuts(cuts) => cuts.global_from_local(process, local),
+        }
+    }
+
+    /// How many elements a process owns (ScaLAPACK's `numroc`); 0 for a process that does not exist.
+    pub fn local_len(&self, process: u64) -> u64 {
+        if process >= self.procs {
+            return 0;
+        }
+        match &self.kind {
+            Kind::Cyclic { .. } => {
+                let cycle = self.cycle();
+                let before = cycle.turn(process).saturating_mul(cycle.block);
+                let (rounds, rest) = (self.len / cycle.stride, self.len % cycle.stride);
+                rounds * cycle.block + rest.saturating_sub(before).min(cycle.block)
+            }
+            Kind::Cuts(cuts) => cuts.local_len(process),
+        }
+    }
+
+    /// The most elements any process owns.
+    pub fn max_local_len(&self) -> u64 {
+        match &self.kind {
+            Kind::Cyclic { first, .. } => self.local_len(*first),
+            Kind::Cuts(cuts) => {
+                cuts.pieces().iter().map(|cut| cut.local + (cut.end - cut.start)).max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// The blocks of a process as global ranges, in ascending order, from the first that ends after
+    /// `from`. Whoever owns everything has one block.
+    pub fn blocks(&self, process: u64, from: u64) -> Blocks<'_> {
+        match &self.kind {
+            Kind::Cyclic { .. } => {
+                let cycle = self.cycle();
+                let start = if process < self.procs { cycle.block_after(process, from) } else { NEVER };
+                Blocks(Rest::Cyclic { start, block: cycle.block, stride: cycle.stride, len: self.len })
+            }
+            Kind::Cuts(cuts) => {
+                let of = cuts.of(process);
+                let skip = of.partition_point(|&i| cuts.pieces()[i].end <= from);
+                Blocks(Rest::Cuts { cuts, indices: &of[skip..] })
+            }
+        }
+    }
+
+    /// The owner of a global index, and where the stretch of that owner around it ends; `None` past the end.
+    pub fn block_at(&self, global: u64) -> Option<(u64, u64)> {
+        (global < self.len).then(|| match &self.kind {
+            Kind::Cyclic { .. } => {
+                let cycle = self.cycle();
+                (cycle.owner(global), (global - global % cycle.block + cycle.block).min(self.len))
+            }
+            Kind::Cuts(cuts) => {
+                let cut = cuts.at(global);
+                (cut.owner, cut.end)
+            }
+        })
+    }
+
+    /// Into how many pieces explicit cuts divide the axis; 0 for a cyclic axis.
+    pub(crate) fn pieces(&self) -> usize {
+        match &self.kind {
+            Kind::Cyclic { .. } => 0,
+            Kind::Cuts(cuts) => cuts.pieces().len(),
+        }
+    }
+
+    /// True if the axis is dealt in equal blocks, round and round.
+    pub fn is_cyclic(&self) -> bool {
+        matches!(self.kind, Kind::Cyclic { .. })
+    }
+
+    /// The cyclic arithmetic of this axis. Where one process owns everything the block is the axis, whatever
+    /// was said, so that stretches are as long as they can be. Call it on cyclic axes only.
+    pub(crate) fn cycle(&self) -> Cycle {
+        let Kind::Cyclic { block, first } = self.kind else { unreachable!("cycle() of explicit cuts") };
+        let block = if self.procs == 1 { self.len.max(1) } else { block };
+        Cycle { block, procs: self.procs, first, stride: block.saturating_mul(self.procs).min(NEVER) }
+    }
+}
+
+/// The numbers a block-cyclic axis computes with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cycle {
+    pub block: u64,
+    pub procs: u64,
+    pub first: u64,
+    /// From one block of a process to its next: block times processes, at most 2^63.
+    pub stride: u64,
+}
+
+impl Cycle {
+    pub fn owner(&self, global: u64) -> u64 {
+        (global / self.block + self.first) % self.procs
+    }
+
+    /// When in each round a process is dealt its block: 0 for the first process.
+    pub fn turn(&self, process: u64) -> u64 {
+        if process >= self.first { process - self.first } else { process + self.procs - self.first }
+    }
+
+    /// Start of the first block of a process that ends after `from`; 2^63 or more if it is beyond any axis.
+    pub fn block_after(&self, process: u64, from: u64) -> u64 {
+        let start = self.turn(process).saturating_mul(self.block).min(NEVER);
+        let end = start.saturating_add(self.block);
+        if from < end { start } else { start + ((from - end) / self.stride + 1) * self.stride }
+    }
+}
+
+/// The blocks of one process, from [`Axis::blocks`].
+#[derive(Clone, Debug)]
+pub struct Blocks<'a>(Rest<'a>);
+
+#[derive(Clone, Debug)]
+enum Rest<'a> {
+    Cyclic { start: u64, block: u64, stride: u64, len: u64 },
+    Cuts { cuts: &'a Cuts, indices: &'a [usize] },
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = Range<u64>;
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        match &mut self.0 {
+            Rest::Cyclic { start, block, stride, len } => {
+                let found = (*start < *len).then(|| *start..(*start + (*block).min(*len - *start)))?;
+                *start += *stride;
+                Some(found)
+            }
+            Rest::Cuts { cuts, indices } => {
+                let (&first, rest) = indices.split_first()?;
+                *indices = rest;
+                let cut = cuts.pieces()[first];
+                Some(cut.start..cut.end)
+            }
+        }
+    }
+}
+
+/// Least common multiple; `None` if it is more than `limit`.
+pub(crate) fn lcm_upto(a: u64, b: u64, limit: u64) -> Option<u64> {
+    (a / gcd(a, b)).checked_mul(b).filter(|&lcm| lcm <= limit)
+}
+
+/// Greatest common divisor by Euclid; `gcd(a, 0) = a`.
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
+    let (mut a, mut b) = (a, b);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+pub(crate) fn check_len(len: u64) -> Result<u64> {
+    if len > MAX_LEN {
+        return Err(Error::too_large(format!(
+            "a length of {len} was given; at most 2^62 = {MAX_LEN} is possible"
+        )));
+    }
+    Ok(len)
+}
+
+fn check_block(block: u64) -> Result<u64> {
+    match block {
+        0 => Err(Error::out_of_range("a block size of 0 was given; blocks hold at least 1 element")),
+        1..=MAX_LEN => Ok(block),
+        _ => Err(Error::too_large(format!(
+            "a block size of {block} was given; at most 2^62 = {MAX_LEN} is possible"
+        ))),
+    }
+}
+
+fn check_procs(procs: u64, first: u64) -> Result<()> {
+    if procs == 0 {
+        return Err(Error::out_of_range("a grid dimension of 0 processes was given; it needs at least 1"));
+    }
+    if procs > MAX_LEN {
+        return Err(Error::too_large(format!("{procs} processes were given; at most 2^62 are possible")));
+    }
+    if first >= procs {
+        return Err(Error::out_of_range(format!(
+            "first process {first} was given for {procs} processes; it must lie between 0 and {}",
+            procs - 1
+        )));
+    }
+    Ok(())
+}
+
+/// Pieces that add up to `len` and belong to existing processes.
+fn checked(len: u64, procs: u64, pieces: impl Iterator<Item = Piece> + Clone) -> Result<Vec<Piece>> {
+    if let Some(piece) = pieces.clone().find(|piece| piece.owner >= procs) {
+        return Err(Error::out_of_range(format!(
+            "a piece belongs to process {}, but there are {procs} processes, numbered from 0",
+            piece.owner
+        )));
+    }
+    let sum = pieces.clone().try_fold(0_u64, |sum, piece| sum.checked_add(piece.len));
+    match sum {
+        Some(sum) if sum == len => Ok(pieces.collect()),
+        Some(sum) => Err(Error::mismatch(format!(
+            "the sizes given add up to {sum}, but the axis has {len} elements; they must cover it exactly"
+        ))),
+        None => Err(Error::too_large("the sizes given add up to more than 64 bits can hold")),
+    }
+}

@@ -1,0 +1,92 @@
+//! One error type for the whole planner: opaque, with a kind for programs and one sentence for people.
+//!
+//! Every message says what was given, what was expected and, where there is one, what to do about it.
+//! Programs branch on [`Error::kind`]; nobody needs to match on text.
+
+use std::fmt;
+
+/// Why the planner refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A text does not follow the layout notation; [`Error::position`] says where.
+    Notation,
+    /// Two things that must fit together do not: dimensions, extents, sizes, orders.
+    Mismatch,
+    /// An index, rank, process or offset lies outside its range.
+    OutOfRange,
+    /// A length, count or amount of work is beyond what the planner accepts (lengths: 2^62).
+    TooLarge,
+    /// The request makes sense, but is not supported yet.
+    Unsupported,
+}
+
+/// What went wrong, in one sentence.
+///
+/// ```
+/// use reshard_plan::{ErrorKind, Pattern};
+/// let error = "4x4/64y64".parse::<Pattern>().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Notation);
+/// assert_eq!(error.position(), Some(6));
+/// assert!(error.to_string().contains("character 7"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    position: Option<usize>,
+}
+
+/// The planner's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), position: None }
+    }
+
+    pub(crate) fn mismatch(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Mismatch, message)
+    }
+
+    pub(crate) fn out_of_range(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::OutOfRange, message)
+    }
+
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::TooLarge, message)
+    }
+
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unsupported, message)
+    }
+
+    /// A notation error at the character with this index (counted from 0).
+    pub(crate) fn notation(position: usize, message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Notation, message: message.into(), position: Some(position) }
+    }
+
+    /// The same kind of error, with its place in a text.
+    pub(crate) fn placed(self, position: usize, message: String) -> Self {
+        Self { kind: self.kind, message, position: Some(position) }
+    }
+
+    /// What sort of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// For errors about a text: the index of the character at fault, counted from 0; the length of the text
+    /// if something is missing at its end.
+    pub fn position(&self) -> Option<usize> {
+        self.position
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

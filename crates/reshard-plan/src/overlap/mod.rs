@@ -1,0 +1,308 @@
+//! What one process shares with every process of the other side, along one axis.
+//!
+//! Five methods find it, one algorithm to a file, and all give the same canonical [`Overlap`]:
+//!
+//! | method | looks at | why it is here |
+//! |---|---|---|
+//! | [`naive`](Method::Naive) | every element | the oracle: too simple to be wrong |
+//! | [`classical`](Method::Classical) | every own block against every block of every peer | what one writes first |
+//! | [`falls`](Method::Falls) | own blocks of one period, a bounded range of each peer's | the literature's best before ASPEN |
+//! | [`scan`](Method::Scan) | own and each peer's blocks merged, up to the period | ScaLAPACK's; takes irregular axes too |
+//! | [`aspen`](Method::Aspen) | own blocks only, peers follow by shifting | the default: no loop over peers |
+//!
+//! Indices here are *window* indices: 0 is the first element moved, wherever the window begins on either side.
+//! The canonical form of the answer is described in [`run`].
+
+mod aspen;
+mod classical;
+mod falls;
+mod naive;
+pub mod run;
+mod scan;
+
+use crate::axis::{Axis, lcm_upto};
+use crate::error::{Error, Result};
+use run::{Flat, Fold};
+pub use run::{Overlap, Run};
+use std::fmt;
+use std::str::FromStr;
+
+/// The most runs an overlap may hold: past this the two layouts have no useful common period.
+const MAX_RUNS: u128 = 1 << 24;
+
+/// The most steps a slow method may take before it is refused rather than left to run for hours.
+const MAX_STEPS: u128 = 1 << 31;
+
+/// One side of a move along one axis: the axis, and where on it the window begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// The axis.
+    pub axis: &'a Axis,
+    /// Global index of the window's first element.
+    pub offset: u64,
+}
+
+/// Both sides of a move along one axis. `here` are the processes one asks about, `there` their peers.
+#[derive(Clone, Copy, Debug)]
+pub struct Sides<'a> {
+    here: Side<'a>,
+    there: Side<'a>,
+    extent: u64,
+}
+
+impl<'a> Sides<'a> {
+    /// A window of `extent` elements that must lie on both axes.
+    pub fn new(here: Side<'a>, there: Side<'a>, extent: u64) -> Result<Self> {
+        for side in [here, there] {
+            if side.offset.checked_add(extent).is_none_or(|end| end > side.axis.len()) {
+                return Err(Error::out_of_range(format!(
+                    "a window of {extent} elements from index {} does not fit on an axis of {}",
+                    side.offset,
+                    side.axis.len()
+                )));
+            }
+        }
+        Ok(Self { here, there, extent })
+    }
+
+    /// Two whole axes of one length.
+    pub fn whole(here: &'a Axis, there: &'a Axis) -> Result<Self> {
+        if here.len() != there.len() {
+            return Err(Error::mismatch(format!(
+                "one axis has {} elements and the other {}; give a window to move a part",
+                here.len(),
+                there.len()
+            )));
+        }
+        Self::new(Side { axis: here, offset: 0 }, Side { axis: there, offset: 0 }, here.len())
+    }
+
+    /// The same move asked from the other side.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        Self { here: self.there, there: self.here, extent: self.extent }
+    }
+
+    /// Whose processes one asks about.
+    pub fn here(&self) -> Side<'a> {
+        self.here
+    }
+
+    /// Their peers.
+    pub fn there(&self) -> Side<'a> {
+        self.there
+    }
+
+    /// Elements in the window.
+    pub fn extent(&self) -> u64 {
+        self.extent
+    }
+
+    /// After how many elements both sides begin again; the extent if they do not within the window.
+    pub fn period(&self) -> u64 {
+        // One process owns everything: that begins again with every element.
+        let round = |axis: &Axis| match axis.is_cyclic() {
+            true if axis.procs() == 1 => Some(1),
+            true => Some(axis.cycle().stride).filter(|&stride| stride < self.extent),
+            false => None,
+        };
+        match (round(self.here.axis), round(self.there.axis)) {
+            (Some(1), Some(1)) => self.extent,
+            (Some(a), Some(b)) => lcm_upto(a, b, self.extent).unwrap_or(self.extent),
+            _ => self.extent,
+        }
+    }
+
+    fn are_cyclic(&self) -> bool {
+        self.here.axis.is_cyclic() && self.there.axis.is_cyclic()
+    }
+
+    /// At most so many blocks of one process of `side` meet `span` elements.
+    fn blocks_of_one(side: Side<'_>, process: u64, span: u64) -> u128 {
+        if side.axis.is_cyclic() {
+            u128::from(span / side.axis.cycle().stride) + 2
+        } else {
+            side.axis.blocks(process, side.offset).count() as u128
+        }
+    }
+
+    /// At most so many blocks of all processes of `side` meet `span` elements.
+    fn blocks_of_all(side: Side<'_>, span: u64) -> u128 {
+        if side.axis.is_cyclic() {
+            u128::from(span / side.axis.cycle().block) + 2
+        } else {
+            side.axis.pieces() as u128
+        }
+    }
+}
+
+/// A way to find overlaps. All give equal results; they differ in cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Element by element.
+    Naive,
+    /// Every block against every block.
+    Classical,
+    /// One period, bounded search among each peer's blocks.
+    Falls,
+    /// Two counters merged for each peer, stopped at the period.
+    Scan,
+    /// A walk along the own blocks that knows the peers by shifting.
+    #[default]
+    Aspen,
+}
+
+impl Method {
+    /// All methods, slowest first.
+    pub const ALL: [Self; 5] = [Self::Naive, Self::Classical, Self::Falls, Self::Scan, Self::Aspen];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Naive => "naive",
+            Self::Classical => "classical",
+            Self::Falls => "falls",
+            Self::Scan => "scan",
+            Self::Aspen => "aspen",
+        }
+    }
+
+    /// Calls `visit(peer, start, len)` for each piece in the order the method finds them, as the papers' programs
+    /// do; no canonical form. Pieces may reach past the period; irregular axes take the scan.
+    pub fn visit(self, sides: &Sides<'_>, process: u64, visit: &mut impl FnMut(u64, u64, u64)) -> Result<()> {
+        let method = self.fitting(sides);
+        let span = sides.period().min(sides.extent);
+        method.check_work(sides, process, span)?;
+        match method {
+            Self::Naive => naive::visit(sides, process, span, visit),
+            Self::Classical => classical::visit(sides, process, visit),
+            Self::Falls => falls::visit(sides, process, span, visit),
+            Self::Scan => scan::visit(sides, process, span, visit),
+            Self::Aspen => {
+                for run in aspen::runs(sides, process, span) {
+                    run.pieces().for_each(|piece| visit(run.peer, piece.start, piece.end - piece.start));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// FALLS and ASPEN live on periods: an irregular axis takes the scan instead.
+    fn fitting(self, sides: &Sides<'_>) -> Self {
+        match self {
+            Self::Falls | Self::Aspen if !sides.are_cyclic() => Self::Scan,
+            _ => self,
+        }
+    }
+
+    /// Refuses what would take hours or all memory, before it begins.
+    fn check_work(self, sides: &Sides<'_>, process: u64, span: u64) -> Result<()> {
+        let own = |span| Sides::blocks_of_one(sides.here, process, span);
+        let peers = u128::from(sides.there.axis.procs());
+        let all = |span| Sides::blocks_of_all(sides.there, span);
+        let pieces = own(span) + all(span);
+        let (steps, runs) = match self {
+            Self::Naive => (u128::from(span), pieces),
+            Self::Classical => (own(sides.extent).saturating_mul(all(sides.extent) + peers), pieces),
+            Self::Falls => (peers.saturating_mul(own(span)) + pieces, pieces),
+            Self::Scan if !sides.are_cyclic() => (0, self.irregular_runs(sides, process)),
+            Self::Scan => (peers.saturating_mul(own(span)) + pieces, pieces),
+            Self::Aspen => (0, aspen::most_runs(sides, span)),
+        };
+        if steps > MAX_STEPS {
+            return Err(Error::too_large(format!(
+                "the method {self} would take about {steps} steps here; use aspen, the default"
+            )));
+        }
+        if runs > MAX_RUNS {
+            return Err(Error::too_large(format!(
+                "these two layouts meet in up to {runs} runs before they repeat, more than 2^24; \
+                 choose block sizes with a larger common divisor"
+            )));
+        }
+        Ok(())
+    }
+
+    fn irregular_runs(self, sides: &Sides<'_>, process: u64) -> u128 {
+        let (here, there) = (sides.here.axis, sides.there.axis);
+        if here.is_cyclic() {
+            3 * there.pieces() as u128 + 2
+        } else if there.is_cyclic() {
+            let most = Sides::blocks_of_all(sides.there, sides.extent);
+            (Sides::blocks_of_one(sides.here, process, sides.extent) * (u128::from(there.procs()) + 2))
+                .min(most + Sides::blocks_of_one(sides.here, process, sides.extent))
+        } else {
+            here.pieces() as u128 + there.pieces() as u128
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|method| method.name()).collect();
+            Error::mismatch(format!("the method {text:?} is not known; choose one of {}", names.join(", ")))
+        })
+    }
+}
+
+impl Overlap {
+    /// What `process` shares with every process of the other side, by the default method.
+    ///
+    /// ```
+    /// use reshard_plan::{Axis, Overlap, Sides};
+    /// let (from, to) = (Axis::block_cyclic(240, 16, 3, 0)?, Axis::block_cyclic(240, 16, 5, 0)?);
+    /// let overlap = Overlap::new(&Sides::whole(&from, &to)?, 0)?;
+    /// // Process 0 holds 0..3, 48..51, 96..99, 144..147 and 192..195: the first row of the paper's Table 1.
+    /// assert_eq!(overlap.shares(), [(0, 3), (3, 3), (6, 3), (9, 2), (10, 1), (12, 1), (13, 2)]);
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn new(sides: &Sides<'_>, process: u64) -> Result<Self> {
+        Self::by(Method::default(), sides, process)
+    }
+
+    /// The same by a method of one's choice.
+    pub fn by(method: Method, sides: &Sides<'_>, process: u64) -> Result<Self> {
+        let procs = sides.here.axis.procs();
+        if process >= procs {
+            return Err(Error::out_of_range(format!(
+                "process {process} was asked for on an axis of {procs} processes, numbered from 0"
+            )));
+        }
+        let method = method.fitting(sides);
+        let period = sides.period();
+        let runs = match method {
+            Method::Aspen => {
+                method.check_work(sides, process, period)?;
+                aspen::runs(sides, process, period)
+            }
+            Method::Scan if !sides.are_cyclic() => {
+                method.check_work(sides, process, period)?;
+                scan::irregular_runs(sides, process)
+            }
+            _ => {
+                let mut flat: Vec<Flat> = Vec::new();
+                method.visit(sides, process, &mut |peer, start, len| {
+                    let piece = Flat { peer, start, end: (start + len).min(period) };
+                    match flat.last_mut() {
+                        Some(Flat { end, peer: last, .. }) if *end == start && *last == peer => {
+                            *end = piece.end
+                        }
+                        _ if start < period => flat.push(piece),
+                        _ => {}
+                    }
+                })?;
+                Fold::flat(flat, sides.there.axis)
+            }
+        };
+        Ok(Self::from_runs(sides.extent, period, runs))
+    }
+}

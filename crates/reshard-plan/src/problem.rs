@@ -1,0 +1,253 @@
+//! What is to be moved: a window of one distributed array into a window of another.
+//!
+//! Everything that can be refused is refused when a [`Problem`] is made. After that any rank's [`Part`] follows
+//! from the problem alone, one axis at a time: which elements of the window it holds, and whom it shares them
+//! with. Nothing here depends on the other ranks having been asked.
+
+use crate::distribution::{Distribution, same_dims};
+use crate::error::{Error, Result};
+use crate::grid::{Grid, by_x};
+use crate::overlap::{Method, Overlap, Side, Sides};
+
+/// Which part of the source goes where: `A[from..]` into `B[to..]`, axes perhaps permuted.
+///
+/// ```
+/// use reshard_plan::Window;
+/// // Rows 10..30 and columns 0..5 of A, transposed, into B from (2, 100) on.
+/// let window = Window::of(&[20, 5]).from(&[10, 0]).to(&[2, 100]).permuted(&[1, 0]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    shape: Vec<u64>,
+    from: Vec<u64>,
+    to: Vec<u64>,
+    axes: Vec<usize>,
+}
+
+impl Window {
+    /// A window of this shape (in the source's order of axes) at the beginning of both arrays.
+    pub fn of(shape: &[u64]) -> Self {
+        let zeros = vec![0; shape.len()];
+        Self { shape: shape.to_vec(), from: zeros.clone(), to: zeros, axes: (0..shape.len()).collect() }
+    }
+
+    /// Where the window begins in the source.
+    #[must_use]
+    pub fn from(mut self, index: &[u64]) -> Self {
+        self.from = index.to_vec();
+        self
+    }
+
+    /// Where the window begins in the destination, in the destination's order of axes.
+    #[must_use]
+    pub fn to(mut self, index: &[u64]) -> Self {
+        self.to = index.to_vec();
+        self
+    }
+
+    /// Destination axis `j` takes source axis `axes[j]`, as in NumPy: `[1, 0]` transposes a matrix.
+    #[must_use]
+    pub fn permuted(mut self, axes: &[usize]) -> Self {
+        self.axes = axes.to_vec();
+        self
+    }
+}
+
+/// A redistribution: source, destination, and the window that moves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    from: Distribution,
+    to: Distribution,
+    window: Window,
+    /// Source axis `d` goes to destination axis `lands[d]`: the inverse of `window.axes`.
+    lands: Vec<usize>,
+}
+
+impl Problem {
+    /// All of one array into all of another of the same shape.
+    pub fn new(from: Distribution, to: Distribution) -> Result<Self> {
+        same_dims(from.dims(), to.dims())?;
+        if from.shape() != to.shape() {
+            return Err(Error::mismatch(format!(
+                "the source is {} and the destination {}; they must be equal, or a window must be given",
+                by_x(&from.shape()),
+                by_x(&to.shape())
+            )));
+        }
+        let window = Window::of(&from.shape());
+        Self::windowed(from, to, window)
+    }
+
+    /// A window of one array into a window of another.
+    pub fn windowed(from: Distribution, to: Distribution, window: Window) -> Result<Self> {
+        let dims = from.dims();
+        same_dims(dims, to.dims())?;
+        let lengths = [window.shape.len(), window.from.len(), window.to.len(), window.axes.len()];
+        if let Some(wrong) = lengths.into_iter().find(|&len| len != dims) {
+            return Err(Error::mismatch(format!(
+                "the window is described with {wrong} numbers where the arrays have {dims} dimensions; \
+                 shape, offsets and permutation need one for each"
+            )));
+        }
+        let mut lands = vec![usize::MAX; dims];
+        for (to_dim, &from_dim) in window.axes.iter().enumerate() {
+            match lands.get_mut(from_dim) {
+                Some(slot) if *slot == usize::MAX => *slot = to_dim,
+                _ => {
+                    return Err(Error::mismatch(format!(
+                        "{:?} is not a permutation of the {dims} axes; name each from 0 to {} once",
+                        window.axes,
+                        dims - 1
+                    )));
+                }
+            }
+        }
+        for (from_dim, &to_dim) in lands.iter().enumerate() {
+            let extent = window.shape[from_dim];
+            let sides = [
+                ("source", from_dim, window.from[from_dim], from.axes()[from_dim].len()),
+                ("destination", to_dim, window.to[to_dim], to.axes()[to_dim].len()),
+            ];
+            for (which, dim, offset, len) in sides {
+                if offset.checked_add(extent).is_none_or(|end| end > len) {
+                    return Err(Error::out_of_range(format!(
+                        "the window takes {extent} elements from index {offset} of dimension {dim} of the {which}, \
+                         which has {len}; make the window smaller or move it"
+                    )));
+                }
+            }
+        }
+        Ok(Self { from, to, window, lands })
+    }
+
+    /// The source.
+    pub fn from(&self) -> &Distribution {
+        &self.from
+    }
+
+    /// The destination.
+    pub fn to(&self) -> &Distribution {
+        &self.to
+    }
+
+    /// Elements moved along each axis of the source.
+    pub fn shape(&self) -> &[u64] {
+        &self.window.shape
+    }
+
+    /// Where the window begins in the source.
+    pub fn from_offset(&self) -> &[u64] {
+        &self.window.from
+    }
+
+    /// Where the window begins in the destination.
+    pub fn to_offset(&self) -> &[u64] {
+        &self.window.to
+    }
+
+    /// For each axis of the destination, the axis of the source that it takes.
+    pub fn axes(&self) -> &[usize] {
+        &self.window.axes
+    }
+
+    /// Number of elements moved.
+    pub fn elems(&self) -> u64 {
+        self.window.shape.iter().product()
+    }
+
+    /// Both sides of one source axis, asked from the sender.
+    pub fn sides(&self, from_dim: usize) -> Sides<'_> {
+        let to_dim = self.lands[from_dim];
+        let here = Side { axis: &self.from.axes()[from_dim], offset: self.window.from[from_dim] };
+        let there = Side { axis: &self.to.axes()[to_dim], offset: self.window.to[to_dim] };
+        // Checked when the problem was made.
+        Sides::new(here, there, self.window.shape[from_dim]).expect("the window fits both arrays")
+    }
+
+    /// What a rank of the source sends: its elements of the window, split among the destination's processes.
+    pub fn sends(&self, rank: u64, method: Method) -> Result<Part> {
+        let coords = self.from.coords(rank)?;
+        let overlaps = (0..self.from.dims())
+            .map(|dim| Overlap::by(method, &self.sides(dim), coords[dim]))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Part { rank, coords, overlaps, peer_dims: self.lands.clone() })
+    }
+
+    /// What a rank of the destination receives, split among the source's processes.
+    pub fn receives(&self, rank: u64, method: Method) -> Result<Part> {
+        let coords = self.to.coords(rank)?;
+        let overlaps = (0..self.to.dims())
+            .map(|dim| Overlap::by(method, &self.sides(self.window.axes[dim]).reversed(), coords[dim]))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Part { rank, coords, overlaps, peer_dims: self.window.axes.clone() })
+    }
+}
+
+/// One rank's part in a problem: for each of its axes, what it shares with which coordinate of the other grid.
+/// What it shares with one rank of the other side is the product over the axes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    rank: u64,
+    coords: Vec<u64>,
+    overlaps: Vec<Overlap>,
+    peer_dims: Vec<usize>,
+}
+
+impl Part {
+    /// Whose part this is.
+    pub fn rank(&self) -> u64 {
+        self.rank
+    }
+
+    /// Where the rank sits on its grid.
+    pub fn coords(&self) -> &[u64] {
+        &self.coords
+    }
+
+    /// One overlap for each axis of the rank's own array.
+    pub fn overlaps(&self) -> &[Overlap] {
+        &self.overlaps
+    }
+
+    /// The axis of the other array on which the peers of overlap `dim` are counted.
+    pub fn peer_dim(&self, dim: usize) -> usize {
+        self.peer_dims[dim]
+    }
+
+    /// Elements of the window this rank holds.
+    pub fn elems(&self) -> u64 {
+        self.overlaps.iter().map(Overlap::elems).product()
+    }
+
+    /// Each rank of the other grid with whom anything is shared, ascending, and how many elements.
+    pub fn shares(&self, other: &Grid) -> Vec<(u64, u64)> {
+        let per_axis: Vec<_> = self.overlaps.iter().map(Overlap::shares).collect();
+        let rows: Vec<&[(u64, u64)]> = per_axis.iter().map(Vec::as_slice).collect();
+        multiply(&rows, &self.peer_dims, other)
+    }
+}
+
+/// The product over the axes of what is shared with each peer coordinate, as (rank, elements) by rank.
+pub(crate) fn multiply(rows: &[&[(u64, u64)]], peer_dims: &[usize], other: &Grid) -> Vec<(u64, u64)> {
+    if rows.iter().any(|row| row.is_empty()) {
+        return Vec::new();
+    }
+    let mut shares = Vec::with_capacity(rows.iter().map(|row| row.len()).product());
+    let mut at = vec![0; rows.len()];
+    let mut coords = vec![0; rows.len()];
+    loop {
+        let mut elems = 1;
+        for (dim, row) in rows.iter().enumerate() {
+            let (peer, shared) = row[at[dim]];
+            coords[peer_dims[dim]] = peer;
+            elems *= shared;
+        }
+        // Peers are coordinates on the other grid's axes, so they lie inside it.
+        shares.push((other.rank(&coords).expect("peers lie on the other grid"), elems));
+        let Some(dim) = (0..rows.len()).rev().find(|&dim| at[dim] + 1 < rows[dim].len()) else { break };
+        at[dim] += 1;
+        at[dim + 1..].fill(0);
+    }
+    shares.sort_unstable();
+    shares
+}
