@@ -1,1 +1,30 @@
-fn main() {}
+//! The `reshard` program: describe, plan and inspect redistributions of distributed arrays.
+//!
+//! `args` says what may be typed; each command turns that into what was meant, asks the planner, and shows the
+//! answer as text or JSON. Results go to standard output, talk to standard error. Exit code 0: done; 1: failed;
+//! 2: wrong usage, with one sentence that says what to do.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod failure;
+mod layout;
+mod plan;
+mod screen;
+
+use args::{Args, Command};
+use clap::Parser;
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Args::try_parse() {
+        Ok(Args { command: Command::Plan(args) }) => plan::run(&args),
+        Ok(Args { command: Command::Layout(args) }) => layout::run(&args),
+        // --help and --version are answers, not errors.
+        Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),
+        Err(error) => Err(Failure::usage(&failure::in_one_sentence(&error))),
+    };
+    result.map_or_else(failure::Failure::report, |()| ExitCode::SUCCESS)
+}

@@ -117,6 +117,17 @@ pub fn parse_shape(text: &str) -> Result<Vec<u64>> {
     Ok(shape)
 }
 
+/// Reads an index such as `100,37` or a permutation such as `2,0,1`.
+pub fn parse_index(text: &str) -> Result<Vec<u64>> {
+    let mut cursor = Cursor::new(text);
+    let mut index = vec![cursor.number("an index such as 7 or 100,37", 0)?];
+    while cursor.eat(',') {
+        index.push(cursor.number("a number", 0)?);
+    }
+    cursor.end("\",\" and a number, or the end")?;
+    Ok(index)
+}
+
 const FORM: &str = "a layout such as 16/3, 4x4/64x64 or (cyclic(64), block) on 4x4";
 
 /// A place in a text, with the few moves the grammar needs.

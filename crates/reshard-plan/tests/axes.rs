@@ -1,5 +1,7 @@
 //! Index conversions against elements dealt out one by one, and at sizes up to 2^62 against 128-bit arithmetic.
 
+#![allow(clippy::unwrap_used)]
+
 use reshard_plan::{Axis, Deal, ErrorKind, MAX_LEN};
 use reshard_testkit::{Random, deal_out, random_deal};
 

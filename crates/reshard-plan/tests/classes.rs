@@ -1,5 +1,7 @@
 //! The closed form of message lengths against the overlaps: aligned and shifted, with common factors or without.
 
+#![allow(clippy::unwrap_used)]
+
 use reshard_plan::{Axis, Classes, Overlap, Side, Sides};
 use reshard_testkit::{Random, full_sweep};
 

@@ -1,6 +1,8 @@
 //! The notation: what prints parses back to an equal value, what is wrong is refused at the right character, and
 //! no text whatsoever makes the parser panic.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 use reshard_plan::notation::parse_shape;
 use reshard_plan::{Deal, Distribution, ErrorKind, Grid, Order, Pattern, Piece};

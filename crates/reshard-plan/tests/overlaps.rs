@@ -1,6 +1,6 @@
 //! All five methods against elements asked one by one: one dimension, every small case there is.
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use reshard_plan::{Axis, Deal, ErrorKind, MAX_LEN, Method, Overlap, Side, Sides};
 use reshard_testkit::{Card, Random, deal_out, full_sweep, random_deal};

@@ -1,7 +1,7 @@
 //! Two and three dimensions: every message against elements asked one by one; windows, permutations, rank orders,
 //! disjoint and overlapping grids, irregular axes.
 
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use reshard_plan::{
     Distribution, ErrorKind, Grid, Layout, Message, Method, Order, Pattern, Problem, Traffic, Window,

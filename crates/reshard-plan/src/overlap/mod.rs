@@ -294,7 +294,7 @@ impl Overlap {
                     let piece = Flat { peer, start, end: (start + len).min(period) };
                     match flat.last_mut() {
                         Some(Flat { end, peer: last, .. }) if *end == start && *last == peer => {
-                            *end = piece.end
+                            *end = piece.end;
                         }
                         _ if start < period => flat.push(piece),
                         _ => {}

@@ -1,0 +1,114 @@
+//! A small log-log line chart as SVG, readable on light and dark pages.
+
+use std::fmt::Write as _;
+
+/// One named line.
+pub struct Line {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Panels side by side that share their axes.
+pub struct Chart {
+    pub title: String,
+    pub panels: Vec<(String, Vec<Line>)>,
+    pub x_label: String,
+    pub y_label: String,
+}
+
+const WIDTH: f64 = 360.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 64.0;
+const TOP: f64 = 64.0;
+const GAP: f64 = 28.0;
+/// Okabe and Ito's colours, told apart by everyone.
+const COLOURS: [&str; 5] = ["#999999", "#e69f00", "#56b4e9", "#009e73", "#d55e00"];
+
+impl Chart {
+    pub fn svg(&self) -> String {
+        let points = || self.panels.iter().flat_map(|panel| &panel.1).flat_map(|line| &line.points);
+        let bounds = |value: fn(&(f64, f64)) -> f64| {
+            points().map(value).fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(v), high.max(v)))
+        };
+        let (x_low, x_high) = bounds(|point| point.0);
+        let (y_low, y_high) = bounds(|point| point.1);
+        let (y_low, y_high) = (y_low.log10().floor(), y_high.log10().ceil());
+        let x_at = |x: f64| WIDTH * (x / x_low).ln() / (x_high / x_low).ln();
+        let y_at = |y: f64| HEIGHT * (1.0 - (y.log10() - y_low) / (y_high - y_low));
+        let total = LEFT + self.panels.len() as f64 * (WIDTH + GAP) + 80.0;
+        let mut svg = String::new();
+        let mut add = |line: String| {
+            svg.push_str(&line);
+            svg.push('\n');
+        };
+        add(format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {total} {}\" font-family=\"sans-serif\" font-size=\"12\">",
+            TOP + HEIGHT + 56.0
+        ));
+        add(format!("<rect width=\"{total}\" height=\"{}\" fill=\"#ffffff\"/>", TOP + HEIGHT + 56.0));
+        add(format!("<text x=\"{LEFT}\" y=\"22\" font-size=\"14\">{}</text>", self.title));
+        let middle = TOP + HEIGHT / 2.0;
+        add(format!(
+            "<text x=\"16\" y=\"{middle}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {middle})\">{}</text>",
+            self.y_label
+        ));
+        for (index, (name, lines)) in self.panels.iter().enumerate() {
+            let left = LEFT + index as f64 * (WIDTH + GAP);
+            add(format!("<g transform=\"translate({left} {TOP})\">"));
+            add(format!("<text x=\"{}\" y=\"-10\" text-anchor=\"middle\">{name}</text>", WIDTH / 2.0));
+            let mut exponent = y_low;
+            while exponent <= y_high {
+                let y = y_at(10_f64.powf(exponent));
+                add(format!("<path d=\"M0 {y:.1}H{WIDTH}\" stroke=\"#dddddd\"/>"));
+                if index == 0 {
+                    add(format!(
+                        "<text x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                        y + 4.0,
+                        10_f64.powf(exponent)
+                    ));
+                }
+                exponent += 1.0;
+            }
+            let mut ticks: Vec<f64> =
+                lines.iter().flat_map(|line| &line.points).map(|point| point.0).collect();
+            ticks.sort_by(f64::total_cmp);
+            ticks.dedup();
+            for tick in ticks {
+                let x = x_at(tick);
+                add(format!(
+                    "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{tick}</text>",
+                    HEIGHT + 18.0
+                ));
+            }
+            add(format!(
+                "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                WIDTH / 2.0,
+                HEIGHT + 40.0,
+                self.x_label
+            ));
+            for (line, colour) in lines.iter().zip(COLOURS) {
+                let mut path = String::new();
+                for (at, &(x, y)) in line.points.iter().enumerate() {
+                    let _ = write!(path, "{}{:.1} {:.1}", if at == 0 { "M" } else { "L" }, x_at(x), y_at(y));
+                }
+                add(format!("<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"));
+                for &(x, y) in &line.points {
+                    add(format!(
+                        "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"/>",
+                        x_at(x),
+                        y_at(y)
+                    ));
+                }
+                if index + 1 == self.panels.len()
+                    && let Some(&(_, y)) = line.points.last()
+                {
+                    let (x, y) = (WIDTH + 8.0, y_at(y) + 4.0);
+                    add(format!("<text x=\"{x}\" y=\"{y:.1}\" fill=\"{colour}\">{}</text>", line.name));
+                }
+            }
+            add("</g>".to_string());
+        }
+        add("</svg>".to_string());
+        svg
+    }
+}

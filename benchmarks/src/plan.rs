@@ -1,0 +1,280 @@
+//! How long one rank takes to plan: the experiment of the ASPEN paper, with all five methods.
+//!
+//! An array of 10,000 x 10,000, square grids of 2 to 32 a side, blocks of 1024 x 1024, 256 x 256, 30 x 50 and
+//! 654 x 321 on either side: 16 pairs, of which we take the geometric mean. As in the paper every method writes
+//! its pieces into memory it was given. Only our default does more: it allocates, and brings its answer into the
+//! canonical form. The four others just list.
+
+use crate::chart::{Chart, Line};
+use crate::machine::Machine;
+use reshard_plan::{Distribution, Method, Pattern, Problem};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::Instant;
+
+const SIDE: u64 = 10_000;
+const GRIDS: [u64; 5] = [2, 4, 8, 16, 32];
+const BLOCKS: [(u64, u64); 4] = [(1024, 1024), (256, 256), (30, 50), (654, 321)];
+const ARRAYS: [u64; 4] = [10_000, 1_000_000, 100_000_000, 1_000_000_000];
+const REPETITIONS: usize = 15;
+/// Ranks planned in one timing, spread over the grid.
+const RANKS: u64 = 16;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Microseconds for one rank, by method, and how many pieces and runs it found on average.
+#[derive(Serialize)]
+struct Row {
+    array: u64,
+    from_grid: u64,
+    to_grid: u64,
+    /// By method, in the order of `Method::ALL`; NaN-free: the geometric mean of medians.
+    microseconds: Vec<Option<f64>>,
+    /// `Problem::sends`, all that a caller waits for.
+    sends_microseconds: f64,
+    pieces: f64,
+    runs: f64,
+}
+
+#[derive(Serialize)]
+struct Results {
+    benchmark: &'static str,
+    command: &'static str,
+    machine: Machine,
+    repetitions: usize,
+    methods: Vec<&'static str>,
+    equal_grids: Vec<Row>,
+    growing_remote_grid: Vec<Row>,
+    growing_array: Vec<Row>,
+}
+
+pub fn run() -> Result<(), Failure> {
+    let rows = |pairs: Vec<(u64, u64, u64)>, slow: bool| -> Result<Vec<Row>, Failure> {
+        pairs
+            .into_iter()
+            .map(|(array, from, to)| {
+                eprintln!("{array} x {array}, {from}x{from} to {to}x{to}");
+                measure(array, from, to, slow)
+            })
+            .collect()
+    };
+    let results = Results {
+        benchmark: "plan",
+        command: "cargo xtask bench plan",
+        machine: Machine::here(),
+        repetitions: REPETITIONS,
+        methods: Method::ALL.iter().map(|method| method.name()).collect(),
+        equal_grids: rows(GRIDS.map(|grid| (SIDE, grid, grid)).to_vec(), true)?,
+        growing_remote_grid: rows(GRIDS.map(|grid| (SIDE, 2, grid)).to_vec(), true)?,
+        growing_array: rows(ARRAYS.map(|array| (array, 2, 2)).to_vec(), false)?,
+    };
+    let text = report(&results)?;
+    println!("{text}");
+    std::fs::create_dir_all("benchmarks/results")?;
+    std::fs::write("benchmarks/results/plan.json", serde_json::to_string_pretty(&results)? + "\n")?;
+    std::fs::write("docs/plan-speed.md", text)?;
+    std::fs::write("docs/plan-speed.svg", chart(&results).svg())?;
+    eprintln!("written: benchmarks/results/plan.json, docs/plan-speed.md, docs/plan-speed.svg");
+    Ok(())
+}
+
+/// The default method alone, for counting instructions: every case of equal grids, `rounds` times.
+pub fn run_loop(rounds: usize) -> Result<(), Failure> {
+    for grid in GRIDS {
+        for problem in problems(SIDE, grid, grid)? {
+            for _ in 0..rounds {
+                for rank in sample(grid) {
+                    black_box(problem.sends(black_box(rank), Method::default())?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The sixteen pairs of block sizes between two square grids.
+fn problems(array: u64, from: u64, to: u64) -> Result<Vec<Problem>, Failure> {
+    let over = |grid: u64, (rows, columns): (u64, u64)| -> Result<Distribution, Failure> {
+        Ok(format!("{grid}x{grid}/{rows}x{columns}").parse::<Pattern>()?.over(&[array, array])?)
+    };
+    let mut problems = Vec::new();
+    for from_block in BLOCKS {
+        for to_block in BLOCKS {
+            problems.push(Problem::new(over(from, from_block)?, over(to, to_block)?)?);
+        }
+    }
+    Ok(problems)
+}
+
+fn sample(grid: u64) -> impl Iterator<Item = u64> {
+    let ranks = grid * grid;
+    let step = ranks.div_ceil(RANKS);
+    (0..ranks).step_by(step as usize)
+}
+
+fn measure(array: u64, from: u64, to: u64, slow: bool) -> Result<Row, Failure> {
+    let problems = problems(array, from, to)?;
+    let mut pieces: Vec<(u64, u64, u64)> = Vec::with_capacity(1 << 20);
+    let mut logs = vec![0.0; Method::ALL.len()];
+    let (mut sends_log, mut piece_log, mut run_log) = (0.0, 0.0, 0.0);
+    for problem in &problems {
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); Method::ALL.len()];
+        let mut sends_times = Vec::new();
+        for _ in 0..REPETITIONS {
+            for (method, times) in Method::ALL.into_iter().zip(&mut times) {
+                if slow || method == Method::default() {
+                    times.push(time_overlaps(problem, from, method, &mut pieces)?);
+                }
+            }
+            sends_times.push(time_sends(problem, from)?);
+        }
+        for (log, times) in logs.iter_mut().zip(times) {
+            *log += median(times).map_or(f64::NAN, f64::ln);
+        }
+        sends_log += median(sends_times).map_or(f64::NAN, f64::ln);
+        let part = problem.sends(0, Method::default())?;
+        let runs: usize = part.overlaps().iter().map(|overlap| overlap.runs().len()).sum();
+        let flat: u64 =
+            part.overlaps().iter().flat_map(reshard_plan::Overlap::runs).map(|run| run.count).sum();
+        piece_log += (flat as f64).ln();
+        run_log += (runs as f64).ln();
+    }
+    let mean = |log: f64| (log / problems.len() as f64).exp();
+    let defined = |log: &f64| if log.is_nan() { None } else { Some(mean(*log)) };
+    Ok(Row {
+        array,
+        from_grid: from,
+        to_grid: to,
+        microseconds: logs.iter().map(defined).collect(),
+        sends_microseconds: mean(sends_log),
+        pieces: mean(piece_log),
+        runs: mean(run_log),
+    })
+}
+
+/// Microseconds for one rank to find its overlaps on both axes.
+fn time_overlaps(
+    problem: &Problem,
+    grid: u64,
+    method: Method,
+    pieces: &mut Vec<(u64, u64, u64)>,
+) -> Result<f64, Failure> {
+    let ranks: Vec<(u64, u64)> = sample(grid).map(|rank| (rank / grid, rank % grid)).collect();
+    let sides = [problem.sides(0), problem.sides(1)];
+    // Fast methods are timed over many rounds, slow ones over few: about 50 microseconds at least.
+    let rounds = if matches!(method, Method::Naive) { 1 } else { 20 };
+    let begin = Instant::now();
+    for _ in 0..rounds {
+        for &(row, column) in &ranks {
+            if method == Method::default() {
+                for (side, process) in sides.iter().zip([row, column]) {
+                    black_box(reshard_plan::Overlap::new(side, black_box(process))?);
+                }
+                continue;
+            }
+            pieces.clear();
+            for (side, process) in sides.iter().zip([row, column]) {
+                method.visit(side, black_box(process), &mut |peer, start, len| {
+                    pieces.push((peer, start, len));
+                })?;
+            }
+            black_box(&pieces);
+        }
+    }
+    Ok(begin.elapsed().as_secs_f64() * 1e6 / (rounds * ranks.len()) as f64)
+}
+
+/// Microseconds for all a caller asks for: one rank's part, coordinates, both axes and all memory.
+fn time_sends(problem: &Problem, grid: u64) -> Result<f64, Failure> {
+    let ranks: Vec<u64> = sample(grid).collect();
+    let rounds = 20;
+    let begin = Instant::now();
+    for _ in 0..rounds {
+        for &rank in &ranks {
+            black_box(problem.sends(black_box(rank), Method::default())?);
+        }
+    }
+    Ok(begin.elapsed().as_secs_f64() * 1e6 / (rounds * ranks.len()) as f64)
+}
+
+fn median(mut times: Vec<f64>) -> Option<f64> {
+    times.sort_unstable_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
+}
+
+fn report(results: &Results) -> Result<String, std::fmt::Error> {
+    let mut text = String::from(
+        "# Planning speed\n\n\
+         The experiment of the ASPEN paper (seed of `overlap/aspen.rs`): an array of 10,000 x 10,000 between square\n\
+         grids, blocks of 1024 x 1024, 256 x 256, 30 x 50 and 654 x 321 on either side. Microseconds for one rank to\n\
+         find everything it sends, both axes together: geometric mean over the 16 block pairs of the medians of\n",
+    );
+    writeln!(text, "{} interleaved repetitions.\n", results.repetitions)?;
+    writeln!(
+        text,
+        "Machine: {}, {} cores, {} {}. Reproduce with `{}`; raw numbers in `benchmarks/results/plan.json`.\n",
+        results.machine.cpu, results.machine.cores, results.machine.os, results.machine.arch, results.command
+    )?;
+    text.push_str(
+        "`naive`, `classical`, `falls` and `scan` list their pieces into memory they are given, as in the paper.\n\
+         `aspen`, the default, gives canonical runs in memory of its own; `sends` is the whole call\n\
+         `Problem::sends(rank)`. `pieces` counts what the others list within one period, `runs` what we answer with.\n\n\
+         ![Planning time by grid size](plan-speed.svg)\n",
+    );
+    let mut table = |title: &str, rows: &[Row]| -> std::fmt::Result {
+        writeln!(
+            text,
+            "\n## {title}\n\n| array | grids | {} | sends | pieces | runs |",
+            results.methods.join(" | ")
+        )?;
+        writeln!(text, "|---|---|{}---|---|---|", "---|".repeat(results.methods.len()))?;
+        for row in rows {
+            let cells: Vec<_> = row
+                .microseconds
+                .iter()
+                .map(|cell| cell.map_or("-".to_string(), |time| format!("{time:.3}")))
+                .collect();
+            writeln!(
+                text,
+                "| {0} x {0} | {1}x{1} to {2}x{2} | {3} | {4:.3} | {5:.0} | {6:.0} |",
+                row.array,
+                row.from_grid,
+                row.to_grid,
+                cells.join(" | "),
+                row.sends_microseconds,
+                row.pieces,
+                row.runs
+            )?;
+        }
+        Ok(())
+    };
+    table("Both grids grow", &results.equal_grids)?;
+    table("The other grid grows", &results.growing_remote_grid)?;
+    table("The array grows", &results.growing_array)?;
+    Ok(text)
+}
+
+fn chart(results: &Results) -> Chart {
+    let lines = |rows: &[Row]| -> Vec<Line> {
+        (0..results.methods.len())
+            .map(|method| Line {
+                name: results.methods[method].to_string(),
+                points: rows
+                    .iter()
+                    .filter_map(|row| Some((row.to_grid as f64, row.microseconds[method]?)))
+                    .collect(),
+            })
+            .collect()
+    };
+    Chart {
+        title: "Microseconds for one rank to plan, 10,000 x 10,000, geometric mean of 16 block pairs"
+            .to_string(),
+        panels: vec![
+            ("g x g to g x g".to_string(), lines(&results.equal_grids)),
+            ("2 x 2 to g x g".to_string(), lines(&results.growing_remote_grid)),
+        ],
+        x_label: "g, processes a side".to_string(),
+        y_label: "microseconds".to_string(),
+    }
+}

@@ -1,0 +1,86 @@
+//! What may be typed. Values stay text here; commands give them meaning, so that every error names its flag.
+
+use clap::{Args as Flags, Parser, Subcommand};
+
+/// Move distributed arrays from any layout to any other.
+#[derive(Parser, Debug)]
+#[command(name = "reshard", version, subcommand_required = true, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Who sends how many elements to whom: the communication grid of a redistribution
+    Plan(Plan),
+    /// Explain a layout: local sizes, who owns an element, a small picture
+    Layout(Layout),
+}
+
+const NOTATION: &str = "\
+Layouts: GRID/BLOCK as in 16/3 or 4x4/64x64, or HPF words as in '(cyclic(64), block) on 4x4' and
+'(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), order=col (rank order),
+ranks=8..24 or ranks=3,1,2,0.";
+
+/// Flags of `reshard plan`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Plan {
+    /// Layout of the source, such as 16/3 or 4x4/64x64
+    #[arg(long, value_name = "LAYOUT")]
+    pub from: String,
+    /// Layout of the destination
+    #[arg(long, value_name = "LAYOUT")]
+    pub to: String,
+    /// Shape of the array, such as 240 or 8192x8192; without it, one period of the two layouts
+    #[arg(long)]
+    pub shape: Option<String>,
+    /// Shape of the destination, if it is not that of the source
+    #[arg(long, value_name = "SHAPE")]
+    pub to_shape: Option<String>,
+    /// Move only a window of this shape (in the source's order of axes)
+    #[arg(long, value_name = "SHAPE")]
+    pub window: Option<String>,
+    /// Where the window begins in the source, such as 10,0
+    #[arg(long, value_name = "INDEX")]
+    pub from_at: Option<String>,
+    /// Where the window begins in the destination
+    #[arg(long, value_name = "INDEX")]
+    pub to_at: Option<String>,
+    /// Reverse the order of the axes
+    #[arg(long, conflicts_with = "permute")]
+    pub transpose: bool,
+    /// Destination axis j takes source axis AXES[j], such as 2,0,1
+    #[arg(long, value_name = "AXES")]
+    pub permute: Option<String>,
+    /// Only what this rank sends and receives, with every run of elements
+    #[arg(long)]
+    pub rank: Option<u64>,
+    /// How to find the overlaps: naive, classical, falls, scan or aspen; the answer is the same
+    #[arg(long, default_value = "aspen")]
+    pub method: String,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard layout`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Layout {
+    /// The layout, such as 4x4/64x64
+    pub layout: String,
+    /// Shape of the array; without it, one round of the layout
+    #[arg(long)]
+    pub shape: Option<String>,
+    /// Who owns this element, and where: such as 100,37
+    #[arg(long, value_name = "INDEX")]
+    pub element: Option<String>,
+    /// Only this rank
+    #[arg(long)]
+    pub rank: Option<u64>,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,70 @@
+//! How the program fails: one sentence on standard error, and an exit code scripts can trust.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was typed cannot be done: exit code 2.
+    Usage(String),
+    /// It could be done, but reading or writing failed: exit code 1.
+    Io(io::Error),
+}
+
+impl Failure {
+    pub fn usage(message: &str) -> Self {
+        Self::Usage(message.to_string())
+    }
+
+    /// An error of the planner about the value of a flag.
+    pub fn of_flag(flag: &'static str) -> impl Fn(reshard_plan::Error) -> Self {
+        move |error| Self::Usage(format!("{flag}: {error}"))
+    }
+
+    pub fn report(self) -> ExitCode {
+        let (message, code) = match self {
+            Self::Usage(message) => (message, 2),
+            // Whoever read our output has seen enough.
+            Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Self::Io(error) => (format!("the result could not be written: {error}"), 1),
+        };
+        // If standard error is gone as well there is nobody left to tell.
+        let _ = writeln!(io::stderr(), "error: {message}");
+        ExitCode::from(code)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl From<reshard_plan::Error> for Failure {
+    fn from(error: reshard_plan::Error) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// What the argument parser complains about, without its paragraphs: problem, tips, where to read more.
+pub fn in_one_sentence(error: &clap::Error) -> String {
+    let rendered = error.render().to_string();
+    let complaint = rendered.split("\n\nUsage:").next().unwrap_or_default();
+    let complaint = complaint.split("\n\nFor more information").next().unwrap_or_default();
+    let complaint = complaint.strip_prefix("error: ").unwrap_or(complaint);
+    let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let parts: Vec<String> = complaint.split("\n\n").map(words).filter(|part| !part.is_empty()).collect();
+    // No command at all: the parser answers with its whole help; we with a sentence.
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "no command was given; try `reshard plan --from 16/3 --to 16/5`, or `reshard --help`"
+            .to_string();
+    }
+    format!("{}; `reshard --help` lists commands and flags", parts.join("; "))
+}

@@ -1,0 +1,178 @@
+//! `reshard layout`: what a layout means. Local sizes, who owns an element, a small picture.
+
+use crate::args;
+use crate::failure::Failure;
+use crate::screen::{Screen, by_x, counted, index};
+use reshard_plan::notation::{parse_index, parse_shape};
+use reshard_plan::{Axis, Distribution, Pattern};
+use serde::Serialize;
+use std::io::Write;
+
+/// More ranks than this are not listed one by one.
+const MOST_RANKS: u64 = 1_000_000;
+
+/// More ranks than this are summed up on the screen.
+const SHOWN_RANKS: u64 = 64;
+
+/// The picture shows this many blocks of a dimension at most.
+const SHOWN_BLOCKS: usize = 24;
+
+#[derive(Serialize)]
+struct Explained {
+    layout: String,
+    shape: Vec<u64>,
+    grid: Vec<u64>,
+    elems: u64,
+    ranks: Vec<OfRank>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    element: Option<Element>,
+}
+
+#[derive(Serialize)]
+struct OfRank {
+    rank: u64,
+    coords: Vec<u64>,
+    shape: Vec<u64>,
+    elems: u64,
+}
+
+#[derive(Serialize)]
+struct Element {
+    index: Vec<u64>,
+    rank: u64,
+    coords: Vec<u64>,
+    local: Vec<u64>,
+}
+
+pub fn run(args: &args::Layout) -> Result<(), Failure> {
+    let pattern: Pattern = args.layout.parse()?;
+    let shape = match &args.shape {
+        Some(text) => parse_shape(text).map_err(Failure::of_flag("--shape"))?,
+        None => reshard_plan::one_period(&pattern, &pattern)?,
+    };
+    let distribution = pattern.over(&shape)?;
+    let explained = explain(args, &pattern, &distribution)?;
+    let mut screen = Screen::new();
+    if args.json {
+        serde_json::to_writer(&mut screen.out, &explained)?;
+        writeln!(screen.out)?;
+    } else {
+        show(&mut screen, &distribution, &explained, args.rank.is_some())?;
+    }
+    Ok(screen.out.flush()?)
+}
+
+fn explain(
+    args: &args::Layout,
+    pattern: &Pattern,
+    distribution: &Distribution,
+) -> Result<Explained, Failure> {
+    let grid = distribution.grid();
+    let of_rank = |rank: u64| -> Result<OfRank, Failure> {
+        let coords = distribution.coords(rank).map_err(Failure::of_flag("--rank"))?;
+        let shape = distribution.local_shape(rank)?;
+        Ok(OfRank { rank, coords, elems: shape.iter().product(), shape })
+    };
+    let ranks = match args.rank {
+        Some(rank) => vec![of_rank(rank)?],
+        None if grid.size() > MOST_RANKS => {
+            return Err(Failure::usage(&format!(
+                "the layout has {} ranks, more than the {MOST_RANKS} that are listed; ask for one with --rank",
+                grid.size()
+            )));
+        }
+        None => grid.ranks().map(of_rank).collect::<Result<_, _>>()?,
+    };
+    let element = match &args.element {
+        None => None,
+        Some(text) => {
+            let index = parse_index(text).map_err(Failure::of_flag("--element"))?;
+            let (rank, local) =
+                distribution.local_from_global(&index).map_err(Failure::of_flag("--element"))?;
+            Some(Element { index, rank, coords: distribution.coords(rank)?, local })
+        }
+    };
+    Ok(Explained {
+        layout: pattern.to_string(),
+        shape: distribution.shape(),
+        grid: grid.extents().to_vec(),
+        elems: distribution.elems(),
+        ranks,
+        element,
+    })
+}
+
+fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool) -> Result<(), Failure> {
+    let (ranks, elems) = (counted(of.grid().size(), "rank"), counted(explained.elems, "element"));
+    writeln!(screen.out, "{} of {}: {ranks}, {elems}", explained.layout, by_x(&explained.shape))?;
+    if let Some(Element { index: global, rank, coords, local }) = &explained.element {
+        let (global, coords, local) = (index(global), index(coords), index(local));
+        writeln!(screen.out, "Element {global} is on rank {rank} at {coords}, as its element {local}")?;
+    }
+    if one || of.grid().size() <= SHOWN_RANKS {
+        let dims = explained.shape.len();
+        let width = 2 + dims * 4;
+        writeln!(screen.out, "\n{:>8}  {:<width$}  {:<20}  {:>12}", "rank", "at", "local shape", "elements")?;
+        for OfRank { rank, coords, shape, elems } in &explained.ranks {
+            writeln!(screen.out, "{rank:>8}  {:<width$}  {:<20}  {elems:>12}", index(coords), by_x(shape))?;
+        }
+    } else {
+        let (least, most) = explained
+            .ranks
+            .iter()
+            .fold((u64::MAX, 0), |(least, most), rank| (least.min(rank.elems), most.max(rank.elems)));
+        writeln!(screen.out, "Each rank holds {least} to {most} elements; ask for one with --rank")?;
+    }
+    if !one {
+        picture(screen, of)?;
+    }
+    Ok(())
+}
+
+/// Who owns each block: a line in one dimension, a board in two, a line for each axis in more.
+fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
+    let stretches: Vec<Vec<(u64, u64)>> = of.axes().iter().map(stretches).collect();
+    if stretches.iter().any(Vec::is_empty) {
+        return Ok(());
+    }
+    let digits = |most: u64| most.to_string().len() + 1;
+    let more = |dim: usize| {
+        let shown = stretches[dim].last().map_or(0, |last| last.1);
+        if shown < of.axes()[dim].len() { " ..." } else { "" }
+    };
+    if of.dims() > 2 {
+        for (dim, blocks) in stretches.iter().enumerate() {
+            let owners: Vec<_> =
+                blocks.iter().map(|block| screen.of_rank(block.0, &format!(" {} ", block.0))).collect();
+            let more = more(dim);
+            writeln!(screen.out, "\nWho owns the blocks along dimension {dim}, as grid coordinates:")?;
+            writeln!(screen.out, "{}{more}", owners.concat())?;
+        }
+        return Ok(());
+    }
+    writeln!(screen.out, "\nWho owns each block:")?;
+    let one_row = vec![(0, 1)];
+    let (rows, columns) =
+        if of.dims() == 1 { (&one_row, &stretches[0]) } else { (&stretches[0], &stretches[1]) };
+    let width = digits(of.grid().ranks().max().unwrap_or(0));
+    let last_dim = of.dims() - 1;
+    for row in rows {
+        let mut line = String::new();
+        for column in columns {
+            let coords = if of.dims() == 1 { vec![column.0] } else { vec![row.0, column.0] };
+            let rank = of.grid().rank(&coords).unwrap_or(0);
+            line += &screen.of_rank(rank, &format!("{rank:>width$} "));
+        }
+        writeln!(screen.out, "{line}{}", more(last_dim))?;
+    }
+    if of.dims() == 2 && !more(0).is_empty() {
+        writeln!(screen.out, "{:>width$}", "...")?;
+    }
+    Ok(())
+}
+
+/// The first blocks of an axis, whoever owns them: (owner, end).
+fn stretches(axis: &Axis) -> Vec<(u64, u64)> {
+    let from = |start: u64| axis.block_at(start);
+    std::iter::successors(from(0), |&(_, end)| from(end)).take(SHOWN_BLOCKS).collect()
+}
