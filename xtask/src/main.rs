@@ -1,1 +1,75 @@
-fn main() {}
+//! `cargo xtask`: set-up, checks and measurements, so that two commands are enough for everything.
+//!
+//! Every step says what it does before it does it, and installs what it needs: Rust components through rustup,
+//! system packages through apt when root on Debian or Ubuntu. The standard library is all this program needs.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod bench;
+mod fuzz;
+mod tools;
+
+use std::process::ExitCode;
+use tools::{Outcome, cargo, say};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test            format, lints, all tests, documentation: what continuous integration runs
+  test --full     the same with the whole sweeps, instruction counts and ten million fuzzing executions
+  bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
+  bench count     instructions of planning under callgrind, against the count kept in benchmarks/results
+  bench count --keep
+                  the same, and keeps the new count
+  fuzz [RUNS]     fuzz the notation parser (default: 10000000 executions)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
+        ["test"] => test(),
+        ["test", "--full"] => test().and_then(|()| full()),
+        ["bench", "plan"] => bench::plan(),
+        ["bench", "count"] => bench::count(false),
+        ["bench", "count", "--keep"] => bench::count(true),
+        ["fuzz"] => fuzz::run(fuzz::ENOUGH),
+        ["fuzz", runs] => match runs.parse() {
+            Ok(runs) => fuzz::run(runs),
+            Err(_) => Err(format!("{runs} is not a number of executions; try `cargo xtask fuzz 1000000`")),
+        },
+        _ => {
+            eprintln!("{USAGE}");
+            std::process::exit(2);
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test() -> Outcome {
+    if tools::rust_component("rustfmt", &["fmt", "--version"])? {
+        say("formatting");
+        cargo(&["fmt", "--all", "--check"]).run()?;
+    }
+    if tools::rust_component("clippy", &["clippy", "--version"])? {
+        say("lints, warnings refused");
+        cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]).run()?;
+    }
+    say("tests and documentation examples");
+    cargo(&["test", "--workspace", "--locked"]).run()?;
+    say("documentation, warnings refused");
+    cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings").run()
+}
+
+fn full() -> Outcome {
+    say("the whole sweeps");
+    cargo(&["test", "--workspace", "--locked"]).env("RESHARD_FULL", "1").run()?;
+    bench::count(false)?;
+    fuzz::run(fuzz::ENOUGH)
+}

@@ -22,6 +22,14 @@ impl Failure {
         move |error| Self::Usage(format!("{flag}: {error}"))
     }
 
+    /// An error of the planner, whose last words may be said more exactly with a flag's name.
+    pub fn hint(hint: &'static str, flag: &'static str) -> impl Fn(reshard_plan::Error) -> Self {
+        move |error| {
+            let message = error.to_string();
+            Self::Usage(if message.ends_with(hint) { format!("{message} with {flag}") } else { message })
+        }
+    }
+
     pub fn report(self) -> ExitCode {
         let (message, code) = match self {
             Self::Usage(message) => (message, 2),

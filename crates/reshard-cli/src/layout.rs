@@ -4,7 +4,7 @@ use crate::args;
 use crate::failure::Failure;
 use crate::screen::{Screen, by_x, counted, index};
 use reshard_plan::notation::{parse_index, parse_shape};
-use reshard_plan::{Axis, Distribution, Pattern};
+use reshard_plan::{Axis, Distribution, Pattern, one_period};
 use serde::Serialize;
 use std::io::Write;
 
@@ -48,7 +48,9 @@ pub fn run(args: &args::Layout) -> Result<(), Failure> {
     let pattern: Pattern = args.layout.parse()?;
     let shape = match &args.shape {
         Some(text) => parse_shape(text).map_err(Failure::of_flag("--shape"))?,
-        None => reshard_plan::one_period(&pattern, &pattern)?,
+        None => {
+            one_period(&pattern, &pattern).map_err(Failure::hint("give the shape of the array", "--shape"))?
+        }
     };
     let distribution = pattern.over(&shape)?;
     let explained = explain(args, &pattern, &distribution)?;

@@ -123,7 +123,7 @@ fn problem(args: &args::Plan, from: &Pattern, to: &Pattern) -> Result<Problem, F
                 "give the shape of the array with --shape; only an array moved as it is has one period",
             ));
         }
-        None => one_period(from, to)?,
+        None => one_period(from, to).map_err(Failure::hint("give the shape of the array", "--shape"))?,
     };
     let to_shape = match shape_of("--to-shape", &args.to_shape)? {
         Some(shape) => shape,
@@ -153,7 +153,7 @@ fn all_messages(problem: &Problem, traffic: &Traffic<'_>) -> Result<Vec<Message>
     if processes > MOST_MESSAGES || u128::from(problem.from().grid().size()) > MOST_MESSAGES {
         return Err(too_many(problem.from().grid().size().into()));
     }
-    let table = traffic.table()?;
+    let table = traffic.table().map_err(Failure::hint("one rank at a time", "--rank"))?;
     match table.message_count() {
         count if count > MOST_MESSAGES => Err(too_many(count)),
         _ => Ok(table.messages().collect()),

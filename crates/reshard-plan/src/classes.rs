@@ -81,6 +81,14 @@ impl Classes {
         self.residues() >= self.modulus
     }
 
+    /// Number of pairs of processes that exchange anything in one period: each class has equally many.
+    pub fn pairs(&self) -> u128 {
+        // P Q / modulus is whole, because both P r and Q s are multiples of the modulus and r, s are coprime.
+        let of_class =
+            |gcd: i128| (self.from.procs / gcd) as u128 * (self.to.procs / (self.modulus / gcd)) as u128;
+        of_class(gcd(self.from.procs, self.modulus)).saturating_mul(self.count())
+    }
+
     /// The class of a pair, from 0; `None` if it exchanges nothing.
     pub fn class(&self, sender: u64, receiver: u64) -> Option<u128> {
         let class = self.residue(sender, receiver);

@@ -141,7 +141,7 @@ pub fn one_period(from: &Pattern, to: &Pattern) -> Result<Vec<u64>> {
                 }
                 _ => Err(Error::mismatch(format!(
                     "dimension {dim} of {from} or {to} is dealt with block, which has no period of its own; \
-                     give the shape of the array (--shape)"
+                     give the shape of the array"
                 ))),
             }
         })
@@ -150,7 +150,7 @@ pub fn one_period(from: &Pattern, to: &Pattern) -> Result<Vec<u64>> {
 
 fn too_long() -> Error {
     Error::too_large(
-        "one period of these two layouts is longer than 2^62 elements; give the shape of the array (--shape)",
+        "one period of these two layouts is longer than 2^62 elements; give the shape of the array",
     )
 }
 

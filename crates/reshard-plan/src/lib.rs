@@ -42,3 +42,8 @@ pub use layout::Layout;
 pub use overlap::{Method, Overlap, Run, Side, Sides};
 pub use problem::{Part, Problem, Window};
 pub use traffic::{Message, Traffic};
+
+/// The README's example runs with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExample;

@@ -8,6 +8,7 @@ use crate::distribution::{Distribution, same_dims};
 use crate::error::{Error, Result};
 use crate::grid::{Grid, by_x};
 use crate::overlap::{Method, Overlap, Side, Sides};
+use std::sync::Arc;
 
 /// Which part of the source goes where: `A[from..]` into `B[to..]`, axes perhaps permuted.
 ///
@@ -59,8 +60,9 @@ pub struct Problem {
     from: Distribution,
     to: Distribution,
     window: Window,
-    /// Source axis `d` goes to destination axis `lands[d]`: the inverse of `window.axes`.
-    lands: Vec<usize>,
+    /// Destination axis `j` takes source axis `axes[j]`; source axis `d` goes to destination axis `lands[d]`.
+    axes: Arc<[usize]>,
+    lands: Arc<[usize]>,
 }
 
 impl Problem {
@@ -117,7 +119,8 @@ impl Problem {
                 }
             }
         }
-        Ok(Self { from, to, window, lands })
+        let axes = window.axes.as_slice().into();
+        Ok(Self { from, to, window, lands: lands.into(), axes })
     }
 
     /// The source.
@@ -147,7 +150,12 @@ impl Problem {
 
     /// For each axis of the destination, the axis of the source that it takes.
     pub fn axes(&self) -> &[usize] {
-        &self.window.axes
+        &self.axes
+    }
+
+    /// For each axis of the source, the axis of the destination that takes it: the inverse of `axes`.
+    pub fn lands(&self) -> &[usize] {
+        &self.lands
     }
 
     /// Number of elements moved.
@@ -177,9 +185,9 @@ impl Problem {
     pub fn receives(&self, rank: u64, method: Method) -> Result<Part> {
         let coords = self.to.coords(rank)?;
         let overlaps = (0..self.to.dims())
-            .map(|dim| Overlap::by(method, &self.sides(self.window.axes[dim]).reversed(), coords[dim]))
+            .map(|dim| Overlap::by(method, &self.sides(self.axes[dim]).reversed(), coords[dim]))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Part { rank, coords, overlaps, peer_dims: self.window.axes.clone() })
+        Ok(Part { rank, coords, overlaps, peer_dims: self.axes.clone() })
     }
 }
 
@@ -190,7 +198,7 @@ pub struct Part {
     rank: u64,
     coords: Vec<u64>,
     overlaps: Vec<Overlap>,
-    peer_dims: Vec<usize>,
+    peer_dims: Arc<[usize]>,
 }
 
 impl Part {

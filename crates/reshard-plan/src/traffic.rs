@@ -4,9 +4,16 @@
 //! multiplied when a message is asked for. Nothing of size P x Q exists unless somebody lists all messages, and
 //! one rank's messages need no table at all.
 
-use crate::error::Result;
-use crate::overlap::{Method, Overlap};
+use crate::classes::Classes;
+use crate::error::{Error, Result};
+use crate::overlap::{Method, Overlap, Sides};
 use crate::problem::{Problem, multiply};
+
+/// A table of one axis holds at most so many pairs of processes: a gigabyte.
+const MOST_PAIRS: u128 = 1 << 26;
+
+/// All processes of one axis together may have so many runs: seconds of work.
+const MOST_RUNS: u128 = 1 << 30;
 
 /// So many elements from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,18 +82,25 @@ impl<'a> Traffic<'a> {
         let (from, to) = (senders.coords(from)?, receivers.coords(to)?);
         let mut elems = 1;
         for (dim, &process) in from.iter().enumerate() {
-            let to_dim = self.problem.axes().iter().position(|&axis| axis == dim).unwrap_or(dim);
             let overlap = Overlap::by(self.method, &self.problem.sides(dim), process)?;
-            elems *= overlap.with_peer(to[to_dim]).elems();
+            elems *= overlap.with_peer(to[self.problem.lands()[dim]]).elems();
         }
         Ok(elems)
     }
 
-    /// The tables of all axes, from which any message is a few multiplications.
+    /// The tables of all axes, from which any message is a few multiplications. Refused where they would not
+    /// fit in memory, or not be done in seconds; one rank's messages can still be asked for.
     pub fn table(&self) -> Result<Table<'a>> {
         let axes = (0..self.problem.from().dims())
             .map(|dim| {
                 let sides = self.problem.sides(dim);
+                let (pairs, runs) = (most_pairs(&sides), sides.most_runs());
+                if pairs > MOST_PAIRS || runs > MOST_RUNS {
+                    return Err(Error::too_large(format!(
+                        "along dimension {dim} up to {pairs} pairs of processes share up to {runs} runs of elements, \
+                         too many to hold for all ranks at once; ask for one rank at a time"
+                    )));
+                }
                 (0..sides.here().axis.procs())
                     .map(|process| Ok(Overlap::by(self.method, &sides, process)?.shares()))
                     .collect()
@@ -94,6 +108,13 @@ impl<'a> Traffic<'a> {
             .collect::<Result<Vec<Vec<_>>>>()?;
         Ok(Table { problem: self.problem, axes })
     }
+}
+
+/// At most so many pairs of processes share anything along one axis: exact for whole periods.
+fn most_pairs(sides: &Sides<'_>) -> u128 {
+    let (here, there) = (u128::from(sides.here().axis.procs()), u128::from(sides.there().axis.procs()));
+    let pairs = Classes::new(sides).map_or(here.saturating_mul(there), |classes| classes.pairs());
+    pairs.min(u128::from(sides.extent()))
 }
 
 /// The traffic of all ranks, one table for each axis.
@@ -115,10 +136,7 @@ impl Table<'_> {
         let Some(coords) = self.problem.from().grid().coords(rank) else { return Vec::new() };
         let rows: Vec<&[(u64, u64)]> =
             self.axes.iter().zip(&coords).map(|(rows, &process)| rows[process as usize].as_slice()).collect();
-        let lands: Vec<usize> = (0..coords.len())
-            .map(|dim| self.problem.axes().iter().position(|&axis| axis == dim).unwrap_or(dim))
-            .collect();
-        let shares = multiply(&rows, &lands, self.problem.to().grid());
+        let shares = multiply(&rows, self.problem.lands(), self.problem.to().grid());
         shares.into_iter().map(|(to, elems)| Message { from: rank, to, elems }).collect()
     }
 

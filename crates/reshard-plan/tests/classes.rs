@@ -29,6 +29,7 @@ fn judge(sides: &Sides<'_>) {
     }
     let pairs = sides.here().axis.procs() * sides.there().axis.procs();
     assert_eq!(classes.is_complete(), messages == pairs, "{sides:?}");
+    assert_eq!(classes.pairs(), u128::from(messages), "{sides:?}");
 }
 
 #[test]

@@ -16,10 +16,11 @@
 use super::Sides;
 use super::run::{Fold, Run};
 
-/// More runs than this are not reserved for in advance.
-const RESERVE: u128 = 1 << 10;
+/// More runs than this are not reserved for in advance: the bound is often generous.
+const RESERVE: u64 = 128;
 
-pub(super) fn runs(sides: &Sides<'_>, process: u64, span: u64) -> Vec<Run> {
+/// The runs of one process within `span` elements, of which there are at most `most`.
+pub(super) fn runs(sides: &Sides<'_>, process: u64, span: u64, most: u64) -> Vec<Run> {
     let (here, there) = (sides.here.axis.cycle(), sides.there.axis.cycle());
     let (here_offset, there_offset) = (sides.here.offset, sides.there.offset);
     let peer_at = |index: u64| {
@@ -31,7 +32,7 @@ pub(super) fn runs(sides: &Sides<'_>, process: u64, span: u64) -> Vec<Run> {
     if span == 0 || first >= here_offset + span {
         return Vec::new();
     }
-    let mut fold = Fold::with_capacity(most_runs(sides, span).min(RESERVE) as usize);
+    let mut fold = Fold::with_capacity(most.min(RESERVE) as usize);
 
     // The window may begin inside a block; the blocks after that are whole but for the end of the span.
     let mut start = if first < here_offset {

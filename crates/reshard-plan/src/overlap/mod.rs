@@ -28,7 +28,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The most runs an overlap may hold: past this the two layouts have no useful common period.
-const MAX_RUNS: u128 = 1 << 24;
+const MAX_RUNS: u64 = 1 << 24;
 
 /// The most steps a slow method may take before it is refused rather than left to run for hours.
 const MAX_STEPS: u128 = 1 << 31;
@@ -113,6 +113,17 @@ impl<'a> Sides<'a> {
         }
     }
 
+    /// At most so many runs all processes of this side have together.
+    pub(crate) fn most_runs(&self) -> u128 {
+        if self.are_cyclic() {
+            // Processes past the last block of the span have none.
+            let busy = Self::blocks_of_all(self.here, self.period()).min(self.here.axis.procs().into());
+            aspen::most_runs(self, self.period()).saturating_mul(busy)
+        } else {
+            Self::blocks_of_all(self.here, self.extent) + Self::blocks_of_all(self.there, self.extent)
+        }
+    }
+
     fn are_cyclic(&self) -> bool {
         self.here.axis.is_cyclic() && self.there.axis.is_cyclic()
     }
@@ -172,14 +183,14 @@ impl Method {
     pub fn visit(self, sides: &Sides<'_>, process: u64, visit: &mut impl FnMut(u64, u64, u64)) -> Result<()> {
         let method = self.fitting(sides);
         let span = sides.period().min(sides.extent);
-        method.check_work(sides, process, span)?;
+        let most = method.check_work(sides, process, span)?;
         match method {
             Self::Naive => naive::visit(sides, process, span, visit),
             Self::Classical => classical::visit(sides, process, visit),
             Self::Falls => falls::visit(sides, process, span, visit),
             Self::Scan => scan::visit(sides, process, span, visit),
             Self::Aspen => {
-                for run in aspen::runs(sides, process, span) {
+                for run in aspen::runs(sides, process, span, most) {
                     run.pieces().for_each(|piece| visit(run.peer, piece.start, piece.end - piece.start));
                 }
             }
@@ -195,45 +206,31 @@ impl Method {
         }
     }
 
-    /// Refuses what would take hours or all memory, before it begins.
-    fn check_work(self, sides: &Sides<'_>, process: u64, span: u64) -> Result<()> {
-        let own = |span| Sides::blocks_of_one(sides.here, process, span);
+    /// Refuses what would take hours or all memory, before it begins. Gives a bound on the number of runs.
+    fn check_work(self, sides: &Sides<'_>, process: u64, span: u64) -> Result<u64> {
         let peers = u128::from(sides.there.axis.procs());
+        let own = |span| Sides::blocks_of_one(sides.here, process, span);
         let all = |span| Sides::blocks_of_all(sides.there, span);
-        let pieces = own(span) + all(span);
         let (steps, runs) = match self {
-            Self::Naive => (u128::from(span), pieces),
-            Self::Classical => (own(sides.extent).saturating_mul(all(sides.extent) + peers), pieces),
-            Self::Falls => (peers.saturating_mul(own(span)) + pieces, pieces),
-            Self::Scan if !sides.are_cyclic() => (0, self.irregular_runs(sides, process)),
-            Self::Scan => (peers.saturating_mul(own(span)) + pieces, pieces),
             Self::Aspen => (0, aspen::most_runs(sides, span)),
+            Self::Scan if !sides.are_cyclic() => (0, scan::most_irregular_runs(sides, process)),
+            Self::Naive => (u128::from(span), own(span) + all(span)),
+            Self::Classical => {
+                (own(sides.extent).saturating_mul(all(sides.extent) + peers), own(span) + all(span))
+            }
+            Self::Falls | Self::Scan => (peers.saturating_mul(own(span)) + all(span), own(span) + all(span)),
         };
         if steps > MAX_STEPS {
             return Err(Error::too_large(format!(
                 "the method {self} would take about {steps} steps here; use aspen, the default"
             )));
         }
-        if runs > MAX_RUNS {
-            return Err(Error::too_large(format!(
+        u64::try_from(runs).ok().filter(|&runs| runs <= MAX_RUNS).ok_or_else(|| {
+            Error::too_large(format!(
                 "these two layouts meet in up to {runs} runs before they repeat, more than 2^24; \
                  choose block sizes with a larger common divisor"
-            )));
-        }
-        Ok(())
-    }
-
-    fn irregular_runs(self, sides: &Sides<'_>, process: u64) -> u128 {
-        let (here, there) = (sides.here.axis, sides.there.axis);
-        if here.is_cyclic() {
-            3 * there.pieces() as u128 + 2
-        } else if there.is_cyclic() {
-            let most = Sides::blocks_of_all(sides.there, sides.extent);
-            (Sides::blocks_of_one(sides.here, process, sides.extent) * (u128::from(there.procs()) + 2))
-                .min(most + Sides::blocks_of_one(sides.here, process, sides.extent))
-        } else {
-            here.pieces() as u128 + there.pieces() as u128
-        }
+            ))
+        })
     }
 }
 
@@ -281,8 +278,8 @@ impl Overlap {
         let period = sides.period();
         let runs = match method {
             Method::Aspen => {
-                method.check_work(sides, process, period)?;
-                aspen::runs(sides, process, period)
+                let most = method.check_work(sides, process, period)?;
+                aspen::runs(sides, process, period, most)
             }
             Method::Scan if !sides.are_cyclic() => {
                 method.check_work(sides, process, period)?;

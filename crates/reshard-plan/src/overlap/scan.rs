@@ -74,3 +74,17 @@ pub(super) fn irregular_runs(sides: &Sides<'_>, process: u64) -> Vec<Run> {
     }
     fold.finish()
 }
+
+/// At most so many runs where at least one axis is irregular.
+pub(super) fn most_irregular_runs(sides: &Sides<'_>, process: u64) -> u128 {
+    let (here, there) = (sides.here.axis, sides.there.axis);
+    let own = || Sides::blocks_of_one(sides.here, process, sides.extent);
+    match (here.is_cyclic(), there.is_cyclic()) {
+        (true, _) => 3 * there.pieces() as u128 + 2,
+        (false, true) => {
+            let rounds = own().saturating_mul(u128::from(there.procs()) + 2);
+            rounds.min(own() + Sides::blocks_of_all(sides.there, sides.extent))
+        }
+        (false, false) => own() + there.pieces() as u128,
+    }
+}

@@ -1,0 +1,218 @@
+//! The program as scripts use it: stable JSON, exit codes, one sentence for every mistake, and never a panic.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output};
+
+fn reshard(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_reshard")).args(arguments).output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    let output = reshard(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The complaint about wrong usage: exit code 2, nothing on standard output, one line on standard error.
+fn complaint(arguments: &[&str]) -> String {
+    let output = reshard(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
+    assert!(message.starts_with("error: "), "{arguments:?}: {message}");
+    message
+}
+
+#[test]
+fn plan_prints_the_promised_keys() {
+    let output = reshard(&["plan", "--shape", "240", "--from", "16/3", "--to", "16/5", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let begin =
+        r#"{"shape":[240],"from":"16/3","to":"16/5","period":[240],"messages":[{"from":0,"to":0,"elems":3},"#;
+    assert!(text.starts_with(begin), "{text}");
+    assert!(text.ends_with("],\"total_elems\":240,\"local_elems\":16}\n"), "{text}");
+    // Without a shape: one period, the same answer.
+    assert_eq!(
+        String::from_utf8(reshard(&["plan", "--from", "16/3", "--to", "16/5", "--json"]).stdout).unwrap(),
+        text
+    );
+}
+
+#[test]
+fn all_methods_print_the_same() {
+    let plan = |method| {
+        let flags =
+            ["--from", "2x3/4x5", "--to", "3x2/7x2 first=1x1", "--shape", "50x41", "--method", method];
+        json(&[&["plan", "--json"][..], &flags].concat())
+    };
+    let naive = plan("naive");
+    assert_eq!(naive["total_elems"], 50 * 41);
+    for method in ["classical", "falls", "scan", "aspen"] {
+        assert_eq!(plan(method), naive);
+    }
+}
+
+#[test]
+fn one_rank_is_what_all_say_of_it() {
+    let flags = ["plan", "--from", "2x2/3x4", "--to", "4x1/5x5 ranks=2..6", "--shape", "30x29", "--json"];
+    let all = json(&flags);
+    let involves = |message: &&serde_json::Value| message["from"] == 3 || message["to"] == 3;
+    let mut expected: Vec<_> = all["messages"].as_array().unwrap().iter().filter(involves).cloned().collect();
+    let one = json(&[&flags[..], &["--rank", "3"]].concat());
+    let mut found = one["messages"].as_array().unwrap().clone();
+    let key = |message: &serde_json::Value| (message["from"].as_u64(), message["to"].as_u64());
+    expected.sort_by_key(key);
+    found.sort_by_key(key);
+    assert_eq!(found, expected);
+    assert_eq!(one["rank"], 3);
+    let sum: u64 = found.iter().map(|message| message["elems"].as_u64().unwrap()).sum();
+    assert_eq!(one["total_elems"], sum);
+    // The runs it sends, axis by axis, multiply to what it holds.
+    let held = |axis: &serde_json::Value| -> u64 {
+        let extent = axis["extent"].as_u64().unwrap();
+        let period = axis["period"].as_u64().unwrap();
+        let number = |run: &serde_json::Value, key: &str| run[key].as_u64().unwrap();
+        let mut held = 0;
+        for base in (0..extent).step_by(period as usize) {
+            for run in axis["runs"].as_array().unwrap() {
+                for k in 0..number(run, "count") {
+                    let start = base + number(run, "start") + k * number(run, "stride");
+                    held += (start + number(run, "len")).min(extent).saturating_sub(start);
+                }
+            }
+        }
+        held
+    };
+    assert_eq!(one["sends"].as_array().unwrap().iter().map(held).product::<u64>(), 15 * 13);
+    // A rank of the destination only.
+    let receiver = json(&[&flags[..], &["--rank", "5"]].concat());
+    assert_eq!(receiver["sends"].as_array().unwrap().len(), 0);
+    assert_eq!(receiver["receives"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn windows_and_permutations_are_understood() {
+    let plan = |more: &[&str]| {
+        json(
+            &[&["plan", "--json", "--from", "2x2/3x3", "--to", "2x2/4x4", "--shape", "20x30"], more].concat(),
+        )
+    };
+    assert_eq!(plan(&["--transpose"])["total_elems"], 600);
+    assert_eq!(plan(&["--permute", "1,0"]), plan(&["--transpose"]));
+    assert_eq!(plan(&["--window", "5x6", "--from-at", "3,4", "--to-at", "1,2"])["total_elems"], 30);
+    assert_eq!(plan(&["--from-at", "3,4", "--to-shape", "17x26"])["total_elems"], 17 * 26);
+}
+
+#[test]
+fn layout_explains() {
+    let layout = json(&["layout", "2x3/4x4", "--shape", "18x20", "--element", "9,11", "--json"]);
+    assert_eq!(layout["layout"], "2x3/4x4");
+    assert_eq!(layout["elems"], 360);
+    assert_eq!(layout["ranks"].as_array().unwrap().len(), 6);
+    assert_eq!(layout["ranks"][5]["shape"], serde_json::json!([8, 4]));
+    let element = serde_json::json!({"index": [9, 11], "rank": 2, "coords": [0, 2], "local": [5, 3]});
+    assert_eq!(layout["element"], element);
+    let text =
+        String::from_utf8(reshard(&["layout", "2x3/4x4", "--shape", "18x20", "--element", "9,11"]).stdout);
+    let text = text.unwrap();
+    assert!(text.contains("Element (9, 11) is on rank 2 at (0, 2), as its element (5, 3)"), "{text}");
+    assert!(text.contains(" 3  4  5  3  4"), "{text}");
+    assert!(!text.contains('\x1b'), "colour without a terminal");
+    for layout in ["16/3", "(block, *, cyclic) on 2x1x3", "(gen_block(1,0,5)) on 3", "(cuts(3@1,4@0)) on 2"] {
+        let shape = if layout.starts_with("(block") { &["--shape", "6x2x9"][..] } else { &[] };
+        assert!(reshard(&[&["layout", layout], shape].concat()).status.success(), "{layout}");
+    }
+}
+
+#[test]
+fn mistakes_get_one_sentence_and_exit_code_2() {
+    let from_to = |from: &'static str, to: &'static str| vec!["plan", "--from", from, "--to", to];
+    let with = |flags: &[&'static str]| [&from_to("2/3", "2/5")[..], flags].concat();
+    for (arguments, says) in [
+        (vec![], "no command was given"),
+        (vec!["plam"], "plam"),
+        (vec!["plan"], "--from"),
+        (vec!["plan", "--from", "16/3"], "--to"),
+        (with(&["--shpae", "3"]), "--shape"),
+        (with(&["--shape"]), "--shape"),
+        (with(&["--shape", "3y"]), "--shape: in \"3y\" at character 2"),
+        (with(&["--shape", "-3"]), "-3"),
+        (with(&["--shape", "3x3"]), "2 dimensions"),
+        (with(&["--shape", "4611686018427387905"]), "2^62"),
+        (with(&["--rank", "x"]), "x"),
+        (with(&["--rank", "-1"]), "-1"),
+        (with(&["--rank", "2"]), "neither the source nor the destination"),
+        (with(&["--method", "quick"]), "naive, classical, falls, scan, aspen"),
+        (with(&["--window", "31"]), "make the window smaller"),
+        (with(&["--window", "18446744073709551615", "--from-at", "3"]), "make the window smaller"),
+        (with(&["--shape", "30", "--permute", "1"]), "not a permutation"),
+        (with(&["--transpose"]), "--shape"),
+        (with(&["--transpose", "--permute", "0"]), "cannot be used with"),
+        (from_to("16/", "16/5"), "--from: in \"16/\" at its end"),
+        (from_to("16/3", "16;5"), "--to: in \"16;5\" at character 3"),
+        (from_to("16/0", "16/5"), "at least 1"),
+        (from_to("0/3", "16/5"), "at least 1"),
+        (from_to("16/3", "4x4/5x5"), "same number"),
+        (from_to("(block) on 4", "4/2"), "--shape"),
+        (from_to("(*) on 4", "4/2"), "replicated"),
+        (from_to("4611686018427387904/4611686018427387904", "3/3"), "2^62"),
+        (from_to("4611686018427387904/1", "3/3"), "--shape"),
+        (from_to("99999999999/1", "3/3"), "--rank"),
+        (from_to("100000/1", "99999/1"), "--rank"),
+        (from_to("(gen_block(1,2)) on 2", "(gen_block(1,1)) on 2"), "add up to 2"),
+        (vec!["layout"], "LAYOUT"),
+        (vec!["layout", "2/3", "--element", "6"], "does not lie in the array"),
+        (vec!["layout", "2/3", "--element", "0,0"], "does not lie in the array"),
+        (vec!["layout", "2/3", "--rank", "2"], "not part of the grid"),
+        (vec!["layout", "99999999/3"], "--rank"),
+        (vec!["layout", "(block) on 3"], "--shape"),
+        (
+            vec![
+                "plan",
+                "--from",
+                "2/1",
+                "--to",
+                "2/3",
+                "--shape",
+                "4611686018427387904",
+                "--method",
+                "classical",
+            ],
+            "use aspen",
+        ),
+    ] {
+        let message = complaint(&arguments);
+        assert!(message.contains(says), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn huge_arrays_are_planned_at_once() {
+    let huge = "4611686018427387904";
+    let plan = json(&["plan", "--from", "3/7", "--to", "(block) on 5", "--shape", huge, "--json"]);
+    assert_eq!(plan["total_elems"], 1_u64 << 62);
+    let far = json(&[
+        "plan",
+        "--from",
+        "1000000000000/7",
+        "--to",
+        "5/3",
+        "--shape",
+        huge,
+        "--rank",
+        "999",
+        "--json",
+    ]);
+    assert_eq!(far["messages"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for flag in ["--help", "--version", "plan --help", "layout --help"] {
+        let output = reshard(&flag.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty(), "{flag}");
+    }
+}

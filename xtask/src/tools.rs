@@ -1,0 +1,95 @@
+//! Running commands, and installing the ones that are missing.
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Done, or a sentence that says what failed.
+pub type Outcome = Result<(), String>;
+
+/// Announces a step.
+pub fn say(step: &str) {
+    println!("==> {step}");
+}
+
+/// Works from the root of the repository, wherever cargo was called.
+pub fn enter_repository() -> Outcome {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no folder above it")?;
+    env::set_current_dir(root).map_err(|error| format!("cannot enter {}: {error}", root.display()))
+}
+
+/// A command to run; its failure is an error.
+pub struct Step(Command);
+
+/// The cargo that runs us.
+pub fn cargo(arguments: &[&str]) -> Step {
+    program(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_string()), arguments)
+}
+
+pub fn program(name: &str, arguments: &[&str]) -> Step {
+    let mut command = Command::new(name);
+    command.args(arguments);
+    Step(command)
+}
+
+impl Step {
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.0.env(name, value);
+        self
+    }
+
+    pub fn folder(mut self, folder: &str) -> Self {
+        self.0.current_dir(folder);
+        self
+    }
+
+    pub fn run(mut self) -> Outcome {
+        let status = self.0.status().map_err(|error| format!("{:?} cannot be run: {error}", self.0))?;
+        if status.success() { Ok(()) } else { Err(format!("{:?} failed", self.0)) }
+    }
+
+    /// What the command writes to standard error.
+    pub fn talk(mut self) -> Result<String, String> {
+        let output = self.0.output().map_err(|error| format!("{:?} cannot be run: {error}", self.0))?;
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(talk) } else { Err(format!("{:?} failed: {talk}", self.0)) }
+    }
+
+    fn works(mut self) -> bool {
+        let status = self.0.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    }
+}
+
+/// Makes sure of a Rust component. False if it is missing and cannot be had: its check is then left out, except in
+/// continuous integration, where leaving a check out would be a lie.
+pub fn rust_component(name: &str, check: &[&str]) -> Result<bool, String> {
+    if cargo(check).works() {
+        return Ok(true);
+    }
+    say(&format!("{name} is missing: installing it with rustup"));
+    if program("rustup", &["component", "add", name]).works() && cargo(check).works() {
+        return Ok(true);
+    }
+    if env::var_os("CI").is_some() {
+        return Err(format!("{name} is missing and rustup cannot install it; install it and try again"));
+    }
+    say(&format!("{name} cannot be installed here: its check is left out"));
+    Ok(false)
+}
+
+/// Makes sure of a system program. False if it is missing and cannot be had.
+pub fn system_program(name: &str, package: &str) -> bool {
+    if program(name, &["--version"]).works() {
+        return true;
+    }
+    say(&format!("{name} is missing: installing the package {package} with apt-get"));
+    let apt =
+        |arguments: &[&str]| program("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").works();
+    let installed =
+        apt(&["install", "-y", package]) || (apt(&["update"]) && apt(&["install", "-y", package]));
+    if !installed {
+        say(&format!("{package} cannot be installed here; as root on Debian: apt-get install {package}"));
+    }
+    installed && program(name, &["--version"]).works()
+}

@@ -1,0 +1,173 @@
+//! The code map of ARCHITECTURE.md, enforced: which room may use which, and what is absent from each.
+//!
+//! The map is the fenced block marked `arrows`. A line `room: other others` allows just those; a room may only name
+//! rooms listed above it, so the map has no circles. Crates are rooms too, by the names in their manifests.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Room -> rooms it may use, from the block with this title.
+fn code_map(title: &str) -> BTreeMap<String, Vec<String>> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let fence = format!("```{title}\n");
+    let begin =
+        text.find(&fence).unwrap_or_else(|| panic!("ARCHITECTURE.md has no block {title}")) + fence.len();
+    let block = &text[begin..begin + text[begin..].find("```").unwrap()];
+    let mut map = BTreeMap::new();
+    for line in block.lines() {
+        let (room, uses) = line.split_once(':').unwrap_or_else(|| panic!("not `room: others`: {line}"));
+        let uses: Vec<String> = uses.split_whitespace().map(String::from).collect();
+        for used in &uses {
+            assert!(map.contains_key(used), "{room} may only use rooms listed above it, and {used} is not");
+        }
+        assert_eq!(map.insert(room.to_string(), uses), None, "{room} is listed twice");
+    }
+    map
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A file's code: comments, and with them the examples, may point wherever they like.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The rooms named after `crate::`, in `use` lines and elsewhere, one by one or in braces.
+fn rooms_used(code: &str) -> Vec<String> {
+    let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut rooms = Vec::new();
+    for (at, marker) in code.match_indices("crate::") {
+        // `$crate::` and `some_crate::` are other paths.
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$') {
+            continue;
+        }
+        let rest = &code[at + marker.len()..];
+        match rest.strip_prefix('{') {
+            None => rooms.push(name(rest)),
+            Some(list) => {
+                // Only the first level of braces names rooms.
+                let mut depth = 0;
+                let mut item = String::new();
+                for c in list.chars() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => rooms.push(name(std::mem::take(&mut item).trim())),
+                        _ => item.push(c),
+                    }
+                }
+                rooms.push(name(item.trim()));
+            }
+        }
+    }
+    rooms.retain(|room| !room.is_empty());
+    rooms
+}
+
+#[test]
+fn rooms_of_the_planner_use_only_what_the_code_map_allows() {
+    let map = code_map("planner-arrows");
+    let folder = root().join("crates/reshard-plan/src");
+    let mut seen = Vec::new();
+    for path in sources(&folder) {
+        let inside = path.strip_prefix(&folder).unwrap();
+        let first = inside.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
+        let room = first.trim_end_matches(".rs").to_string();
+        if room == "lib" {
+            continue;
+        }
+        let allowed = map.get(&room).unwrap_or_else(|| panic!("{room} is not on the code map"));
+        for used in rooms_used(&code(&path)) {
+            assert!(
+                used == room || allowed.contains(&used),
+                "{} uses {used}: an arrow not on the map",
+                inside.display()
+            );
+        }
+        seen.push(room);
+    }
+    assert!(map.keys().all(|room| seen.contains(room)), "the code map lists a room that is gone");
+}
+
+#[test]
+fn crates_depend_only_as_the_code_map_allows() {
+    let map = code_map("crate-arrows");
+    let mut folders: Vec<PathBuf> =
+        fs::read_dir(root().join("crates")).unwrap().map(|e| e.unwrap().path()).collect();
+    folders.extend(["benchmarks", "xtask", "fuzz"].map(|folder| root().join(folder)));
+    for folder in folders {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let name = manifest
+            .lines()
+            .find_map(|line| line.strip_prefix("name = "))
+            .unwrap()
+            .trim_matches('"')
+            .to_string();
+        let allowed = map.get(&name).unwrap_or_else(|| panic!("{name} is not on the code map"));
+        let mut section = "";
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                section = line;
+            }
+            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if section == "[dependencies]" && dependency.starts_with("reshard") {
+                assert!(allowed.iter().any(|crate_| crate_ == dependency), "{name} depends on {dependency}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_planner_is_pure() {
+    for path in sources(&root().join("crates/reshard-plan/src")) {
+        let code = code(&path);
+        for absent in [
+            "std::io",
+            "std::fs",
+            "std::env",
+            "std::net",
+            "std::thread",
+            "std::process",
+            "std::time",
+            "println!",
+            "static mut",
+        ] {
+            assert!(
+                !code.contains(absent),
+                "{} uses {absent}: the planner does no such thing",
+                path.display()
+            );
+        }
+    }
+    let manifest = fs::read_to_string(root().join("crates/reshard-plan/Cargo.toml")).unwrap();
+    assert!(!manifest.contains("\n[dependencies]"), "the planner needs nothing but the standard library");
+}
+
+#[test]
+fn the_test_sees_arrows_wherever_they_stand() {
+    assert_eq!(rooms_used("use crate::axis::{Axis, Deal};"), ["axis"]);
+    assert_eq!(rooms_used("use crate::{axis::{Axis, Deal}, grid, error::Error};"), ["axis", "grid", "error"]);
+    assert_eq!(rooms_used("fn f() -> crate::traffic::Traffic { $crate::nothing() }"), ["traffic"]);
+}
