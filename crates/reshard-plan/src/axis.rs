@@ -152,6 +152,8 @@ impl Axis {
                 // Only a list of about as many sizes as there are pieces is a better way to say it.
                 let deal = if in_order && self.procs <= 2 * pieces.len() as u64 + 8 {
                     Deal::GenBlock((0..self.procs).map(|process| cuts.local_len(process)).collect())
+                } else if pieces.is_empty() {
+                    Deal::Cuts(vec![Piece { len: 0, owner: 0 }])
                 } else {
                     let piece = |cut: &cuts::Cut| Piece { len: cut.end - cut.start, owner: cut.owner };
                     Deal::Cuts(pieces.iter().map(piece).collect())

@@ -83,6 +83,24 @@ fn mistakes_are_named_at_their_character() {
     assert_eq!(parse_shape("3x").unwrap_err().position(), Some(2));
 }
 
+#[test]
+fn distributions_print_and_parse_back() {
+    for (written, expected) in [
+        ("4x4/64x64 of 100x7", "4x4/64x64 of 100x7"),
+        ("(block) on 4 of 10", "4/3 of 10"),
+        ("(*) on 1 of 0", "1/1 of 0"),
+        ("(gen_block(3,0,4)) on 3 of 7", "(gen_block(3,0,4)) on 3 of 7"),
+        ("(cuts(3@0,0@1,4@2)) on 3 of 7", "(gen_block(3,0,4)) on 3 of 7"),
+        ("(cuts(3@2,4@0)) on 3 of 7", "(cuts(3@2,4@0)) on 3 of 7"),
+        // Found by fuzzing: pieces that hold nothing, on more processes than one would list.
+        ("(cuts(0@0)) on 22of0", "(cuts(0@0)) on 22 of 0"),
+    ] {
+        let distribution: Distribution = written.parse().unwrap();
+        assert_eq!(distribution.to_string(), expected);
+        assert_eq!(expected.parse::<Distribution>().unwrap(), distribution);
+    }
+}
+
 /// Some rule that fits so many processes.
 fn deals(procs: u64) -> impl Strategy<Value = Deal> {
     let piece = (0_u64..1 << 40, 0..procs).prop_map(|(len, owner)| Piece { len, owner });
