@@ -31,6 +31,7 @@ pub mod layout;
 pub mod notation;
 pub mod overlap;
 pub mod problem;
+pub mod schedule;
 pub mod traffic;
 
 pub use axis::{Axis, Deal, MAX_LEN, Piece};

@@ -113,6 +113,17 @@ impl<'a> Sides<'a> {
         }
     }
 
+    /// True if the window holds at least one whole period of both sides, so that every message of the pattern occurs.
+    pub(crate) fn covers_a_period(&self) -> bool {
+        let round = |axis: &Axis| {
+            axis.cyclic_parameters().and_then(|(block, _)| {
+                if axis.procs() == 1 { Some(1) } else { block.checked_mul(axis.procs()) }
+            })
+        };
+        let (here, there) = (round(self.here.axis), round(self.there.axis));
+        here.zip(there).is_some_and(|(here, there)| lcm_upto(here, there, self.extent).is_some())
+    }
+
     /// At most so many runs all processes of this side have together.
     pub(crate) fn most_runs(&self) -> u128 {
         if self.are_cyclic() {

@@ -1,0 +1,348 @@
+//! In which step each message goes.
+//!
+//! A [`Schedule`] orders the messages of a redistribution into steps in which each process sends at most one message
+//! and receives at most one. It knows what no schedule can beat, says whether it reaches it, and can check itself.
+//! Strategies are a closed set, one to a file:
+//!
+//! | strategy | file | what it aims at |
+//! |---|---|---|
+//! | `optimal` | `closed_form.rs` (with `core.rs`, `quotient.rs`), `colouring.rs` | fewest steps, always; by formula where there is one |
+//! | `classes` | `closed_form.rs` | equal messages in every step: fewest steps and least cost, where the classes allow it |
+//! | `stepwise`, `greedy` | `matching.rs` | heaviest matchings first, with the fewest steps or without minding them |
+//! | `split` | `split.rs` | least total cost of all, by cutting messages |
+//! | `async` | `list.rs` | least time without barriers |
+//! | `caterpillar`, `walker-otto`, `eager` | `classic.rs` | what others do, to compare with |
+//!
+//! All are deterministic: every rank that asks gets the same schedule. The cost of a step is the load of its busiest
+//! port, which in steps of one message each is the longest message.
+
+mod classic;
+mod closed_form;
+mod colouring;
+mod core;
+pub(crate) mod graph;
+mod list;
+mod matching;
+mod quotient;
+mod split;
+
+pub use closed_form::ClosedForm;
+
+use crate::error::{Error, Result};
+use crate::problem::Problem;
+use crate::traffic::Message;
+use graph::Graph;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// How to order the messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// The fewest steps, for any layouts.
+    #[default]
+    Optimal,
+    /// Class by class: fewest steps and least cost, where `gcd(r, Q) = gcd(s, P) = 1`.
+    Classes,
+    /// The heaviest matching that keeps the number of steps least, again and again.
+    Stepwise,
+    /// The heaviest matching, again and again.
+    Greedy,
+    /// Messages may be cut: the total cost is the load of the busiest process.
+    Split,
+    /// No barriers: each message starts when both ends are free.
+    Async,
+    /// ScaLAPACK's rolling exchange: process i sends to process i - d in step d.
+    Caterpillar,
+    /// Walker and Otto's schedule for equal grids, one block a multiple of the other.
+    WalkerOtto,
+    /// Everything at once, so many messages in flight from each sender.
+    Eager,
+}
+
+impl Strategy {
+    /// All strategies.
+    pub const ALL: [Self; 9] = [
+        Self::Optimal,
+        Self::Classes,
+        Self::Stepwise,
+        Self::Greedy,
+        Self::Split,
+        Self::Async,
+        Self::Caterpillar,
+        Self::WalkerOtto,
+        Self::Eager,
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Optimal => "optimal",
+            Self::Classes => "classes",
+            Self::Stepwise => "stepwise",
+            Self::Greedy => "greedy",
+            Self::Split => "split",
+            Self::Async => "async",
+            Self::Caterpillar => "caterpillar",
+            Self::WalkerOtto => "walker-otto",
+            Self::Eager => "eager",
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.name() == text).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|strategy| strategy.name()).collect();
+            Error::mismatch(format!("the strategy {text:?} is not known; choose one of {}", names.join(", ")))
+        })
+    }
+}
+
+/// What a schedule may assume and how it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How to order the messages.
+    pub strategy: Strategy,
+    /// Rank k is one process on both sides: what it keeps is a copy, not a message.
+    pub shared_ranks: bool,
+    /// For `eager`: messages in flight from each sender.
+    pub in_flight: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { strategy: Strategy::Optimal, shared_ranks: false, in_flight: 8 }
+    }
+}
+
+/// One step: messages that travel together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Elements the busiest port sends or receives: the longest message where each has one.
+    pub cost: u64,
+    /// By sender.
+    pub messages: Vec<Message>,
+}
+
+/// The messages of a redistribution in steps.
+///
+/// ```
+/// use reshard_plan::{Pattern, Problem, one_period};
+/// use reshard_plan::schedule::{Schedule, Strategy};
+/// // Example 1 of Desprez et al.
+/// let (from, to): (Pattern, Pattern) = ("16/3".parse()?, "16/5".parse()?);
+/// let shape = one_period(&from, &to)?;
+/// let problem = Problem::new(from.over(&shape)?, to.over(&shape)?)?;
+/// let schedule = Schedule::new(&problem, Strategy::Optimal)?;
+/// assert_eq!((schedule.num_steps(), schedule.total_cost()), (7, 15));
+/// assert_eq!((schedule.optimal_steps(), schedule.optimal_cost()), (Some(true), Some(true)));
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    options: Options,
+    steps: Vec<Step>,
+    total_cost: u64,
+    bound_steps: u64,
+    bound_cost: u64,
+}
+
+impl Schedule {
+    /// A schedule for a problem whose two grids count as distinct processes.
+    pub fn new(problem: &Problem, strategy: Strategy) -> Result<Self> {
+        Self::with(problem, &Options { strategy, ..Options::default() })
+    }
+
+    /// A schedule with options.
+    pub fn with(problem: &Problem, options: &Options) -> Result<Self> {
+        let graph = Graph::new(problem, options.shared_ranks)?;
+        let steps = match options.strategy {
+            Strategy::Optimal => by_step(&graph, &optimal(problem, &graph, options)?),
+            Strategy::Classes => by_step(&graph, &classes(problem, &graph, options)?),
+            Strategy::Stepwise => by_step(&graph, &matching::stepwise(&graph)?),
+            Strategy::Greedy => by_step(&graph, &matching::greedy(&graph)?),
+            Strategy::Caterpillar => by_step(&graph, &classic::caterpillar(&graph)),
+            Strategy::WalkerOtto => by_step(&graph, &classic::walker_otto(problem, &graph)?),
+            Strategy::Eager => by_step(&graph, &classic::eager(&graph, options.in_flight)?),
+            Strategy::Split => split::steps(&graph)?,
+            Strategy::Async => {
+                let (steps, makespan) = list::steps(&graph)?;
+                return Ok(Self::bounded(options, &graph, steps, makespan));
+            }
+        };
+        let total = steps.iter().map(|step| step.cost).sum();
+        let steps = if options.strategy == Strategy::Caterpillar { padded(steps, &graph) } else { steps };
+        Ok(Self::bounded(options, &graph, steps, total))
+    }
+
+    fn bounded(options: &Options, graph: &Graph, steps: Vec<Step>, total_cost: u64) -> Self {
+        let one_message_a_step =
+            !matches!(options.strategy, Strategy::Split | Strategy::Async | Strategy::Eager);
+        let bound_steps = match options.strategy {
+            Strategy::Eager => graph.max_sent().div_ceil(options.in_flight.max(1)),
+            _ => graph.max_degree(),
+        };
+        let bound_cost = if one_message_a_step { graph.cost_bound() } else { graph.max_load() };
+        Self { options: *options, steps, total_cost, bound_steps, bound_cost }
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The steps, in order. Those of `async` are the moments at which messages start.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// NS: the number of steps, empty ones included.
+    pub fn num_steps(&self) -> u64 {
+        self.steps.len() as u64
+    }
+
+    /// TC: the sum of the steps' costs, in elements; for `async` the time of the last arrival.
+    pub fn total_cost(&self) -> u64 {
+        self.total_cost
+    }
+
+    /// No schedule of this kind has fewer steps.
+    pub fn bound_steps(&self) -> u64 {
+        self.bound_steps
+    }
+
+    /// No schedule of this kind costs less.
+    pub fn bound_cost(&self) -> u64 {
+        self.bound_cost
+    }
+
+    /// Whether no schedule has fewer steps; `None` where steps are not what is being counted.
+    pub fn optimal_steps(&self) -> Option<bool> {
+        match self.options.strategy {
+            Strategy::Async | Strategy::Split => None,
+            _ => Some(self.num_steps() == self.bound_steps),
+        }
+    }
+
+    /// Whether no schedule costs less: true if the bound is reached, `None` if that is not proven.
+    pub fn optimal_cost(&self) -> Option<bool> {
+        (self.total_cost == self.bound_cost).then_some(true)
+    }
+
+    /// Checks the schedule against the problem: every message there, whole, once (cut ones in parts that add up), and
+    /// no port used twice in a step.
+    pub fn check(&self, problem: &Problem) -> Result<()> {
+        let graph = Graph::new(problem, self.options.shared_ranks)?;
+        let mut owed: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for edge in &graph.edges {
+            let message = graph.message(edge);
+            owed.insert((message.from, message.to), message.elems);
+        }
+        let may_cut = self.options.strategy == Strategy::Split;
+        let (most_sent, most_received) = match self.options.strategy {
+            Strategy::Eager => (self.options.in_flight, u64::MAX),
+            _ => (1, 1),
+        };
+        for (number, step) in self.steps.iter().enumerate() {
+            let (mut sent, mut received) = (BTreeMap::new(), BTreeMap::new());
+            for message in &step.messages {
+                let fault = |what: &str| {
+                    let Message { from, to, elems } = message;
+                    Err(Error::mismatch(format!(
+                        "step {number}, {elems} elements from {from} to {to}: {what}"
+                    )))
+                };
+                let Some(left) = owed.get_mut(&(message.from, message.to)) else {
+                    return fault("no such message is owed");
+                };
+                if message.elems == 0 || message.elems > *left || (!may_cut && message.elems < *left) {
+                    return fault(&format!("{left} are owed"));
+                }
+                *left -= message.elems;
+                for (ports, rank, most) in
+                    [(&mut sent, message.from, most_sent), (&mut received, message.to, most_received)]
+                {
+                    let used = ports.entry(rank).or_insert(0_u64);
+                    *used += 1;
+                    if *used > most {
+                        return fault(&format!("rank {rank} is busy in this step already"));
+                    }
+                }
+            }
+        }
+        match owed.into_iter().find(|&(_, left)| left > 0) {
+            Some(((from, to), left)) => {
+                Err(Error::mismatch(format!("{left} elements from {from} to {to} are never sent")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The closed form where it exists and is optimal, edge colouring where not.
+fn optimal(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u64>> {
+    if !options.shared_ranks {
+        if let Some(form) = ClosedForm::new(problem)?.filter(ClosedForm::is_optimal) {
+            return Ok(by_formula(problem, graph, &form));
+        }
+    }
+    Ok(colouring::colour(graph))
+}
+
+fn classes(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u64>> {
+    let form = ClosedForm::new(problem)?.filter(|form| form.is_by_classes() && !options.shared_ranks);
+    let form = form.ok_or_else(|| {
+        Error::unsupported(
+            "classes can be sent one by one only between block-cyclic grids of distinct processes, over whole periods, \
+             where r and Q, and s and P, have no common factor; use the strategy optimal",
+        )
+    })?;
+    Ok(by_formula(problem, graph, &form))
+}
+
+fn by_formula(problem: &Problem, graph: &Graph, form: &ClosedForm) -> Vec<u64> {
+    let coords = |grid: &crate::grid::Grid, ranks: &[u64]| -> Vec<Vec<u64>> {
+        ranks.iter().map(|&rank| grid.coords(rank).expect("ranks of this grid")).collect()
+    };
+    let senders = coords(problem.from().grid(), &graph.senders);
+    let receivers = coords(problem.to().grid(), &graph.receivers);
+    let step = |edge: &graph::Edge| form.step(&senders[edge.sender], &receivers[edge.receiver]);
+    graph.edges.iter().map(|edge| step(edge).expect("the form has a step for every message")).collect()
+}
+
+/// Edges grouped by their step.
+fn by_step(graph: &Graph, steps: &[u64]) -> Vec<Step> {
+    let count = steps.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut grouped = vec![Step::default(); count];
+    for (edge, &step) in graph.edges.iter().zip(steps) {
+        grouped[step as usize].messages.push(graph.message(edge));
+    }
+    for step in &mut grouped {
+        step.cost = busiest_port(&step.messages);
+    }
+    grouped
+}
+
+/// The caterpillar rolls through all its steps, whether or not anybody has something to send.
+fn padded(mut steps: Vec<Step>, graph: &Graph) -> Vec<Step> {
+    steps.resize(graph.senders.len().max(graph.receivers.len()), Step::default());
+    steps
+}
+
+fn busiest_port(messages: &[Message]) -> u64 {
+    let (mut sent, mut received) = (BTreeMap::new(), BTreeMap::new());
+    for message in messages {
+        *sent.entry(message.from).or_insert(0) += message.elems;
+        *received.entry(message.to).or_insert(0) += message.elems;
+    }
+    sent.into_values().chain(received.into_values()).max().unwrap_or(0)
+}

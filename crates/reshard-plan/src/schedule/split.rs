@@ -1,0 +1,150 @@
+//! Messages may be cut: the total cost is then the load of the busiest process, and nothing can cost less.
+//!
+//! After Gonzalez and Sahni: fill the traffic matrix up until every row and column sums to the greatest load W; such a
+//! matrix is W times a mixture of permutations (Birkhoff, von Neumann), so a perfect matching can be sent for as long as
+//! its shortest edge lasts, again and again, until nothing is left. Taking at each step the matching whose shortest edge
+//! is longest keeps the steps few.
+
+use super::graph::Graph;
+use super::{Step, busiest_port};
+use crate::error::{Error, Result};
+use crate::traffic::Message;
+
+/// Cutting looks for a matching of all processes in each step: past this many messages that takes minutes.
+const MOST_MESSAGES: usize = 20_000;
+
+pub(super) fn steps(graph: &Graph) -> Result<Vec<Step>> {
+    if graph.edges.len() > MOST_MESSAGES {
+        return Err(Error::too_large(format!(
+            "split was asked for {} messages, and takes at most {MOST_MESSAGES}; use optimal or async",
+            graph.edges.len()
+        )));
+    }
+    let mut filled = Filled::new(graph);
+    let mut steps = Vec::new();
+    while filled.load > 0 {
+        let matching = filled.bottleneck_matching();
+        let lasts = matching.iter().map(|&edge| filled.edges[edge].left).min().unwrap_or(0);
+        let mut messages: Vec<Message> = Vec::new();
+        for edge in matching {
+            let edge = &mut filled.edges[edge];
+            edge.left -= lasts;
+            if let Some(index) = edge.message {
+                messages.push(Message { elems: lasts, ..graph.message(&graph.edges[index]) });
+            }
+        }
+        filled.load -= lasts;
+        messages.sort_unstable();
+        steps.push(Step { cost: busiest_port(&messages), messages });
+    }
+    Ok(steps)
+}
+
+/// The traffic filled up: rows are senders and then receivers' doubles, columns the other way round.
+struct Filled {
+    size: usize,
+    /// What every row and column still sums to.
+    load: u64,
+    edges: Vec<Part>,
+    of_row: Vec<Vec<usize>>,
+    column_of: Vec<usize>,
+}
+
+struct Part {
+    left: u64,
+    /// The message this is; filling is nobody's.
+    message: Option<usize>,
+}
+
+impl Filled {
+    fn new(graph: &Graph) -> Self {
+        let (p, q) = (graph.senders.len(), graph.receivers.len());
+        let load = graph.max_load();
+        let mut filled = Self {
+            size: p + q,
+            load,
+            edges: Vec::new(),
+            of_row: vec![Vec::new(); p + q],
+            column_of: Vec::new(),
+        };
+        let (mut sent, mut received) = (vec![0; p], vec![0; q]);
+        for (index, edge) in graph.edges.iter().enumerate() {
+            filled.add(edge.sender, edge.receiver, edge.elems, Some(index));
+            // Its mirror balances the doubles.
+            filled.add(p + edge.receiver, q + edge.sender, edge.elems, None);
+            sent[edge.sender] += edge.elems;
+            received[edge.receiver] += edge.elems;
+        }
+        for (sender, sent) in sent.into_iter().enumerate() {
+            filled.add(sender, q + sender, load - sent, None);
+        }
+        for (receiver, received) in received.into_iter().enumerate() {
+            filled.add(p + receiver, receiver, load - received, None);
+        }
+        filled
+    }
+
+    fn add(&mut self, row: usize, column: usize, left: u64, message: Option<usize>) {
+        if left > 0 {
+            self.of_row[row].push(self.edges.len());
+            self.edges.push(Part { left, message });
+            self.column_of.push(column);
+        }
+    }
+
+    /// The perfect matching whose shortest edge is longest.
+    fn bottleneck_matching(&self) -> Vec<usize> {
+        let mut lengths: Vec<u64> =
+            self.edges.iter().map(|edge| edge.left).filter(|&left| left > 0).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        // The shortest length always has a perfect matching, since all rows and columns sum to the load.
+        let (mut feasible, mut beyond) = (0, lengths.len());
+        let mut best =
+            self.perfect_matching(lengths[0]).expect("a doubly balanced matrix has a perfect matching");
+        while feasible + 1 < beyond {
+            let middle = feasible.midpoint(beyond);
+            match self.perfect_matching(lengths[middle]) {
+                Some(matching) => (feasible, best) = (middle, matching),
+                None => beyond = middle,
+            }
+        }
+        best
+    }
+
+    /// A perfect matching among edges at least so long, by augmenting paths.
+    fn perfect_matching(&self, least: u64) -> Option<Vec<usize>> {
+        let mut edge_of_column = vec![usize::MAX; self.size];
+        let mut row_of_column = vec![usize::MAX; self.size];
+        for row in 0..self.size {
+            let mut seen = vec![false; self.size];
+            if !self.augment(row, least, &mut seen, &mut edge_of_column, &mut row_of_column) {
+                return None;
+            }
+        }
+        Some(edge_of_column)
+    }
+
+    fn augment(
+        &self,
+        row: usize,
+        least: u64,
+        seen: &mut [bool],
+        edge_of_column: &mut [usize],
+        row_of_column: &mut [usize],
+    ) -> bool {
+        for &edge in &self.of_row[row] {
+            let column = self.column_of[edge];
+            if self.edges[edge].left < least || std::mem::replace(&mut seen[column], true) {
+                continue;
+            }
+            let taken = row_of_column[column];
+            if taken == usize::MAX || self.augment(taken, least, seen, edge_of_column, row_of_column) {
+                edge_of_column[column] = edge;
+                row_of_column[column] = row;
+                return true;
+            }
+        }
+        false
+    }
+}
