@@ -1,0 +1,103 @@
+//! The heaviest subgraph within degree bounds: which messages go into a block of steps.
+//!
+//! Given a bipartite graph and, for each vertex, the least and the greatest number of its edges to take, find the set
+//! of edges of greatest total weight. This is a flow from senders to receivers whose matrix is totally unimodular, so
+//! successive cheapest paths find the integer optimum. Lower bounds are met by paying for them more than all edges
+//! together are worth; if some are still not met, nothing meets them.
+
+use std::collections::VecDeque;
+
+/// Least and most edges to take at a vertex.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub least: u64,
+    pub most: u64,
+}
+
+/// True for each edge (sender, receiver, weight) that is taken; `None` if the bounds cannot all be met.
+pub(super) fn heaviest_within(
+    senders: &[Range],
+    receivers: &[Range],
+    edges: &[(usize, usize, u64)],
+) -> Option<Vec<bool>> {
+    if senders.iter().chain(receivers).any(|range| range.least > range.most) {
+        return None;
+    }
+    let total: i128 = edges.iter().map(|edge| i128::from(edge.2)).sum();
+    let reward = total + 1;
+    let (source, sink) = (senders.len() + receivers.len(), senders.len() + receivers.len() + 1);
+    let mut network = Network { arcs: Vec::new(), of_node: vec![Vec::new(); sink + 1] };
+    for (vertex, range) in senders.iter().enumerate() {
+        network.add(source, vertex, range.least, -reward);
+        network.add(source, vertex, range.most - range.least, 0);
+    }
+    for (vertex, range) in receivers.iter().enumerate() {
+        network.add(senders.len() + vertex, sink, range.least, -reward);
+        network.add(senders.len() + vertex, sink, range.most - range.least, 0);
+    }
+    let first = network.arcs.len();
+    for &(sender, receiver, weight) in edges {
+        network.add(sender, senders.len() + receiver, 1, -i128::from(weight));
+    }
+    while network.augment(source, sink) {}
+    // Arcs come in pairs, forward and back; the first of each vertex is its lower bound.
+    let unmet = |arcs: &[Arc]| arcs.chunks(4).any(|arcs| arcs[0].left > 0);
+    if unmet(&network.arcs[..first]) {
+        return None;
+    }
+    Some(network.arcs[first..].chunks(2).map(|arcs| arcs[0].left == 0).collect())
+}
+
+struct Arc {
+    to: usize,
+    left: u64,
+    cost: i128,
+}
+
+struct Network {
+    arcs: Vec<Arc>,
+    of_node: Vec<Vec<usize>>,
+}
+
+impl Network {
+    fn add(&mut self, from: usize, to: usize, capacity: u64, cost: i128) {
+        self.of_node[from].push(self.arcs.len());
+        self.arcs.push(Arc { to, left: capacity, cost });
+        self.of_node[to].push(self.arcs.len());
+        self.arcs.push(Arc { to: from, left: 0, cost: -cost });
+    }
+
+    /// Sends one unit along a cheapest path, if that is worth something.
+    fn augment(&mut self, source: usize, sink: usize) -> bool {
+        let nodes = self.of_node.len();
+        let mut distance = vec![i128::MAX; nodes];
+        let mut arrived_by = vec![usize::MAX; nodes];
+        let mut waits = vec![false; nodes];
+        let mut queue = VecDeque::from([source]);
+        distance[source] = 0;
+        while let Some(node) = queue.pop_front() {
+            waits[node] = false;
+            for &index in &self.of_node[node] {
+                let arc = &self.arcs[index];
+                if arc.left > 0 && distance[node] + arc.cost < distance[arc.to] {
+                    distance[arc.to] = distance[node] + arc.cost;
+                    arrived_by[arc.to] = index;
+                    if !std::mem::replace(&mut waits[arc.to], true) {
+                        queue.push_back(arc.to);
+                    }
+                }
+            }
+        }
+        if distance[sink] >= 0 {
+            return false;
+        }
+        let mut node = sink;
+        while node != source {
+            let index = arrived_by[node];
+            self.arcs[index].left -= 1;
+            self.arcs[index ^ 1].left += 1;
+            node = self.arcs[index ^ 1].to;
+        }
+        true
+    }
+}
