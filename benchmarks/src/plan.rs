@@ -219,7 +219,11 @@ fn report(results: &Results) -> Result<String, std::fmt::Error> {
     text.push_str(
         "`naive`, `classical`, `falls` and `scan` list their pieces into memory they are given, as in the paper.\n\
          `aspen`, the default, gives canonical runs in memory of its own; `sends` is the whole call\n\
-         `Problem::sends(rank)`. `pieces` counts what the others list within one period, `runs` what we answer with.\n\n\
+         `Problem::sends(rank)`. `pieces` counts the pieces of one period (`falls` and `scan` list just these; `naive`\n\
+         looks at every element, `classical` at all periods), `runs` what we answer with. Times are comparable within a\n\
+         row, whose methods take turns; from row to row the machine's clock may change.\n\n\
+         As the array grows past 10,000, whole periods fit into it and the number of runs reaches what the two layouts\n\
+         have; from there on the time does not change, whatever the length.\n\n\
          ![Planning time by grid size](plan-speed.svg)\n",
     );
     let mut table = |title: &str, rows: &[Row]| -> std::fmt::Result {

@@ -6,7 +6,6 @@
 use crate::tools::{Outcome, cargo, program, say, system_program};
 
 const KEPT: &str = "benchmarks/results/plan-instructions.txt";
-const BINARY: &str = "target/release/reshard-bench";
 
 /// Another compiler or allocator moves the count a little; a lost shortcut moves it a lot.
 const TOLERANCE: f64 = 1.05;
@@ -23,9 +22,11 @@ pub fn count(keep: bool) -> Outcome {
     }
     say("instructions of planning, under callgrind");
     cargo(&["build", "--release", "--locked", "--package", "reshard-bench"]).run()?;
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
+    let binary = format!("{target}/release/reshard-bench");
     let talk = program(
         "valgrind",
-        &["--tool=callgrind", "--callgrind-out-file=/dev/null", BINARY, "plan-loop", "20"],
+        &["--tool=callgrind", "--callgrind-out-file=/dev/null", &binary, "plan-loop", "20"],
     )
     .talk()?;
     let counted = talk

@@ -23,10 +23,9 @@ Layouts: GRID/BLOCK as in 16/3 or 4x4/64x64, or HPF words as in '(cyclic(64), bl
 '(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), order=col (rank order),
 ranks=8..24 or ranks=3,1,2,0.";
 
-/// Flags of `reshard plan`.
+/// What moves: two layouts, and a window if not everything.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
-pub struct Plan {
+pub struct Move {
     /// Layout of the source, such as 16/3 or 4x4/64x64
     #[arg(long, value_name = "LAYOUT")]
     pub from: String,
@@ -54,6 +53,14 @@ pub struct Plan {
     /// Destination axis j takes source axis AXES[j], such as 2,0,1
     #[arg(long, value_name = "AXES")]
     pub permute: Option<String>,
+}
+
+/// Flags of `reshard plan`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Plan {
+    #[command(flatten)]
+    pub moved: Move,
     /// Only what this rank sends and receives, with every run of elements
     #[arg(long)]
     pub rank: Option<u64>,

@@ -2,9 +2,9 @@
 
 use crate::args;
 use crate::failure::Failure;
-use crate::screen::{Screen, by_x, counted, index};
-use reshard_plan::notation::{parse_index, parse_shape};
-use reshard_plan::{Axis, Distribution, Pattern, one_period};
+use crate::screen::{Screen, counted, index};
+use reshard_plan::notation::{parse_index, parse_shape, print_shape};
+use reshard_plan::{Axis, Distribution, Pattern};
 use serde::Serialize;
 use std::io::Write;
 
@@ -48,9 +48,7 @@ pub fn run(args: &args::Layout) -> Result<(), Failure> {
     let pattern: Pattern = args.layout.parse()?;
     let shape = match &args.shape {
         Some(text) => parse_shape(text).map_err(Failure::of_flag("--shape"))?,
-        None => {
-            one_period(&pattern, &pattern).map_err(Failure::hint("give the shape of the array", "--shape"))?
-        }
+        None => pattern.one_round().map_err(Failure::hint("give the shape of the array", "--shape"))?,
     };
     let distribution = pattern.over(&shape)?;
     let explained = explain(args, &pattern, &distribution)?;
@@ -73,10 +71,12 @@ fn explain(
     let of_rank = |rank: u64| -> Result<OfRank, Failure> {
         let coords = distribution.coords(rank).map_err(Failure::of_flag("--rank"))?;
         let shape = distribution.local_shape(rank)?;
-        Ok(OfRank { rank, coords, elems: shape.iter().product(), shape })
+        Ok(OfRank { rank, coords, elems: distribution.local_elems(rank)?, shape })
     };
     let ranks = match args.rank {
         Some(rank) => vec![of_rank(rank)?],
+        // Who owns an element can be said of any grid.
+        None if grid.size() > MOST_RANKS && args.element.is_some() => Vec::new(),
         None if grid.size() > MOST_RANKS => {
             return Err(Failure::usage(&format!(
                 "the layout has {} ranks, more than the {MOST_RANKS} that are listed; ask for one with --rank",
@@ -106,7 +106,7 @@ fn explain(
 
 fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool) -> Result<(), Failure> {
     let (ranks, elems) = (counted(of.grid().size(), "rank"), counted(explained.elems, "element"));
-    writeln!(screen.out, "{} of {}: {ranks}, {elems}", explained.layout, by_x(&explained.shape))?;
+    writeln!(screen.out, "{} of {}: {ranks}, {elems}", explained.layout, print_shape(&explained.shape))?;
     if let Some(Element { index: global, rank, coords, local }) = &explained.element {
         let (global, coords, local) = (index(global), index(coords), index(local));
         writeln!(screen.out, "Element {global} is on rank {rank} at {coords}, as its element {local}")?;
@@ -116,8 +116,15 @@ fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool
         let width = 2 + dims * 4;
         writeln!(screen.out, "\n{:>8}  {:<width$}  {:<20}  {:>12}", "rank", "at", "local shape", "elements")?;
         for OfRank { rank, coords, shape, elems } in &explained.ranks {
-            writeln!(screen.out, "{rank:>8}  {:<width$}  {:<20}  {elems:>12}", index(coords), by_x(shape))?;
+            writeln!(
+                screen.out,
+                "{rank:>8}  {:<width$}  {:<20}  {elems:>12}",
+                index(coords),
+                print_shape(shape)
+            )?;
         }
+    } else if explained.ranks.is_empty() {
+        writeln!(screen.out, "More ranks than can be listed; ask for one with --rank")?;
     } else {
         let (least, most) = explained
             .ranks

@@ -10,6 +10,7 @@ mod args;
 mod failure;
 mod layout;
 mod plan;
+mod problem;
 mod screen;
 
 use args::{Args, Command};

@@ -2,11 +2,10 @@
 
 use crate::args;
 use crate::failure::Failure;
-use crate::screen::{Screen, by_x, counted};
-use reshard_plan::notation::{parse_index, parse_shape};
-use reshard_plan::{
-    Classes, Message, Method, Overlap, Part, Pattern, Problem, Run, Traffic, Window, one_period,
-};
+use crate::problem::Described;
+use crate::screen::{Screen, counted};
+use reshard_plan::notation::print_shape;
+use reshard_plan::{Classes, Message, Method, Overlap, Part, Problem, Run, Traffic};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -29,7 +28,31 @@ struct Planned {
     total_elems: u64,
     local_elems: u64,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    window: Option<Windowed>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
     of_rank: Option<OfRank>,
+}
+
+/// What a window or a permutation adds: `shape` is then that of the window.
+#[derive(Serialize)]
+struct Windowed {
+    from_shape: Vec<u64>,
+    from_at: Vec<u64>,
+    to_shape: Vec<u64>,
+    to_at: Vec<u64>,
+    axes: Vec<usize>,
+}
+
+impl Windowed {
+    fn of(problem: &Problem) -> Self {
+        Self {
+            from_shape: problem.from().shape(),
+            from_at: problem.from_offset().to_vec(),
+            to_shape: problem.to().shape(),
+            to_at: problem.to_offset().to_vec(),
+            axes: problem.axes().to_vec(),
+        }
+    }
 }
 
 /// What `--rank` adds: one entry for each axis of the rank's own array.
@@ -66,30 +89,26 @@ struct ListedRun {
 }
 
 pub fn run(args: &args::Plan) -> Result<(), Failure> {
-    let from: Pattern = args.from.parse().map_err(Failure::of_flag("--from"))?;
-    let to: Pattern = args.to.parse().map_err(Failure::of_flag("--to"))?;
+    let described = Described::read(&args.moved)?;
     let method: Method = args.method.parse().map_err(Failure::of_flag("--method"))?;
-    let problem = problem(args, &from, &to)?;
-    let traffic = Traffic::new(&problem).by(method);
+    let problem = &described.problem;
     let (messages, of_rank) = match args.rank {
         Some(rank) => {
-            let (messages, of_rank) = of_rank(&problem, &traffic, rank, method)?;
+            let (messages, of_rank) = of_rank(problem, rank, method)?;
             (messages, Some(of_rank))
         }
-        None => (all_messages(&problem, &traffic)?, None),
+        None => (all_messages(problem, method)?, None),
     };
+    let staying = messages.iter().filter(|message| message.from == message.to);
     let planned = Planned {
         shape: problem.shape().to_vec(),
-        from: from.to_string(),
-        to: to.to_string(),
-        period: periods(&problem),
+        from: described.from.to_string(),
+        to: described.to.to_string(),
+        period: periods(problem),
         total_elems: messages.iter().map(|message| message.elems).sum(),
-        local_elems: messages
-            .iter()
-            .filter(|message| message.from == message.to)
-            .map(|message| message.elems)
-            .sum(),
+        local_elems: staying.map(|message| message.elems).sum(),
         messages: messages.iter().map(|&Message { from, to, elems }| Listed { from, to, elems }).collect(),
+        window: (!described.is_plain()).then(|| Windowed::of(problem)),
         of_rank,
     };
     let mut screen = Screen::new();
@@ -97,98 +116,56 @@ pub fn run(args: &args::Plan) -> Result<(), Failure> {
         serde_json::to_writer(&mut screen.out, &planned)?;
         writeln!(screen.out)?;
     } else {
-        show(&mut screen, &problem, &planned)?;
+        show(&mut screen, problem, &planned)?;
     }
     Ok(screen.out.flush()?)
 }
 
-/// What was typed about shapes, windows and axes, as a problem.
-fn problem(args: &args::Plan, from: &Pattern, to: &Pattern) -> Result<Problem, Failure> {
-    let dims = from.grid().dims();
-    let shape_of = |flag: &'static str, text: &Option<String>| {
-        text.as_ref().map(|text| parse_shape(text).map_err(Failure::of_flag(flag))).transpose()
-    };
-    let index_of = |flag: &'static str, text: &Option<String>| {
-        text.as_ref().map(|text| parse_index(text).map_err(Failure::of_flag(flag))).transpose()
-    };
-    let axes: Vec<usize> = match index_of("--permute", &args.permute)? {
-        Some(axes) => axes.into_iter().map(|axis| usize::try_from(axis).unwrap_or(usize::MAX)).collect(),
-        None if args.transpose => (0..dims).rev().collect(),
-        None => (0..dims).collect(),
-    };
-    let shape = match shape_of("--shape", &args.shape)? {
-        Some(shape) => shape,
-        None if args.transpose || args.permute.is_some() || args.to_shape.is_some() => {
-            return Err(Failure::usage(
-                "give the shape of the array with --shape; only an array moved as it is has one period",
-            ));
-        }
-        None => one_period(from, to).map_err(Failure::hint("give the shape of the array", "--shape"))?,
-    };
-    let to_shape = match shape_of("--to-shape", &args.to_shape)? {
-        Some(shape) => shape,
-        // Where the permutation makes no sense the problem will say so.
-        None => axes.iter().map(|&axis| shape.get(axis).copied().unwrap_or(0)).collect(),
-    };
-    let (source, destination) = (from.over(&shape)?, to.over(&to_shape)?);
-    let from_at = index_of("--from-at", &args.from_at)?.unwrap_or_else(|| vec![0; dims]);
-    let to_at = index_of("--to-at", &args.to_at)?.unwrap_or_else(|| vec![0; dims]);
-    let window = match shape_of("--window", &args.window)? {
-        Some(window) => window,
-        // All that is left behind the offsets of the source.
-        None => shape.iter().zip(&from_at).map(|(len, at)| len.saturating_sub(*at)).collect(),
-    };
-    let window = Window::of(&window).from(&from_at).to(&to_at).permuted(&axes);
-    Ok(Problem::windowed(source, destination, window)?)
-}
-
-fn all_messages(problem: &Problem, traffic: &Traffic<'_>) -> Result<Vec<Message>, Failure> {
-    let too_many = |count: u128| {
-        Failure::usage(&format!(
-            "this redistribution has {count} messages or more, and at most {MOST_MESSAGES} are listed; \
-             ask for one rank with --rank"
-        ))
-    };
-    let processes: u128 = problem.from().grid().extents().iter().map(|&extent| u128::from(extent)).sum();
-    if processes > MOST_MESSAGES || u128::from(problem.from().grid().size()) > MOST_MESSAGES {
-        return Err(too_many(problem.from().grid().size().into()));
-    }
-    let table = traffic.table().map_err(Failure::hint("one rank at a time", "--rank"))?;
+fn all_messages(problem: &Problem, method: Method) -> Result<Vec<Message>, Failure> {
+    let table =
+        Traffic::new(problem).by(method).table().map_err(Failure::hint("one rank at a time", "--rank"))?;
     match table.message_count() {
-        count if count > MOST_MESSAGES => Err(too_many(count)),
+        count if count > MOST_MESSAGES => Err(Failure::usage(&format!(
+            "this redistribution has {count} messages, and at most {MOST_MESSAGES} are listed; ask for one rank at a \
+             time with --rank"
+        ))),
         _ => Ok(table.messages().collect()),
     }
 }
 
 /// The messages a rank sends and receives, and where on each axis its elements lie.
-fn of_rank(
-    problem: &Problem,
-    traffic: &Traffic<'_>,
-    rank: u64,
-    method: Method,
-) -> Result<(Vec<Message>, OfRank), Failure> {
-    let (is_sender, is_receiver) = (problem.from().grid().contains(rank), problem.to().grid().contains(rank));
-    if !is_sender && !is_receiver {
+fn of_rank(problem: &Problem, rank: u64, method: Method) -> Result<(Vec<Message>, OfRank), Failure> {
+    let (from, to) = (problem.from().grid(), problem.to().grid());
+    if !from.contains(rank) && !to.contains(rank) {
         return Err(Failure::usage(&format!(
             "--rank: rank {rank} is part of neither the source nor the destination"
         )));
     }
-    let mut messages = traffic.sent_by(rank)?;
-    // A message to itself is listed once.
-    messages.extend(traffic.received_by(rank)?.into_iter().filter(|message| message.from != rank));
-    let runs = |part: Part| -> Vec<AxisRuns> {
-        let axis_runs = |(axis, overlap): (usize, &Overlap)| AxisRuns {
-            axis,
-            peer_axis: part.peer_dim(axis),
-            period: overlap.period(),
-            extent: overlap.extent(),
-            runs: overlap.runs().iter().map(listed_run).collect(),
-        };
-        part.overlaps().iter().enumerate().map(axis_runs).collect()
-    };
-    let sends = if is_sender { runs(problem.sends(rank, method)?) } else { Vec::new() };
-    let receives = if is_receiver { runs(problem.receives(rank, method)?) } else { Vec::new() };
+    let (mut messages, mut sends, mut receives) = (Vec::new(), Vec::new(), Vec::new());
+    if from.contains(rank) {
+        let part = problem.sends(rank, method)?;
+        messages.extend(part.shares(to)?.into_iter().map(|(to, elems)| Message { from: rank, to, elems }));
+        sends = axis_runs(&part);
+    }
+    if to.contains(rank) {
+        let part = problem.receives(rank, method)?;
+        // A message to itself is listed once.
+        let others = part.shares(from)?.into_iter().filter(|&(from, _)| from != rank);
+        messages.extend(others.map(|(from, elems)| Message { from, to: rank, elems }));
+        receives = axis_runs(&part);
+    }
     Ok((messages, OfRank { rank, sends, receives }))
+}
+
+fn axis_runs(part: &Part) -> Vec<AxisRuns> {
+    let on_axis = |(axis, overlap): (usize, &Overlap)| AxisRuns {
+        axis,
+        peer_axis: part.peer_dim(axis),
+        period: overlap.period(),
+        extent: overlap.extent(),
+        runs: overlap.runs().iter().map(listed_run).collect(),
+    };
+    part.overlaps().iter().enumerate().map(on_axis).collect()
 }
 
 fn listed_run(&Run { peer, start, len, stride, count }: &Run) -> ListedRun {
@@ -202,19 +179,12 @@ fn periods(problem: &Problem) -> Vec<Option<u64>> {
 }
 
 fn show(screen: &mut Screen, problem: &Problem, planned: &Planned) -> Result<(), Failure> {
-    let periods: Vec<_> = planned
-        .period
-        .iter()
-        .map(|period| period.map_or("none".to_string(), |period| period.to_string()))
-        .collect();
-    writeln!(
-        screen.out,
-        "Communication grid from {} to {}, {} elements, period {}",
-        planned.from,
-        planned.to,
-        by_x(&planned.shape),
-        periods.join("x")
-    )?;
+    let (from, to, shape) = (&planned.from, &planned.to, print_shape(&planned.shape));
+    write!(screen.out, "Communication grid from {from} to {to}, array {shape}, ")?;
+    match planned.period.iter().copied().collect::<Option<Vec<u64>>>() {
+        Some(period) => writeln!(screen.out, "period {}", print_shape(&period))?,
+        None => writeln!(screen.out, "not periodic in every dimension")?,
+    }
     match &planned.of_rank {
         Some(of_rank) => show_rank(screen, planned, of_rank)?,
         None if problem.from().grid().size().max(problem.to().grid().size()) <= DRAWN_RANKS => {
@@ -222,14 +192,14 @@ fn show(screen: &mut Screen, problem: &Problem, planned: &Planned) -> Result<(),
         }
         None => list_by_sender(screen, planned)?,
     }
-    writeln!(
-        screen.out,
-        "{}, {}, of which {} keep their rank",
-        counted(planned.messages.len() as u128, "message"),
-        counted(planned.total_elems, "element"),
-        planned.local_elems
-    )?;
+    let (messages, elems) =
+        (counted(planned.messages.len() as u128, "message"), counted(planned.total_elems, "element"));
+    writeln!(screen.out, "{messages}, {elems}; {} on the rank they are on", stay(planned.local_elems))?;
     Ok(())
+}
+
+fn stay(elems: u64) -> String {
+    if elems == 1 { "1 stays".to_string() } else { format!("{elems} stay") }
 }
 
 /// The table of the papers: a row for each sender, a column for each receiver, message counts at the edges.

@@ -32,11 +32,6 @@ impl Screen {
     }
 }
 
-/// Numbers joined the way the notation writes shapes.
-pub fn by_x(numbers: &[u64]) -> String {
-    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
-}
-
 /// Numbers as an index: `(3, 4)`.
 pub fn index(numbers: &[u64]) -> String {
     format!("({})", numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))

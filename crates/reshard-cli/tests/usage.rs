@@ -103,7 +103,11 @@ fn windows_and_permutations_are_understood() {
     assert_eq!(plan(&["--transpose"])["total_elems"], 600);
     assert_eq!(plan(&["--permute", "1,0"]), plan(&["--transpose"]));
     assert_eq!(plan(&["--window", "5x6", "--from-at", "3,4", "--to-at", "1,2"])["total_elems"], 30);
-    assert_eq!(plan(&["--from-at", "3,4", "--to-shape", "17x26"])["total_elems"], 17 * 26);
+    let windowed = plan(&["--from-at", "3,4", "--to-shape", "17x26"]);
+    assert_eq!(windowed["total_elems"], 17 * 26);
+    assert_eq!(windowed["from_shape"], serde_json::json!([20, 30]));
+    assert_eq!(windowed["from_at"], serde_json::json!([3, 4]));
+    assert!(plan(&[]).get("from_at").is_none());
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (with(&["--shape"]), "--shape"),
         (with(&["--shape", "3y"]), "--shape: in \"3y\" at character 2"),
         (with(&["--shape", "-3"]), "-3"),
-        (with(&["--shape", "3x3"]), "2 dimensions"),
+        (with(&["--shape", "3x3"]), "--shape: \"3x3\" has 2 dimensions"),
         (with(&["--shape", "4611686018427387905"]), "2^62"),
         (with(&["--rank", "x"]), "x"),
         (with(&["--rank", "-1"]), "-1"),
@@ -148,7 +152,10 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (with(&["--method", "quick"]), "naive, classical, falls, scan, aspen"),
         (with(&["--window", "31"]), "make the window smaller"),
         (with(&["--window", "18446744073709551615", "--from-at", "3"]), "make the window smaller"),
-        (with(&["--shape", "30", "--permute", "1"]), "not a permutation"),
+        (with(&["--shape", "30", "--permute", "1"]), "--permute: [1] is not a permutation"),
+        (with(&["--shape", "30", "--permute", "0,1"]), "--permute: \"0,1\" has 2 dimensions"),
+        (with(&["--from-at", "3,3"]), "--from-at: \"3,3\" has 2 dimensions"),
+        (with(&["--window", "3x3"]), "--window: \"3x3\" has 2 dimensions"),
         (with(&["--transpose"]), "--shape"),
         (with(&["--transpose", "--permute", "0"]), "cannot be used with"),
         (from_to("16/", "16/5"), "--from: in \"16/\" at its end"),
@@ -161,6 +168,16 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (from_to("4611686018427387904/4611686018427387904", "3/3"), "2^62"),
         (from_to("4611686018427387904/1", "3/3"), "--shape"),
         (from_to("99999999999/1", "3/3"), "--rank"),
+        (from_to("16/3 of 240", "16/5"), "given apart"),
+        (
+            vec!["plan", "--from", "1x1x1/1x1x1", "--to", "3000x3000x3000/1x1x1", "--rank", "0"],
+            "more than 10000000 others",
+        ),
+        (
+            vec!["plan", "--from", "100000/1", "--to", "100000/1", "--shape", "100000", "--method", "scan"],
+            "use aspen",
+        ),
+        (vec!["plan", "--from", "3001x3001/1x1", "--to", "20001x20001/1x1"], "--rank"),
         (from_to("100000/1", "99999/1"), "--rank"),
         (from_to("(gen_block(1,2)) on 2", "(gen_block(1,1)) on 2"), "add up to 2"),
         (vec!["layout"], "LAYOUT"),
@@ -194,6 +211,27 @@ fn huge_arrays_are_planned_at_once() {
     let huge = "4611686018427387904";
     let plan = json(&["plan", "--from", "3/7", "--to", "(block) on 5", "--shape", huge, "--json"]);
     assert_eq!(plan["total_elems"], 1_u64 << 62);
+    // A window of ten elements is quick by any method, however long the array.
+    for method in ["naive", "classical", "falls", "scan", "aspen"] {
+        let flags = ["--from", "2/1", "--to", "3/1", "--window", "10", "--shape", huge, "--method", method];
+        assert_eq!(json(&[&["plan", "--json"][..], &flags].concat())["total_elems"], 10);
+    }
+    // Only processes that own something count, on either side.
+    for (from, to) in
+        [("20000000/1", "2/1"), ("2/1", "20000000/1"), ("(cuts(10@7)) on 4611686018427387904", "2/1")]
+    {
+        let plan = json(&["plan", "--from", from, "--to", to, "--shape", "10", "--json"]);
+        assert_eq!(plan["total_elems"], 10, "{from} to {to}");
+    }
+    let irregular = "(gen_block(10000000000,10000000000)) on 2";
+    for (from, to) in [(irregular, "3/1"), ("3/1", irregular)] {
+        let plan = json(&["plan", "--from", from, "--to", to, "--shape", "20000000000", "--json"]);
+        assert_eq!(plan["total_elems"], 20_000_000_000_u64, "{from} to {to}");
+    }
+    let long_blocks = ["--from", "2/1000000000", "--to", "20000000/1", "--shape", "100"];
+    assert_eq!(json(&[&["plan", "--json"][..], &long_blocks].concat())["total_elems"], 100);
+    let owner = json(&["layout", "2000000/1", "--shape", "5000000", "--element", "77", "--json"]);
+    assert_eq!(owner["element"]["rank"], 77);
     let far = json(&[
         "plan",
         "--from",

@@ -339,10 +339,10 @@ pub(crate) fn lcm_upto(a: u64, b: u64, limit: u64) -> Option<u64> {
     (a / gcd(a, b)).checked_mul(b).filter(|&lcm| lcm <= limit)
 }
 
-/// Greatest common divisor by Euclid; `gcd(a, 0) = a`.
-pub(crate) fn gcd(a: u64, b: u64) -> u64 {
+/// Greatest common divisor by Euclid, of numbers that are not negative; `gcd(a, 0) = a`.
+pub(crate) fn gcd<N: Copy + PartialEq + std::ops::Rem<Output = N> + From<u8>>(a: N, b: N) -> N {
     let (mut a, mut b) = (a, b);
-    while b > 0 {
+    while b != N::from(0) {
         (a, b) = (b, a % b);
     }
     a

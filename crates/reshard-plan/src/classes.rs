@@ -6,7 +6,7 @@
 //! Figure 1), so all pairs with the same residue exchange messages of one length. Senders and receivers count
 //! here from the first process on.
 
-use crate::axis::Axis;
+use crate::axis::{Axis, gcd};
 use crate::overlap::Sides;
 
 /// The classes of a pair of block-cyclic axes: which pairs of processes exchange messages of equal length.
@@ -143,12 +143,4 @@ fn ramp_sum(first: i128, step: i128, terms: i128) -> i128 {
     }
     let first = first + skipped * step;
     terms * first + step * (terms * (terms - 1) / 2)
-}
-
-fn gcd(a: i128, b: i128) -> i128 {
-    let (mut a, mut b) = (a, b);
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }

@@ -4,12 +4,12 @@
 //! [`Distribution`], which answers questions. Both are plain values that print and parse back (see
 //! [`notation`](crate::notation)); a distribution prints its shape too: `4x4/64x64 of 8192x8192`.
 //!
-//! Every question goes through the methods here, none through the axes being a product. So a tile map, with an
-//! owner of its own for each n-dimensional tile, can join later as a second kind behind the same methods.
+//! Who owns an element is asked through the methods here. A tile map, with an owner of its own for each
+//! n-dimensional tile, can join later as a second kind behind them; only rooms that plan axis by axis look at `axes`.
 
 use crate::axis::{Axis, Deal, MAX_LEN, lcm_upto};
 use crate::error::{Error, Result};
-use crate::grid::{Grid, by_x, product};
+use crate::grid::{Grid, by_x, elems_of, product};
 
 /// A grid and a rule for each dimension, for an array of any shape: `4x4/64x64`, `(block, *) on 3x1`.
 ///
@@ -41,11 +41,13 @@ impl Pattern {
             )));
         }
         let pattern = Self { grid, deals, first };
-        // Whatever can be refused without knowing the shape is refused now: any fitting length will do.
-        for dim in 0..dims {
-            pattern.axis(dim, pattern.natural_len(dim)?).map_err(|error| in_dimension(&error, dim, dims))?;
-        }
+        (0..dims).try_for_each(|dim| pattern.check(dim).map_err(|error| in_dimension(&error, dim, dims)))?;
         Ok(pattern)
+    }
+
+    /// Refuses whatever can be refused of a dimension without knowing the shape.
+    fn check(&self, dim: usize) -> Result<()> {
+        check_deal(&self.deals[dim], self.grid.extents()[dim], self.first[dim])
     }
 
     /// The grid of processes.
@@ -86,32 +88,56 @@ impl Pattern {
     pub fn round(&self, dim: usize) -> Option<u128> {
         match self.deals.get(dim)? {
             Deal::Cyclic(block) => Some(u128::from(*block) * u128::from(self.grid.extents()[dim])),
-            Deal::GenBlock(sizes) => Some(sizes.iter().map(|&size| u128::from(size)).sum()),
-            Deal::Cuts(pieces) => Some(pieces.iter().map(|piece| u128::from(piece.len)).sum()),
             Deal::Whole => Some(1),
             Deal::Block => None,
+            deal => fixed_len(deal),
         }
     }
 
     /// True if the dimension's rule fixes the array's length (`gen_block`, `cuts`).
     pub fn fixes_length(&self, dim: usize) -> bool {
-        matches!(self.deals.get(dim), Some(Deal::GenBlock(_) | Deal::Cuts(_)))
+        self.deals.get(dim).is_some_and(|deal| fixed_len(deal).is_some())
     }
 
     fn axis(&self, dim: usize, len: u64) -> Result<Axis> {
         Axis::new(len, self.grid.extents()[dim], &self.deals[dim], self.first[dim])
     }
 
-    /// A length the rule of this dimension can be tried on.
-    fn natural_len(&self, dim: usize) -> Result<u64> {
-        match self.round(dim) {
-            Some(round) if self.fixes_length(dim) => {
-                u64::try_from(round).ok().filter(|&len| len <= MAX_LEN).ok_or_else(|| {
-                    Error::too_large(format!("the sizes given add up to {round}; at most 2^62 is possible"))
-                })
-            }
-            _ => Ok(0),
-        }
+    /// The shape of one round in every dimension: the smallest array that shows the whole pattern.
+    pub fn one_round(&self) -> Result<Vec<u64>> {
+        (0..self.grid.dims())
+            .map(|dim| match self.round(dim) {
+                Some(round) => u64::try_from(round).ok().filter(|&len| len <= MAX_LEN).ok_or_else(|| {
+                    Error::too_large(format!(
+                        "one round of {self} is longer than 2^62 elements; give the shape of the array"
+                    ))
+                }),
+                None => Err(Error::mismatch(format!(
+                    "dimension {dim} of {self} is dealt with block, which has no length of its own; \
+                     give the shape of the array"
+                ))),
+            })
+            .collect()
+    }
+}
+
+/// Tries a rule on any length that fits it.
+pub(crate) fn check_deal(deal: &Deal, procs: u64, first: u64) -> Result<()> {
+    let len = match fixed_len(deal) {
+        Some(len) => u64::try_from(len).ok().filter(|&len| len <= MAX_LEN).ok_or_else(|| {
+            Error::too_large(format!("the sizes given add up to {len}; at most 2^62 is possible"))
+        })?,
+        None => 0,
+    };
+    Axis::new(len, procs, deal, first).map(|_| ())
+}
+
+/// The length of the array, where the rule fixes it.
+fn fixed_len(deal: &Deal) -> Option<u128> {
+    match deal {
+        Deal::GenBlock(sizes) => Some(sizes.iter().map(|&size| u128::from(size)).sum()),
+        Deal::Cuts(pieces) => Some(pieces.iter().map(|piece| u128::from(piece.len)).sum()),
+        Deal::Block | Deal::Cyclic(_) | Deal::Whole => None,
     }
 }
 
@@ -230,7 +256,7 @@ impl Distribution {
 
     /// Number of elements of the whole array.
     pub fn elems(&self) -> u64 {
-        self.axes.iter().map(Axis::len).product()
+        elems_of(&self.shape())
     }
 
     /// The pattern this distribution applies, in its plainest words.
@@ -292,7 +318,7 @@ impl Distribution {
 
     /// How many elements a rank owns.
     pub fn local_elems(&self, rank: u64) -> Result<u64> {
-        Ok(self.local_shape(rank)?.iter().product())
+        Ok(elems_of(&self.local_shape(rank)?))
     }
 
     /// The coordinates of a rank on the grid; an error if it is not part of it.

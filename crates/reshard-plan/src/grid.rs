@@ -205,7 +205,12 @@ pub(crate) fn by_x(extents: &[u64]) -> String {
     extents.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// The product, if it is at most 2^62.
+/// The number of elements of a part of an array that was checked when it was made.
+pub(crate) fn elems_of(shape: &[u64]) -> u64 {
+    product(shape).expect("parts are no larger than their array, which was checked")
+}
+
+/// The product, if it is at most 2^62: 0 where one factor is 0, however large the others.
 pub(crate) fn product(extents: &[u64]) -> Option<u64> {
     if extents.contains(&0) {
         return Some(0);

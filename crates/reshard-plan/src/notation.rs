@@ -14,11 +14,11 @@
 //! ```
 //!
 //! Words may be upper case. Spaces may stand between any two parts. In `on`, dimensions dealt with `*` may be
-//! left out as in HPF: `(block, *) on 3` is `(block, *) on 3x1`. Printing gives the shortest form that parses
-//! back to an equal value. Errors name the character and say what would be right there.
+//! left out as in HPF: `(block, *) on 3` is `(block, *) on 3x1`. Equal values print alike, and what is printed
+//! parses back to an equal value. Errors name the character and say what would be right there.
 
 use crate::axis::{Deal, Piece};
-use crate::distribution::{Distribution, Pattern};
+use crate::distribution::{Distribution, Pattern, check_deal};
 use crate::error::{Error, Result};
 use crate::grid::{Grid, Order, by_x};
 use std::fmt;
@@ -86,6 +86,9 @@ impl FromStr for Pattern {
     fn from_str(text: &str) -> Result<Self> {
         let mut cursor = Cursor::new(text);
         let pattern = cursor.pattern()?;
+        if cursor.at_word("of") {
+            return Err(cursor.expected("the end: a layout alone, the shape of the array is given apart"));
+        }
         cursor.end("an option (first=, order=, ranks=) or the end")?;
         Ok(pattern)
     }
@@ -117,6 +120,11 @@ pub fn parse_shape(text: &str) -> Result<Vec<u64>> {
     Ok(shape)
 }
 
+/// Writes a shape as the notation does: `8192x8192`.
+pub fn print_shape(shape: &[u64]) -> String {
+    by_x(shape)
+}
+
 /// Reads an index such as `100,37` or a permutation such as `2,0,1`.
 pub fn parse_index(text: &str) -> Result<Vec<u64>> {
     let mut cursor = Cursor::new(text);
@@ -128,7 +136,19 @@ pub fn parse_index(text: &str) -> Result<Vec<u64>> {
     Ok(index)
 }
 
+/// Longer texts are not repeated whole in errors.
+const SHOWN: usize = 120;
+
 const FORM: &str = "a layout such as 16/3, 4x4/64x64 or (cyclic(64), block) on 4x4";
+
+/// Something and where in the text it was said.
+type Placed<T> = (usize, T);
+
+/// A grid and a rule for each dimension, with the place of each rule.
+struct Described {
+    grid: Grid,
+    deals: Vec<Placed<Deal>>,
+}
 
 /// A place in a text, with the few moves the grammar needs.
 struct Cursor<'a> {
@@ -145,24 +165,32 @@ impl<'a> Cursor<'a> {
     }
 
     fn pattern(&mut self) -> Result<Pattern> {
-        let begin = self.at;
-        let (mut grid, deals) = match self.peek() {
+        let Described { mut grid, deals } = match self.peek() {
             Some('(') => self.words()?,
             Some('0'..='9') => self.blocks()?,
             _ => return Err(self.expected(FORM)),
         };
-        let mut first = vec![0; grid.dims()];
+        let dims = grid.dims();
+        let mut first: Vec<Placed<u64>> = vec![(0, 0); dims];
         let mut seen = Vec::new();
-        while let Some(option) = self.option_name() {
+        while let Some((option, value_at)) = self.option() {
             let at = self.at;
             if seen.contains(&option) {
                 return Err(Error::notation(at, self.sentence(at, &format!("{option}= is given twice"))));
             }
             seen.push(option);
-            self.at += option.len() + 1;
+            self.at = value_at;
             grid = match option {
                 "first" => {
-                    first = self.extents("the first process in each dimension, such as 1x0", 0)?;
+                    first = self.placed_extents("the first process in each dimension, such as 1x0", 0)?;
+                    if first.len() != dims {
+                        let wrong =
+                            format!("{} first processes were given for {dims} dimensions", first.len());
+                        return Err(Error::notation(
+                            at,
+                            self.sentence(at, &format!("{wrong}; give one for each")),
+                        ));
+                    }
                     Ok(grid)
                 }
                 "order" => self.order().map(|order| grid.with_order(order)),
@@ -171,18 +199,26 @@ impl<'a> Cursor<'a> {
             .map_err(|error| self.blame(at, &error))?;
             self.spaces();
         }
-        Pattern::new(grid, deals, first).map_err(|error| self.blame(begin, &error))
+        // Each dimension by itself, so that what does not fit is blamed on the words that say it.
+        for (dim, ((deal_at, deal), (first_at, first))) in deals.iter().zip(&first).enumerate() {
+            let procs = grid.extents()[dim];
+            check_deal(deal, procs, 0).map_err(|error| self.blame(*deal_at, &error))?;
+            check_deal(deal, procs, *first).map_err(|error| self.blame(*first_at, &error))?;
+        }
+        let without_places = |placed: Vec<Placed<u64>>| placed.into_iter().map(|(_, value)| value).collect();
+        let deals = deals.into_iter().map(|(_, deal)| deal).collect();
+        Pattern::new(grid, deals, without_places(first))
     }
 
     /// `4x4/64x64`
-    fn blocks(&mut self) -> Result<(Grid, Vec<Deal>)> {
+    fn blocks(&mut self) -> Result<Described> {
         let begin = self.at;
         let extents = self.extents("a grid such as 4x4", 1)?;
         if !self.eat('/') {
             return Err(self.expected("\"/\" and the block sizes, as in 4x4/64x64"));
         }
         let at = self.at;
-        let blocks = self.extents("a block size for each grid dimension, as in 4x4/64x64", 1)?;
+        let blocks = self.placed_extents("a block size for each grid dimension, as in 4x4/64x64", 1)?;
         let wrong = format!("one block size for each of the {} grid dimensions", extents.len());
         if blocks.len() < extents.len() {
             return Err(self.expected(&format!("\"x\" and another block size, {wrong}")));
@@ -192,15 +228,18 @@ impl<'a> Cursor<'a> {
             return Err(Error::notation(at, self.sentence(at, &wrong)));
         }
         let grid = Grid::new(&extents).map_err(|error| self.blame(begin, &error))?;
-        Ok((grid, blocks.into_iter().map(Deal::Cyclic).collect()))
+        Ok(Described {
+            grid,
+            deals: blocks.into_iter().map(|(at, block)| (at, Deal::Cyclic(block))).collect(),
+        })
     }
 
     /// `(cyclic(64), block) on 4x4`
-    fn words(&mut self) -> Result<(Grid, Vec<Deal>)> {
+    fn words(&mut self) -> Result<Described> {
         self.eat('(');
-        let mut deals = vec![self.deal()?];
+        let mut deals = vec![(self.at, self.deal()?)];
         while self.eat(',') {
-            deals.push(self.deal()?);
+            deals.push((self.at, self.deal()?));
         }
         if !self.eat(')') {
             return Err(self.expected("\",\" and another dimension, or \")\""));
@@ -210,7 +249,7 @@ impl<'a> Cursor<'a> {
         }
         let at = self.at;
         let mut extents = self.extents("a grid such as 4x4", 1)?;
-        let dealt = deals.iter().filter(|deal| **deal != Deal::Whole).count();
+        let dealt = deals.iter().filter(|(_, deal)| *deal != Deal::Whole).count();
         if extents.len() != deals.len() {
             if extents.len() != dealt.max(1) {
                 let wrong = format!(
@@ -223,11 +262,11 @@ impl<'a> Cursor<'a> {
             let mut given = extents.into_iter();
             extents = deals
                 .iter()
-                .map(|deal| if *deal == Deal::Whole { 1 } else { given.next().unwrap_or(1) })
+                .map(|(_, deal)| if *deal == Deal::Whole { 1 } else { given.next().unwrap_or(1) })
                 .collect();
         }
         let grid = Grid::new(&extents).map_err(|error| self.blame(at, &error))?;
-        Ok((grid, deals))
+        Ok(Described { grid, deals })
     }
 
     fn deal(&mut self) -> Result<Deal> {
@@ -276,12 +315,11 @@ impl<'a> Cursor<'a> {
         Ok(Piece { len, owner: self.number("the process that owns the piece", 0)? })
     }
 
-    /// The name of the option that begins here, without moving.
-    fn option_name(&mut self) -> Option<&'static str> {
-        ["first", "order", "ranks"].into_iter().find(|name| {
-            let end = self.at + name.len();
-            self.chars.get(end) == Some(&'=') && self.chars[self.at..end].iter().copied().eq(name.chars())
-        })
+    /// The option that begins here and where its value does, without moving.
+    fn option(&self) -> Option<(&'static str, usize)> {
+        let mut ahead = Self { text: self.text, chars: self.chars.clone(), at: self.at };
+        let name = ["first", "order", "ranks"].into_iter().find(|name| ahead.word(name))?;
+        ahead.eat('=').then_some((name, ahead.at))
     }
 
     fn order(&mut self) -> Result<Order> {
@@ -303,10 +341,9 @@ impl<'a> Cursor<'a> {
             let end = self.number("the end of the ranks, as in 0..16", 0)?;
             if end.checked_sub(first) != Some(grid.size()) {
                 return Err(Error::mismatch(format!(
-                    "ranks={first}..{end} was given for a grid of {} processes; the end is not included, \
-                     so write ranks={first}..{}",
-                    grid.size(),
-                    u128::from(first) + u128::from(grid.size())
+                    "ranks={first}..{end} was given for a grid of {} processes; the first rank is included and the end \
+                     is not, so they must be that far apart",
+                    grid.size()
                 )));
             }
             return grid.with_first_rank(first);
@@ -319,9 +356,13 @@ impl<'a> Cursor<'a> {
     }
 
     fn extents(&mut self, what: &str, least: u64) -> Result<Vec<u64>> {
-        let mut extents = vec![self.number(what, least)?];
+        Ok(self.placed_extents(what, least)?.into_iter().map(|(_, extent)| extent).collect())
+    }
+
+    fn placed_extents(&mut self, what: &str, least: u64) -> Result<Vec<Placed<u64>>> {
+        let mut extents = vec![(self.at, self.number(what, least)?)];
         while self.eat('x') || self.eat('X') {
-            extents.push(self.number(what, least)?);
+            extents.push((self.at, self.number(what, least)?));
         }
         Ok(extents)
     }
@@ -382,21 +423,33 @@ impl<'a> Cursor<'a> {
 
     /// Eats a whole word, in either case.
     fn word(&mut self, wanted: &str) -> bool {
-        let rest = &self.chars[self.at..];
-        let letters = rest.iter().take_while(|c| c.is_ascii_alphabetic() || **c == '_').count();
-        let found = rest[..letters].iter().collect::<String>().eq_ignore_ascii_case(wanted);
+        let found = self.at_word(wanted);
         if found {
-            self.at += letters;
+            self.at += wanted.len();
             self.spaces();
         }
         found
     }
 
-    /// "in TEXT at character N ('c'): ...", counting characters from 1 as people do.
+    /// True if a whole word, in either case, stands here.
+    fn at_word(&self, wanted: &str) -> bool {
+        let rest = &self.chars[self.at..];
+        let letters = rest.iter().take_while(|c| c.is_ascii_alphabetic() || **c == '_').count();
+        letters == wanted.len() && rest.iter().zip(wanted.chars()).all(|(a, b)| a.eq_ignore_ascii_case(&b))
+    }
+
+    /// "in TEXT at character N ('c'): ...", counting characters from 1 as people do. Of a long text only the part
+    /// around the place is shown.
     fn sentence(&self, at: usize, what: &str) -> String {
+        let (from, upto) = (at.saturating_sub(SHOWN / 2), (at + SHOWN / 2).min(self.chars.len()));
+        let shown = if self.chars.len() <= SHOWN {
+            format!("{:?}", self.text)
+        } else {
+            format!("{:?} (a part of it)", self.chars[from..upto].iter().collect::<String>())
+        };
         match self.chars.get(at) {
-            Some(c) => format!("in {:?} at character {} ({c:?}): {what}", self.text, at + 1),
-            None => format!("in {:?} at its end: {what}", self.text),
+            Some(c) => format!("in {shown} at character {} ({c:?}): {what}", at + 1),
+            None => format!("in {shown} at its end: {what}"),
         }
     }
 

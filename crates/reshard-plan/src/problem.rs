@@ -6,7 +6,7 @@
 
 use crate::distribution::{Distribution, same_dims};
 use crate::error::{Error, Result};
-use crate::grid::{Grid, by_x};
+use crate::grid::{Grid, by_x, elems_of, product};
 use crate::overlap::{Method, Overlap, Side, Sides};
 use std::sync::Arc;
 
@@ -59,7 +59,9 @@ impl Window {
 pub struct Problem {
     from: Distribution,
     to: Distribution,
-    window: Window,
+    shape: Vec<u64>,
+    from_offset: Vec<u64>,
+    to_offset: Vec<u64>,
     /// Destination axis `j` takes source axis `axes[j]`; source axis `d` goes to destination axis `lands[d]`.
     axes: Arc<[usize]>,
     lands: Arc<[usize]>,
@@ -119,8 +121,8 @@ impl Problem {
                 }
             }
         }
-        let axes = window.axes.as_slice().into();
-        Ok(Self { from, to, window, lands: lands.into(), axes })
+        let Window { shape, from: from_offset, to: to_offset, axes } = window;
+        Ok(Self { from, to, shape, from_offset, to_offset, axes: axes.into(), lands: lands.into() })
     }
 
     /// The source.
@@ -135,17 +137,17 @@ impl Problem {
 
     /// Elements moved along each axis of the source.
     pub fn shape(&self) -> &[u64] {
-        &self.window.shape
+        &self.shape
     }
 
     /// Where the window begins in the source.
     pub fn from_offset(&self) -> &[u64] {
-        &self.window.from
+        &self.from_offset
     }
 
     /// Where the window begins in the destination.
     pub fn to_offset(&self) -> &[u64] {
-        &self.window.to
+        &self.to_offset
     }
 
     /// For each axis of the destination, the axis of the source that it takes.
@@ -160,16 +162,16 @@ impl Problem {
 
     /// Number of elements moved.
     pub fn elems(&self) -> u64 {
-        self.window.shape.iter().product()
+        elems_of(&self.shape)
     }
 
     /// Both sides of one source axis, asked from the sender.
     pub fn sides(&self, from_dim: usize) -> Sides<'_> {
         let to_dim = self.lands[from_dim];
-        let here = Side { axis: &self.from.axes()[from_dim], offset: self.window.from[from_dim] };
-        let there = Side { axis: &self.to.axes()[to_dim], offset: self.window.to[to_dim] };
+        let here = Side { axis: &self.from.axes()[from_dim], offset: self.from_offset[from_dim] };
+        let there = Side { axis: &self.to.axes()[to_dim], offset: self.to_offset[to_dim] };
         // Checked when the problem was made.
-        Sides::new(here, there, self.window.shape[from_dim]).expect("the window fits both arrays")
+        Sides::new(here, there, self.shape[from_dim]).expect("the window fits both arrays")
     }
 
     /// What a rank of the source sends: its elements of the window, split among the destination's processes.
@@ -224,14 +226,28 @@ impl Part {
 
     /// Elements of the window this rank holds.
     pub fn elems(&self) -> u64 {
-        self.overlaps.iter().map(Overlap::elems).product()
+        elems_of(&self.overlaps.iter().map(Overlap::elems).collect::<Vec<_>>())
     }
 
     /// Each rank of the other grid with whom anything is shared, ascending, and how many elements.
-    pub fn shares(&self, other: &Grid) -> Vec<(u64, u64)> {
+    pub fn shares(&self, other: &Grid) -> Result<Vec<(u64, u64)>> {
         let per_axis: Vec<_> = self.overlaps.iter().map(Overlap::shares).collect();
+        check_peers(&per_axis.iter().map(|shares| shares.len() as u64).collect::<Vec<_>>())?;
         let rows: Vec<&[(u64, u64)]> = per_axis.iter().map(Vec::as_slice).collect();
-        multiply(&rows, &self.peer_dims, other)
+        Ok(multiply(&rows, &self.peer_dims, other))
+    }
+}
+
+/// The most peers one rank's list may have.
+const MOST_PEERS: u64 = 10_000_000;
+
+/// Refuses a list of more peers than fits in memory, given their number on each axis.
+pub(crate) fn check_peers(on_axes: &[u64]) -> Result<()> {
+    match product(on_axes) {
+        Some(peers) if peers <= MOST_PEERS => Ok(()),
+        _ => Err(Error::too_large(format!(
+            "one rank shares elements with more than {MOST_PEERS} others; their coordinates can be asked for, axis by axis"
+        ))),
     }
 }
 

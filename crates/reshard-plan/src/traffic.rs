@@ -6,11 +6,15 @@
 
 use crate::classes::Classes;
 use crate::error::{Error, Result};
-use crate::overlap::{Method, Overlap, Sides};
-use crate::problem::{Problem, multiply};
+use crate::grid::{Order, elems_of};
+use crate::overlap::{MAX_STEPS, Method, Overlap, Sides};
+use crate::problem::{Problem, check_peers, multiply};
 
-/// A table of one axis holds at most so many pairs of processes: a gigabyte.
-const MOST_PAIRS: u128 = 1 << 26;
+/// A table of one axis has at most so many processes.
+const MOST_PROCESSES: u64 = 1 << 24;
+
+/// A table of one axis holds at most so many pairs of processes: 256 MiB.
+const MOST_PAIRS: u128 = 1 << 24;
 
 /// All processes of one axis together may have so many runs: seconds of work.
 const MOST_RUNS: u128 = 1 << 30;
@@ -60,7 +64,7 @@ impl<'a> Traffic<'a> {
         if !self.problem.from().grid().contains(rank) {
             return Ok(Vec::new());
         }
-        let shares = self.problem.sends(rank, self.method)?.shares(self.problem.to().grid());
+        let shares = self.problem.sends(rank, self.method)?.shares(self.problem.to().grid())?;
         Ok(shares.into_iter().map(|(to, elems)| Message { from: rank, to, elems }).collect())
     }
 
@@ -69,7 +73,7 @@ impl<'a> Traffic<'a> {
         if !self.problem.to().grid().contains(rank) {
             return Ok(Vec::new());
         }
-        let shares = self.problem.receives(rank, self.method)?.shares(self.problem.from().grid());
+        let shares = self.problem.receives(rank, self.method)?.shares(self.problem.from().grid())?;
         Ok(shares.into_iter().map(|(from, elems)| Message { from, to: rank, elems }).collect())
     }
 
@@ -80,12 +84,11 @@ impl<'a> Traffic<'a> {
             return Ok(0);
         }
         let (from, to) = (senders.coords(from)?, receivers.coords(to)?);
-        let mut elems = 1;
-        for (dim, &process) in from.iter().enumerate() {
+        let on_axis = |(dim, &process): (usize, &u64)| {
             let overlap = Overlap::by(self.method, &self.problem.sides(dim), process)?;
-            elems *= overlap.with_peer(to[self.problem.lands()[dim]]).elems();
-        }
-        Ok(elems)
+            Ok(overlap.with_peer(to[self.problem.lands()[dim]]).elems())
+        };
+        Ok(elems_of(&from.iter().enumerate().map(on_axis).collect::<Result<Vec<_>>>()?))
     }
 
     /// The tables of all axes, from which any message is a few multiplications. Refused where they would not
@@ -94,18 +97,36 @@ impl<'a> Traffic<'a> {
         let axes = (0..self.problem.from().dims())
             .map(|dim| {
                 let sides = self.problem.sides(dim);
-                let (pairs, runs) = (most_pairs(&sides), sides.most_runs());
+                let too_much = |what: String| {
+                    Error::too_large(format!(
+                        "along dimension {dim} {what}, too much to hold for all ranks at once; \
+                         ask for one rank at a time"
+                    ))
+                };
+                let busy = sides
+                    .busy(MOST_PROCESSES)
+                    .ok_or_else(|| too_much(format!("more than {MOST_PROCESSES} processes own elements")))?;
+                let (pairs, runs) = (most_pairs(&sides), sides.most_runs(busy.len() as u64));
                 if pairs > MOST_PAIRS || runs > MOST_RUNS {
-                    return Err(Error::too_large(format!(
-                        "along dimension {dim} up to {pairs} pairs of processes share up to {runs} runs of elements, \
-                         too many to hold for all ranks at once; ask for one rank at a time"
+                    return Err(too_much(format!(
+                        "up to {pairs} pairs of processes share up to {runs} runs"
                     )));
                 }
-                (0..sides.here().axis.procs())
-                    .map(|process| Ok(Overlap::by(self.method, &sides, process)?.shares()))
+                let steps = self.method.steps_of(&sides, &busy);
+                if steps > MAX_STEPS {
+                    return Err(Error::too_large(format!(
+                        "the method {} would take about {steps} steps for all ranks; use aspen, the default",
+                        self.method
+                    )));
+                }
+                busy.into_iter()
+                    .map(|process| Ok((process, Overlap::by(self.method, &sides, process)?.shares())))
                     .collect()
             })
             .collect::<Result<Vec<Vec<_>>>>()?;
+        let longest =
+            |rows: &Vec<(u64, Row)>| rows.iter().map(|(_, row)| row.len() as u64).max().unwrap_or(0);
+        check_peers(&axes.iter().map(longest).collect::<Vec<_>>())?;
         Ok(Table { problem: self.problem, axes })
     }
 }
@@ -121,27 +142,56 @@ fn most_pairs(sides: &Sides<'_>) -> u128 {
 #[derive(Clone, Debug)]
 pub struct Table<'a> {
     problem: &'a Problem,
-    /// For each source axis and process: (peer process, elements), ascending.
-    axes: Vec<Vec<Vec<(u64, u64)>>>,
+    /// For each source axis: the processes that own anything, ascending, with (peer process, elements), ascending.
+    axes: Vec<Vec<(u64, Row)>>,
 }
+
+/// What one process shares with its peers on one axis.
+type Row = Vec<(u64, u64)>;
 
 impl Table<'_> {
     /// Number of messages, without listing them: the product over the axes.
     pub fn message_count(&self) -> u128 {
-        self.axes.iter().map(|rows| rows.iter().map(|row| row.len() as u128).sum::<u128>()).product()
+        let on_axis = |rows: &Vec<(u64, Row)>| rows.iter().map(|(_, row)| row.len() as u128).sum::<u128>();
+        let counts: Vec<u128> = self.axes.iter().map(on_axis).collect();
+        if counts.contains(&0) { 0 } else { counts.into_iter().fold(1, u128::saturating_mul) }
     }
 
     /// What a rank sends, by receiver.
     pub fn sent_by(&self, rank: u64) -> Vec<Message> {
         let Some(coords) = self.problem.from().grid().coords(rank) else { return Vec::new() };
-        let rows: Vec<&[(u64, u64)]> =
-            self.axes.iter().zip(&coords).map(|(rows, &process)| rows[process as usize].as_slice()).collect();
-        let shares = multiply(&rows, self.problem.lands(), self.problem.to().grid());
-        shares.into_iter().map(|(to, elems)| Message { from: rank, to, elems }).collect()
+        let row =
+            |(rows, process): (&Vec<(u64, Row)>, &u64)| rows.binary_search_by_key(process, |row| row.0).ok();
+        let rows: Option<Vec<usize>> = self.axes.iter().zip(&coords).map(row).collect();
+        rows.map_or_else(Vec::new, |rows| self.sent_from(rank, &rows))
     }
 
     /// Every message, by sender in the source grid's order and then by receiver.
     pub fn messages(&self) -> impl Iterator<Item = Message> + '_ {
-        self.problem.from().grid().ranks().flat_map(|rank| self.sent_by(rank))
+        let sizes: Vec<usize> = self.axes.iter().map(Vec::len).collect();
+        let grid = self.problem.from().grid();
+        let senders: usize = if sizes.contains(&0) { 0 } else { sizes.iter().product() };
+        (0..senders).flat_map(move |mut position| {
+            // Senders that own anything, counted as the grid counts its ranks.
+            let mut rows = vec![0; sizes.len()];
+            let mut peel = |dim: usize| {
+                rows[dim] = position % sizes[dim];
+                position /= sizes[dim];
+            };
+            match grid.order() {
+                Order::RowMajor => (0..sizes.len()).rev().for_each(&mut peel),
+                Order::ColMajor => (0..sizes.len()).for_each(&mut peel),
+            }
+            let coords: Vec<u64> = self.axes.iter().zip(&rows).map(|(axis, &row)| axis[row].0).collect();
+            let rank = grid.rank(&coords).expect("owners lie on their grid");
+            self.sent_from(rank, &rows)
+        })
+    }
+
+    fn sent_from(&self, rank: u64, rows: &[usize]) -> Vec<Message> {
+        let rows: Vec<&[(u64, u64)]> =
+            self.axes.iter().zip(rows).map(|(axis, &row)| axis[row].1.as_slice()).collect();
+        let shares = multiply(&rows, self.problem.lands(), self.problem.to().grid());
+        shares.into_iter().map(|(to, elems)| Message { from: rank, to, elems }).collect()
     }
 }

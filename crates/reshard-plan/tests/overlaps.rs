@@ -164,6 +164,18 @@ fn overlaps_at_any_size_are_right_or_refused() {
             }
         };
         answered += 1;
+        // The other methods answer the same, or say that it would take them too long.
+        for method in [Method::Classical, Method::Falls, Method::Scan] {
+            let few = overlap.runs().iter().map(|run| u128::from(run.count)).sum::<u128>() < 1_000;
+            let quick = u128::from(here.procs()) + u128::from(there.procs()) < 100_000;
+            if !few || !quick {
+                continue;
+            }
+            match Overlap::by(method, &sides, process) {
+                Ok(found) => assert_eq!(found, overlap, "{method}, process {process} of {sides:?}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::TooLarge),
+            }
+        }
         // Every first and last element of a sample of pieces has the owners the axes name, by 128-bit arithmetic.
         let owner = |side: Side<'_>, index: u64| {
             let (block, first) = side.axis.cyclic_parameters().unwrap();

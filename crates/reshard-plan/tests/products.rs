@@ -132,6 +132,23 @@ fn addresses_are_distinct_and_within_the_span() {
     }
 }
 
+/// An empty array may be as long as it likes in its other dimensions: nothing overflows.
+#[test]
+fn empty_arrays_are_empty() {
+    let of = |text: &str| text.parse::<Distribution>().unwrap();
+    let huge = "1x1x1/1x1x1 of 4611686018427387904x4611686018427387904x0";
+    let problem = Problem::new(of(huge), of(huge)).unwrap();
+    assert_eq!((problem.elems(), problem.from().elems(), problem.from().local_elems(0).unwrap()), (0, 0, 0));
+    let traffic = Traffic::new(&problem);
+    assert_eq!((traffic.elems(0, 0).unwrap(), traffic.sent_by(0).unwrap().len()), (0, 0));
+    assert_eq!(traffic.table().unwrap().messages().count(), 0);
+    assert_eq!(problem.sends(0, Method::Aspen).unwrap().elems(), 0);
+    let flat = of("1x1/1x1 of 0x1099511627776");
+    let layout = Layout::new(flat, Order::RowMajor).with_strides(&[1, 1 << 40]).unwrap();
+    assert_eq!(layout.span(0).unwrap(), 0);
+    assert!(Layout::new(of("1x1x1/1x1x1 of 0x5x5"), Order::RowMajor).with_strides(&[1, 1, 1]).is_ok());
+}
+
 #[test]
 fn problems_that_do_not_fit_are_refused() {
     let of = |text: &str| text.parse::<Distribution>().unwrap();

@@ -83,11 +83,13 @@ pub(super) fn most_runs(sides: &Sides<'_>, span: u64) -> u128 {
     let (here, there) = (sides.here.axis.cycle(), sides.there.axis.cycle());
     let own_blocks = u128::from(span / here.stride) + 2;
     let peer_blocks = u128::from(span / there.block) + 2;
-    if there.block >= here.stride {
+    let folded = if there.block >= here.stride {
         3 * peer_blocks
     } else if here.block >= there.stride {
         own_blocks * (u128::from(there.procs) + 2)
     } else {
         own_blocks * (u128::from(here.block / there.block) + 2)
-    }
+    };
+    // Never more than pieces: each begins where a block of either side does.
+    folded.min(own_blocks + peer_blocks)
 }

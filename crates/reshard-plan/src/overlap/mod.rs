@@ -30,8 +30,8 @@ use std::str::FromStr;
 /// The most runs an overlap may hold: past this the two layouts have no useful common period.
 const MAX_RUNS: u64 = 1 << 24;
 
-/// The most steps a slow method may take before it is refused rather than left to run for hours.
-const MAX_STEPS: u128 = 1 << 31;
+/// The most steps a slow method may take before it is refused rather than left to run for hours: seconds.
+pub(crate) const MAX_STEPS: u128 = 1 << 30;
 
 /// One side of a move along one axis: the axis, and where on it the window begins.
 #[derive(Clone, Copy, Debug)]
@@ -124,14 +124,41 @@ impl<'a> Sides<'a> {
         here.zip(there).is_some_and(|(here, there)| lcm_upto(here, there, self.extent).is_some())
     }
 
-    /// At most so many runs all processes of this side have together.
-    pub(crate) fn most_runs(&self) -> u128 {
-        if self.are_cyclic() {
-            // Processes past the last block of the span have none.
-            let busy = Self::blocks_of_all(self.here, self.period()).min(self.here.axis.procs().into());
-            aspen::most_runs(self, self.period()).saturating_mul(busy)
+    /// The processes of this side that own anything in the window, ascending; `None` if there are more than `most`.
+    pub(crate) fn busy(&self, most: u64) -> Option<Vec<u64>> {
+        let (axis, offset) = (self.here.axis, self.here.offset);
+        if self.extent == 0 {
+            return Some(Vec::new());
+        }
+        let mut busy: Vec<u64> = if axis.is_cyclic() {
+            let cycle = axis.cycle();
+            let blocks = (offset + self.extent - 1) / cycle.block - offset / cycle.block + 1;
+            let count = blocks.min(cycle.procs);
+            if count > most {
+                return None;
+            }
+            let first = cycle.owner(offset);
+            (0..count).map(|turn| (first + turn) % cycle.procs).collect()
         } else {
-            Self::blocks_of_all(self.here, self.extent) + Self::blocks_of_all(self.there, self.extent)
+            let from = |start: u64| axis.block_at(start).filter(|_| start < offset + self.extent);
+            std::iter::successors(from(offset), |&(_, end)| from(end)).map(|(owner, _)| owner).collect()
+        };
+        busy.sort_unstable();
+        busy.dedup();
+        (busy.len() as u64 <= most).then_some(busy)
+    }
+
+    /// At most so many runs all processes of this side have together, `busy` of which own anything.
+    pub(crate) fn most_runs(&self, busy: u64) -> u128 {
+        let (busy, pieces) = (u128::from(busy), |side: Side<'_>| side.axis.pieces() as u128);
+        match (self.here.axis.is_cyclic(), self.there.axis.is_cyclic()) {
+            (true, true) => busy.saturating_mul(aspen::most_runs(self, self.period())),
+            (true, false) => busy.saturating_mul(3 * pieces(self.there) + 2),
+            (false, true) => {
+                let folded = pieces(self.here).saturating_mul(u128::from(self.there.axis.procs()) + 2);
+                folded.min(pieces(self.here) + Self::blocks_of_all(self.there, self.extent))
+            }
+            (false, false) => pieces(self.here) + pieces(self.there),
         }
     }
 
@@ -190,7 +217,8 @@ impl Method {
     }
 
     /// Calls `visit(peer, start, len)` for each piece in the order the method finds them, as the papers' programs
-    /// do; no canonical form. Pieces may reach past the period; irregular axes take the scan.
+    /// do; no canonical form. `naive` gives single elements, `classical` pieces of all periods. On irregular axes
+    /// `falls` and `aspen`, which live on periods, give way to `scan`.
     pub fn visit(self, sides: &Sides<'_>, process: u64, visit: &mut impl FnMut(u64, u64, u64)) -> Result<()> {
         let method = self.fitting(sides);
         let span = sides.period().min(sides.extent);
@@ -217,12 +245,12 @@ impl Method {
         }
     }
 
-    /// Refuses what would take hours or all memory, before it begins. Gives a bound on the number of runs.
-    fn check_work(self, sides: &Sides<'_>, process: u64, span: u64) -> Result<u64> {
+    /// About how many steps one process takes, and how many runs it has at most.
+    fn work(self, sides: &Sides<'_>, process: u64, span: u64) -> (u128, u128) {
         let peers = u128::from(sides.there.axis.procs());
         let own = |span| Sides::blocks_of_one(sides.here, process, span);
         let all = |span| Sides::blocks_of_all(sides.there, span);
-        let (steps, runs) = match self {
+        match self {
             Self::Aspen => (0, aspen::most_runs(sides, span)),
             Self::Scan if !sides.are_cyclic() => (0, scan::most_irregular_runs(sides, process)),
             Self::Naive => (u128::from(span), own(span) + all(span)),
@@ -230,7 +258,19 @@ impl Method {
                 (own(sides.extent).saturating_mul(all(sides.extent) + peers), own(span) + all(span))
             }
             Self::Falls | Self::Scan => (peers.saturating_mul(own(span)) + all(span), own(span) + all(span)),
-        };
+        }
+    }
+
+    /// About how many steps it takes to find the overlaps of these processes one after the other.
+    pub(crate) fn steps_of(self, sides: &Sides<'_>, busy: &[u64]) -> u128 {
+        let method = self.fitting(sides);
+        let of_one = busy.first().map_or(0, |&process| method.work(sides, process, sides.period()).0);
+        of_one.saturating_mul(busy.len() as u128)
+    }
+
+    /// Refuses what would take hours or all memory, before it begins. Gives a bound on the number of runs.
+    fn check_work(self, sides: &Sides<'_>, process: u64, span: u64) -> Result<u64> {
+        let (steps, runs) = self.work(sides, process, span);
         if steps > MAX_STEPS {
             return Err(Error::too_large(format!(
                 "the method {self} would take about {steps} steps here; use aspen, the default"
@@ -239,7 +279,7 @@ impl Method {
         u64::try_from(runs).ok().filter(|&runs| runs <= MAX_RUNS).ok_or_else(|| {
             Error::too_large(format!(
                 "these two layouts meet in up to {runs} runs before they repeat, more than 2^24; \
-                 choose block sizes with a larger common divisor"
+                 choose block sizes nearer to multiples of each other, or smaller grids"
             ))
         })
     }

@@ -60,7 +60,7 @@ pub(super) fn walker_otto(problem: &Problem, graph: &Graph) -> Result<Vec<u64>> 
         let coords = problem.grid().coords(rank).unwrap_or_default();
         (coords.first().copied().unwrap_or(0) + processes - first) % processes
     };
-    let group = processes / super::core::gcd(factor, processes);
+    let group = processes / crate::axis::gcd(factor, processes);
     let steps = graph.edges.iter().map(|edge| {
         let sender = coordinate(problem.from(), graph.senders[edge.sender], first);
         let receiver = coordinate(problem.to(), graph.receivers[edge.receiver], to_first);

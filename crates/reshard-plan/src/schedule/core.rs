@@ -18,6 +18,8 @@
 //! layers of consecutive classes and shifts them inside nodes of a Stern-Brocot tree, splitting a node until a cyclic
 //! window of its layers cannot hold too many classes of one column. `docs/schedules.md` has the proofs.
 
+use crate::axis::gcd;
+
 /// The colouring rule of one blown-up quotient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Core {
@@ -174,11 +176,6 @@ impl Tree {
         self.nodes[index].children = Some((left, right));
         index
     }
-}
-
-/// Greatest common divisor.
-pub(super) fn gcd(a: u64, b: u64) -> u64 {
-    crate::axis::gcd(a, b)
 }
 
 /// The inverse of `a` modulo `m`, which must be coprime; 0 modulo 1.

@@ -6,7 +6,8 @@
 //! `A = P / (s' g0)` copies and each column in `B = Q / (r' g0)`. So a process lists its peers by one modular inverse
 //! and additions, whatever the size of the other side.
 
-use super::core::{gcd, inverse};
+use super::core::inverse;
+use crate::axis::gcd;
 use crate::error::{Error, Result};
 use crate::overlap::Sides;
 

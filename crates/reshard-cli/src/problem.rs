@@ -1,0 +1,94 @@
+//! What was typed about layouts, shapes, windows and axes, as a problem. Every command that moves an array reads it
+//! here, so that all take the same flags and complain in the same words.
+
+use crate::args;
+use crate::failure::Failure;
+use reshard_plan::notation::{parse_index, parse_shape};
+use reshard_plan::{Pattern, Problem, Window, one_period};
+
+/// A redistribution as it was described.
+pub struct Described {
+    pub from: Pattern,
+    pub to: Pattern,
+    pub problem: Problem,
+}
+
+impl Described {
+    pub fn read(args: &args::Move) -> Result<Self, Failure> {
+        let from: Pattern = args.from.parse().map_err(Failure::of_flag("--from"))?;
+        let to: Pattern = args.to.parse().map_err(Failure::of_flag("--to"))?;
+        let dims = from.grid().dims();
+        if dims != to.grid().dims() {
+            return Err(Failure::usage(&format!(
+                "--from has {dims} dimensions and --to {}; they must have the same number",
+                to.grid().dims()
+            )));
+        }
+        let shape_flag = |flag, text| numbers(flag, text, dims, parse_shape);
+        let index_flag = |flag, text| numbers(flag, text, dims, parse_index);
+        let axes = axes(args, dims)?;
+        let shape = match shape_flag("--shape", &args.shape)? {
+            Some(shape) => shape,
+            None if args.transpose || args.permute.is_some() || args.to_shape.is_some() => {
+                return Err(Failure::usage(
+                    "give the shape of the array with --shape; only an array moved as it is has one period",
+                ));
+            }
+            None => {
+                one_period(&from, &to).map_err(Failure::hint("give the shape of the array", "--shape"))?
+            }
+        };
+        let to_shape = shape_flag("--to-shape", &args.to_shape)?
+            .unwrap_or_else(|| axes.iter().map(|&axis| shape[axis]).collect());
+        let (source, destination) = (from.over(&shape)?, to.over(&to_shape)?);
+        let from_at = index_flag("--from-at", &args.from_at)?.unwrap_or_else(|| vec![0; dims]);
+        let to_at = index_flag("--to-at", &args.to_at)?.unwrap_or_else(|| vec![0; dims]);
+        // Without a window, all that is left behind the offsets of the source.
+        let window = shape_flag("--window", &args.window)?
+            .unwrap_or_else(|| shape.iter().zip(&from_at).map(|(len, at)| len.saturating_sub(*at)).collect());
+        let window = Window::of(&window).from(&from_at).to(&to_at).permuted(&axes);
+        let problem = Problem::windowed(source, destination, window)?;
+        Ok(Self { from, to, problem })
+    }
+
+    /// True if the whole array moves as it is.
+    pub fn is_plain(&self) -> bool {
+        let (from, to, shape) =
+            (self.problem.from().shape(), self.problem.to().shape(), self.problem.shape());
+        from == shape && to == shape && self.problem.axes().is_sorted()
+    }
+}
+
+/// The numbers of a flag, one for each dimension; `None` if it was not given.
+fn numbers(
+    flag: &'static str,
+    text: &Option<String>,
+    dims: usize,
+    parse: fn(&str) -> reshard_plan::Result<Vec<u64>>,
+) -> Result<Option<Vec<u64>>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    let numbers = parse(text).map_err(Failure::of_flag(flag))?;
+    if numbers.len() != dims {
+        return Err(Failure::usage(&format!(
+            "{flag}: {text:?} has {} dimensions, but the layouts have {dims}; give one number for each",
+            numbers.len()
+        )));
+    }
+    Ok(Some(numbers))
+}
+
+/// The permutation of the axes.
+fn axes(args: &args::Move, dims: usize) -> Result<Vec<usize>, Failure> {
+    let Some(axes) = numbers("--permute", &args.permute, dims, parse_index)? else {
+        return Ok(if args.transpose { (0..dims).rev().collect() } else { (0..dims).collect() });
+    };
+    let mut sorted = axes.clone();
+    sorted.sort_unstable();
+    if !sorted.iter().copied().eq(0..dims as u64) {
+        return Err(Failure::usage(&format!(
+            "--permute: {axes:?} is not a permutation of the axes; name each from 0 to {} once",
+            dims - 1
+        )));
+    }
+    Ok(axes.into_iter().map(|axis| axis as usize).collect())
+}
