@@ -63,7 +63,7 @@ fn every_strategy_is_proper_and_complete_on_the_examples() {
         let problem = example(from, to);
         for strategy in Strategy::ALL {
             for shared_ranks in [false, true] {
-                let options = Options { strategy, shared_ranks, in_flight: 3 };
+                let options = Options { strategy, shared_ranks, in_flight: 3, ..Options::default() };
                 let schedule = match Schedule::with(&problem, &options) {
                     Ok(schedule) => schedule,
                     Err(error) => {
@@ -243,8 +243,12 @@ fn arbitrary_traffic_is_scheduled() {
         };
         let problem = Problem::new(side(), side()).unwrap();
         for strategy in Strategy::ALL {
-            let options =
-                Options { strategy, shared_ranks: random.one_in(2), in_flight: random.within(1, 4) };
+            let options = Options {
+                strategy,
+                shared_ranks: random.one_in(2),
+                in_flight: random.within(1, 4),
+                ..Options::default()
+            };
             let Ok(schedule) = Schedule::with(&problem, &options) else {
                 assert!(matches!(strategy, Strategy::Classes | Strategy::WalkerOtto));
                 continue;
@@ -279,5 +283,34 @@ fn walker_and_otto_take_as_many_steps_as_they_say() {
                 assert_eq!(schedule.optimal_steps(), Some(true));
             }
         }
+    }
+}
+
+#[test]
+fn min_cost_finds_and_proves_the_optimum_of_the_examples() {
+    // (from, to, at most so many steps, steps, cost)
+    for (from, to, most_steps, steps, cost) in [
+        ("16/3", "16/5", None, 7, 15),
+        ("16/7", "16/11", None, 16, 77),
+        ("15/3", "15/5", Some(10), 10, 25),
+        ("15/3", "15/5", None, 11, 23),
+        ("12/4", "8/3", None, 4, 8),
+        ("15/2", "6/3", Some(10), 10, 20),
+        ("15/2", "6/3", None, 11, 16),
+    ] {
+        let problem = example(from, to);
+        let options = Options { strategy: Strategy::MinCost, most_steps, ..Options::default() };
+        let schedule = Schedule::with(&problem, &options).unwrap();
+        schedule.check(&problem).unwrap();
+        println!(
+            "{from} {to} {most_steps:?}: {}@{} bound {} price {} bound {}",
+            schedule.total_cost(),
+            schedule.num_steps(),
+            schedule.bound_cost(),
+            schedule.price(),
+            schedule.bound_price()
+        );
+        assert_eq!((schedule.num_steps(), schedule.total_cost()), (steps, cost), "{from} to {to}");
+        assert_eq!(schedule.optimal_cost(), Some(true), "{from} to {to}: bound {}", schedule.bound_cost());
     }
 }

@@ -38,7 +38,7 @@ const MOST_CELLS: usize = 6_000_000;
 /// More lengths than this are rounded down to as many.
 const MOST_LENGTHS: usize = 24;
 
-/// The least `alpha * steps + beta * cost` of any schedule, with exactly so many steps if given: a bound, rounded up to a
+/// The least `alpha * steps + beta * cost` of any schedule, with at most so many steps if given: a bound, rounded up to a
 /// whole number. `None` if the problem is too large to try.
 pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>) -> Option<u128> {
     let mut lengths: Vec<u64> = of.kinds.iter().map(|kind| kind.elems).collect();
@@ -55,8 +55,8 @@ pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>) -> Op
     let fits: Vec<usize> =
         of.kinds.iter().map(|kind| lengths.partition_point(|&length| length <= kind.elems) - 1).collect();
     let split = Split { of, lengths: &lengths, fits: &fits };
-    let (shares, extra) = split.best(alpha as f64, beta as f64, steps)?;
-    Some(split.proven(&shares, extra, alpha, beta, steps))
+    let (shares, toll) = split.best(alpha as f64, beta as f64, steps)?;
+    Some(split.proven(&shares, toll, alpha, beta, steps))
 }
 
 struct Split<'a> {
@@ -70,12 +70,12 @@ impl Split<'_> {
         self.of.rows + self.of.columns
     }
 
-    /// A split of the prices, and how much each step is worth beyond its price (only if their number is fixed). By the
-    /// simplex method on the dual, whose all-slack basis is feasible.
+    /// A split of the prices, and a toll that every step pays on top, to be given back for as many steps as are allowed. By
+    /// the simplex method on the dual, whose all-slack basis is feasible.
     fn best(&self, alpha: f64, beta: f64, steps: Option<u64>) -> Option<(Vec<f64>, f64)> {
         let (kinds, levels, processes) = (self.of.kinds.len(), self.lengths.len(), self.processes());
-        // Columns: worth of each kind; shares by level and process; the worth of a step, positive and negative.
-        let columns = kinds + levels * processes + 2;
+        // Columns: worth of each kind; shares by level and process; the toll.
+        let columns = kinds + levels * processes + 1;
         let share = |level: usize, process: usize| kinds + level * processes + process;
         let mut rows: Vec<(Vec<(usize, f64)>, f64)> = Vec::new();
         for (index, kind) in self.of.kinds.iter().enumerate() {
@@ -91,9 +91,10 @@ impl Split<'_> {
         // Lengths in units of the longest keep the numbers near one.
         let unit = (alpha + beta * self.lengths[levels - 1] as f64).max(1.0);
         for (level, &length) in self.lengths.iter().enumerate() {
-            let mut split: Vec<(usize, f64)> = (0..processes).map(|process| (share(level, process), 1.0)).collect();
+            let mut split: Vec<(usize, f64)> =
+                (0..processes).map(|process| (share(level, process), 1.0)).collect();
             if steps.is_some() {
-                split.extend([(columns - 2, 1.0), (columns - 1, -1.0)]);
+                split.push((columns - 1, -1.0));
             }
             rows.push((split, (alpha + beta * length as f64) / unit));
         }
@@ -103,28 +104,22 @@ impl Split<'_> {
         let mut worth = vec![0.0; columns];
         worth[..kinds].fill(1.0);
         if let Some(steps) = steps {
-            (worth[columns - 2], worth[columns - 1]) = (steps as f64, -(steps as f64));
+            worth[columns - 1] = -(steps as f64);
         }
         let solution = simplex(&rows, &worth)?;
         let shares = solution[kinds..kinds + levels * processes].iter().map(|share| share * unit).collect();
-        Some((shares, (solution[columns - 2] - solution[columns - 1]) * unit))
+        Some((shares, solution[columns - 1] * unit))
     }
 
-    /// What a split proves, in integers: shares are rounded down, and cut where they exceed the price.
-    fn proven(&self, shares: &[f64], extra: f64, alpha: u64, beta: u64, steps: Option<u64>) -> u128 {
+    /// What a split proves, in integers: shares are rounded down, and cut where they exceed the price and the toll.
+    fn proven(&self, shares: &[f64], toll: f64, alpha: u64, beta: u64, steps: Option<u64>) -> u128 {
         let one = 1_i128 << SCALE;
-        let fixed = |value: f64| (value * one as f64).floor() as i128;
-        let extra = if steps.is_some() { fixed(extra) } else { 0 };
+        let fixed = |value: f64| (value.max(0.0) * one as f64).floor() as i128;
+        let toll = if steps.is_some() { fixed(toll) } else { 0 };
         let processes = self.processes();
-        let mut whole: Vec<i128> = shares.iter().map(|&share| fixed(share.max(0.0))).collect();
-        let mut extra_allowed = extra;
+        let mut whole: Vec<i128> = shares.iter().map(|&share| fixed(share)).collect();
         for (level, &length) in self.lengths.iter().enumerate() {
-            let price = (i128::from(alpha) + i128::from(beta) * i128::from(length)) * one;
-            // A step cannot be worth more than its price.
-            extra_allowed = extra_allowed.min(price);
-        }
-        for (level, &length) in self.lengths.iter().enumerate() {
-            let price = (i128::from(alpha) + i128::from(beta) * i128::from(length)) * one - extra_allowed;
+            let price = (i128::from(alpha) + i128::from(beta) * i128::from(length)) * one + toll;
             let shares = &mut whole[level * processes..(level + 1) * processes];
             let mut excess = shares.iter().sum::<i128>() - price;
             for share in shares.iter_mut() {
@@ -134,7 +129,7 @@ impl Split<'_> {
             }
         }
         let share = |level: usize, process: usize| whole[level * processes + process];
-        let mut sum = i128::from(steps.unwrap_or(0)) * extra_allowed;
+        let mut sum = -i128::from(steps.unwrap_or(0)) * toll;
         for (kind, &fits) in self.of.kinds.iter().zip(self.fits) {
             let cheapest = (fits..self.lengths.len())
                 .map(|level| {
@@ -182,12 +177,10 @@ fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64]) -> Option<Vec<f64>>
             }
             return Some(solution);
         }
-        let leave = (0..count)
-            .filter(|row| table[row * width + enter] > 1e-9)
-            .min_by(|&a, &b| {
-                let ratio = |row: usize| table[row * width + columns] / table[row * width + enter];
-                ratio(a).total_cmp(&ratio(b))
-            })?;
+        let leave = (0..count).filter(|row| table[row * width + enter] > 1e-9).min_by(|&a, &b| {
+            let ratio = |row: usize| table[row * width + columns] / table[row * width + enter];
+            ratio(a).total_cmp(&ratio(b))
+        })?;
         pivot(&mut table, width, count + 1, leave, enter);
         std::mem::swap(&mut row_variable[leave], &mut column_variable[enter]);
     }

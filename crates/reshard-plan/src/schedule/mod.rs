@@ -9,6 +9,7 @@
 //! | `optimal` | `closed_form.rs` (with `core.rs`, `quotient.rs`), `colouring.rs` | fewest steps, always; by formula where there is one |
 //! | `classes` | `closed_form.rs` | equal messages in every step: fewest steps and least cost, where the classes allow it |
 //! | `stepwise`, `greedy` | `matching.rs` | heaviest matchings first, with the fewest steps or without minding them |
+//! | `min-cost` | `min_cost.rs` (with `flow.rs`, `certificate.rs`) | least of alpha steps + beta cost, with a proof of how near |
 //! | `split` | `split.rs` | least total cost of all, by cutting messages |
 //! | `async` | `list.rs` | least time without barriers |
 //! | `caterpillar`, `walker-otto`, `eager` | `classic.rs` | what others do, to compare with |
@@ -16,13 +17,16 @@
 //! All are deterministic: every rank that asks gets the same schedule. The cost of a step is the load of its busiest
 //! port, which in steps of one message each is the longest message.
 
+mod certificate;
 mod classic;
 mod closed_form;
 mod colouring;
 mod core;
+mod flow;
 pub(crate) mod graph;
 mod list;
 mod matching;
+mod min_cost;
 mod quotient;
 mod split;
 
@@ -48,6 +52,8 @@ pub enum Strategy {
     Stepwise,
     /// The heaviest matching, again and again.
     Greedy,
+    /// The least of `alpha * steps + beta * cost`, nearly always, with a proof of how near.
+    MinCost,
     /// Messages may be cut: the total cost is the load of the busiest process.
     Split,
     /// No barriers: each message starts when both ends are free.
@@ -62,11 +68,12 @@ pub enum Strategy {
 
 impl Strategy {
     /// All strategies.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Optimal,
         Self::Classes,
         Self::Stepwise,
         Self::Greedy,
+        Self::MinCost,
         Self::Split,
         Self::Async,
         Self::Caterpillar,
@@ -81,6 +88,7 @@ impl Strategy {
             Self::Classes => "classes",
             Self::Stepwise => "stepwise",
             Self::Greedy => "greedy",
+            Self::MinCost => "min-cost",
             Self::Split => "split",
             Self::Async => "async",
             Self::Caterpillar => "caterpillar",
@@ -116,11 +124,24 @@ pub struct Options {
     pub shared_ranks: bool,
     /// For `eager`: messages in flight from each sender.
     pub in_flight: u64,
+    /// For `min-cost`: what a step costs, whatever it carries.
+    pub alpha: u64,
+    /// For `min-cost`: what each element of a step's longest message costs.
+    pub beta: u64,
+    /// For `min-cost`: at most so many steps.
+    pub most_steps: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { strategy: Strategy::Optimal, shared_ranks: false, in_flight: 8 }
+        Self {
+            strategy: Strategy::Optimal,
+            shared_ranks: false,
+            in_flight: 8,
+            alpha: 1,
+            beta: 1,
+            most_steps: None,
+        }
     }
 }
 
@@ -154,6 +175,13 @@ pub struct Schedule {
     total_cost: u64,
     bound_steps: u64,
     bound_cost: u64,
+    bound_price: u128,
+    /// A cheaper schedule is known.
+    beaten: bool,
+}
+
+fn price(options: &Options, steps: u64, cost: u64) -> u128 {
+    u128::from(options.alpha) * u128::from(steps) + u128::from(options.beta) * u128::from(cost)
 }
 
 impl Schedule {
@@ -173,6 +201,15 @@ impl Schedule {
             Strategy::Caterpillar => by_step(&graph, &classic::caterpillar(&graph)),
             Strategy::WalkerOtto => by_step(&graph, &classic::walker_otto(problem, &graph)?),
             Strategy::Eager => by_step(&graph, &classic::eager(&graph, options.in_flight)?),
+            Strategy::MinCost => {
+                let found = min_cost::solve(problem, &graph, options)?;
+                let steps = by_step(&graph, &found.steps);
+                let total = steps.iter().map(|step| step.cost).sum();
+                let mut schedule = Self::bounded(options, &graph, steps, total);
+                schedule.bound_cost = schedule.bound_cost.max(found.bound_cost);
+                schedule.bound_price = schedule.bound_price.max(found.bound_price);
+                return Ok(schedule);
+            }
             Strategy::Split => split::steps(&graph)?,
             Strategy::Async => {
                 let (steps, makespan) = list::steps(&graph)?;
@@ -192,7 +229,40 @@ impl Schedule {
             _ => graph.max_degree(),
         };
         let bound_cost = if one_message_a_step { graph.cost_bound() } else { graph.max_load() };
-        Self { options: *options, steps, total_cost, bound_steps, bound_cost }
+        let price = |steps: u64, cost: u64| price(options, steps, cost);
+        let bound_price = price(bound_steps, bound_cost);
+        Self { options: *options, steps, total_cost, bound_steps, bound_cost, bound_price, beaten: false }
+    }
+
+    /// The same schedule with its cost judged as sharply as we can: the bound of the linear programme in place of the
+    /// simple one, and whether a cheaper schedule is known. Takes longer than making most schedules.
+    pub fn judged(mut self, problem: &Problem) -> Result<Self> {
+        if !self.keeps_messages_whole() || self.options.strategy == Strategy::MinCost {
+            return Ok(self);
+        }
+        let graph = Graph::new(problem, self.options.shared_ranks)?;
+        let options = Options { alpha: 0, beta: 1, most_steps: None, ..self.options };
+        if let Ok(best) = min_cost::solve(problem, &graph, &options) {
+            let least: u64 = by_step(&graph, &best.steps).iter().map(|step| step.cost).sum();
+            self.beaten = least < self.total_cost;
+            self.bound_cost = self.bound_cost.max(best.bound_cost);
+        }
+        Ok(self)
+    }
+
+    /// True if every message travels whole, in a step of its own for each port.
+    fn keeps_messages_whole(&self) -> bool {
+        !matches!(self.options.strategy, Strategy::Split | Strategy::Async | Strategy::Eager)
+    }
+
+    /// `alpha * steps + beta * cost`, by the options.
+    pub fn price(&self) -> u128 {
+        price(&self.options, self.num_steps(), self.total_cost)
+    }
+
+    /// No schedule of this kind has a lower price.
+    pub fn bound_price(&self) -> u128 {
+        self.bound_price
     }
 
     /// How it was made.
@@ -233,9 +303,13 @@ impl Schedule {
         }
     }
 
-    /// Whether no schedule costs less: true if the bound is reached, `None` if that is not proven.
+    /// Whether no schedule costs less (for `min-cost` with a limit: none within it): true if the bound is reached, false
+    /// if a cheaper one is known (see [`judged`](Self::judged)), `None` if neither is proven.
     pub fn optimal_cost(&self) -> Option<bool> {
-        (self.total_cost == self.bound_cost).then_some(true)
+        match self.total_cost == self.bound_cost {
+            true => Some(true),
+            false => self.beaten.then_some(false),
+        }
     }
 
     /// Checks the schedule against the problem: every message there, whole, once (cut ones in parts that add up), and

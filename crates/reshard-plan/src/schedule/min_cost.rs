@@ -1,0 +1,255 @@
+//! Fewest steps and least cost are two wishes; this strategy minimises `alpha * steps + beta * cost`.
+//!
+//! Steps come in blocks of equal cost. Peel blocks off, costliest first: to a block belong all messages longer than the
+//! next shorter length, and as many more as fit, the heaviest for choice, such that what is left can still be sent in the
+//! steps that remain. Which ones is a flow ([`flow`](super::flow)); how many steps a block needs is its greatest degree;
+//! and the messages of a block are put into its steps by edge colouring. Trying a few numbers of steps, and blocks that
+//! skip a length or two, and keeping the best is optimal in nearly all cases; [`certificate`](super::certificate) proves
+//! how near it is.
+//!
+//! A block-cyclic redistribution over whole periods is solved on its quotient, whose size does not depend on the number
+//! of processes but on what they have in common, and lifted.
+
+use super::certificate::{self, Kind, Kinds};
+use super::flow::{Range, heaviest_within};
+use super::graph::{Edge, Graph};
+use super::quotient::Quotient;
+use super::{Options, colouring};
+use crate::classes::Classes;
+use crate::error::{Error, Result};
+use crate::problem::Problem;
+
+/// Each block is a flow through all messages: past this many that takes too long.
+const MOST_EDGES: usize = 8_000;
+
+/// So many numbers of steps are tried beyond the fewest.
+const TRIES: u64 = 8;
+
+/// Blocks tried times messages: seconds.
+const WORK: usize = 400_000;
+
+/// After a block the next may be of one of so many lengths.
+const MOST_BRANCHES: usize = 4;
+
+/// The step of each message, and what no schedule can beat.
+pub(super) struct Found {
+    pub steps: Vec<u64>,
+    pub bound_cost: u64,
+    pub bound_price: u128,
+}
+
+pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Result<Found> {
+    let (instance, kinds, lifted) = instance(problem, graph, options)?;
+    if instance.edges.len() > MOST_EDGES {
+        return Err(Error::too_large(format!(
+            "min-cost was asked for {} different messages, and takes at most {MOST_EDGES}; use optimal or stepwise",
+            instance.edges.len()
+        )));
+    }
+    let fewest = instance.max_degree();
+    let most = match options.most_steps {
+        Some(most) if most < fewest => {
+            return Err(Error::out_of_range(format!(
+                "at most {most} steps were asked for, but a process has {fewest} messages; at least {fewest} are needed"
+            )));
+        }
+        Some(most) => most.min(fewest + TRIES),
+        None => fewest + TRIES,
+    };
+    let mut search = Search {
+        graph: &instance,
+        options,
+        allowed: 0,
+        best: None,
+        budget: WORK / (1 + instance.edges.len()),
+    };
+    for steps in fewest..=most {
+        search.allowed = steps;
+        // Every number of steps gets a fair share of what is left.
+        let reserve = search.budget - search.budget / (most - steps + 1) as usize;
+        search.budget -= reserve;
+        let all = (0..instance.edges.len()).collect();
+        search.peel(&mut vec![u64::MAX; instance.edges.len()], all, 0, 0);
+        search.budget += reserve;
+    }
+    let (_, steps) = search.best.ok_or_else(|| {
+        Error::mismatch(
+            "no order of the messages was found; please report these layouts as a fault of reshard",
+        )
+    })?;
+    let bound = |alpha, beta| certificate::bound(&kinds, alpha, beta, options.most_steps).unwrap_or(0);
+    Ok(Found {
+        steps: lifted.into_iter().map(|edge| steps[edge]).collect(),
+        bound_cost: u64::try_from(bound(0, 1)).unwrap_or(u64::MAX),
+        bound_price: bound(options.alpha, options.beta),
+    })
+}
+
+/// The graph to solve, its messages by kind, and for each message of the problem the edge that stands for it.
+fn instance(problem: &Problem, graph: &Graph, options: &Options) -> Result<(Graph, Kinds, Vec<usize>)> {
+    if let Some(small) = quotient_instance(problem, graph, options)? {
+        return Ok(small);
+    }
+    let kind = |edge: &Edge| Kind { elems: edge.elems, row: edge.sender, column: edge.receiver };
+    let kinds = Kinds {
+        kinds: graph.edges.iter().map(kind).collect(),
+        rows: graph.senders.len(),
+        columns: graph.receivers.len(),
+        per_row: 1,
+        per_column: 1,
+    };
+    Ok((graph.clone(), kinds, (0..graph.edges.len()).collect()))
+}
+
+fn quotient_instance(
+    problem: &Problem,
+    graph: &Graph,
+    options: &Options,
+) -> Result<Option<(Graph, Kinds, Vec<usize>)>> {
+    if problem.from().dims() != 1 || options.shared_ranks {
+        return Ok(None);
+    }
+    let sides = problem.sides(0);
+    let (Some(classes), Some(quotient)) = (Classes::new(&sides), Quotient::new(&sides)?) else {
+        return Ok(None);
+    };
+    let extent = u128::from(sides.extent());
+    if extent == 0 || !extent.is_multiple_of(classes.period()) {
+        return Ok(None);
+    }
+    let periods = extent / classes.period();
+    let (rows, columns) = (quotient.row_copies, quotient.column_copies);
+    let size = |types: u64, copies: u64| usize::try_from(types * copies).unwrap_or(usize::MAX);
+    let (row_count, column_count) = (size(quotient.row_types, rows), size(quotient.column_types, columns));
+    let edge_count = u128::from(quotient.classes) * u128::from(rows) * u128::from(columns);
+    if edge_count > MOST_EDGES as u128 {
+        return Ok(None);
+    }
+    let mut edges = Vec::with_capacity(edge_count as usize);
+    let mut kinds = Vec::new();
+    for class in 0..quotient.classes {
+        // Both number classes alike: from the smallest difference that has messages.
+        let elems = u64::try_from(classes.volume(class.into()) * periods).unwrap_or(u64::MAX);
+        let (row_type, column_type) = (class % quotient.row_types, class % quotient.column_types);
+        kinds.push(Kind { elems, row: row_type as usize, column: column_type as usize });
+        for alpha in 0..rows {
+            for beta in 0..columns {
+                let sender = (row_type * rows + alpha) as usize;
+                edges.push(Edge { sender, receiver: (column_type * columns + beta) as usize, elems });
+            }
+        }
+    }
+    let coordinate = |grid: &crate::grid::Grid, rank: u64| grid.coords(rank).map_or(0, |coords| coords[0]);
+    let lifted = graph.edges.iter().map(|edge| {
+        let sender = coordinate(problem.from().grid(), graph.senders[edge.sender]);
+        let receiver = coordinate(problem.to().grid(), graph.receivers[edge.receiver]);
+        let link = quotient.link(sender, receiver).expect("every message has a class");
+        ((link.class * rows + link.row_copy) * columns + link.column_copy) as usize
+    });
+    let lifted = lifted.collect();
+    let small = Graph {
+        senders: (0..row_count as u64).collect(),
+        receivers: (0..column_count as u64).collect(),
+        edges,
+    };
+    let kinds = Kinds {
+        kinds,
+        rows: quotient.row_types as usize,
+        columns: quotient.column_types as usize,
+        per_row: columns,
+        per_column: rows,
+    };
+    Ok(Some((small, kinds, lifted)))
+}
+
+/// Looks for the best blocks of at most `allowed` steps in all.
+struct Search<'a> {
+    graph: &'a Graph,
+    options: &'a Options,
+    allowed: u64,
+    /// The least price, and a step for each edge.
+    best: Option<(u128, Vec<u64>)>,
+    /// Blocks that may still be tried; the first way down is always followed to its end.
+    budget: usize,
+}
+
+impl Search<'_> {
+    /// Takes a block off the edges `left`, in every way that seems worth trying, and goes on with the rest.
+    fn peel(&mut self, steps: &mut Vec<u64>, left: Vec<usize>, used: u64, cost: u64) {
+        if left.is_empty() {
+            let price = super::price(self.options, used, cost);
+            if self.best.as_ref().is_none_or(|(least, _)| price < *least) {
+                self.best = Some((price, steps.clone()));
+            }
+            return;
+        }
+        let rest = self.part(&left);
+        let hope = super::price(self.options, used + rest.max_degree(), cost + rest.cost_bound());
+        if self.best.as_ref().is_some_and(|(least, _)| hope >= *least) {
+            return;
+        }
+        let mut lengths: Vec<u64> = rest.edges.iter().map(|edge| edge.elems).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        let longest = lengths.pop().unwrap_or(0);
+        // The next block may be of any shorter length; what is longer must go now.
+        for next in lengths.into_iter().rev().take(MOST_BRANCHES - 1).chain([0]) {
+            if self.best.is_some() && self.budget == 0 {
+                return;
+            }
+            self.budget = self.budget.saturating_sub(1);
+            let (must, may): (Vec<usize>, Vec<usize>) =
+                left.iter().partition(|&&edge| self.graph.edges[edge].elems > next);
+            let Some(chosen) = choose(self.graph, &must, &may, self.allowed - used) else { continue };
+            let block = self.part(&chosen);
+            for (&edge, step) in chosen.iter().zip(colouring::colour(&block)) {
+                steps[edge] = used + step;
+            }
+            let (more_steps, more_cost) = (block.max_degree(), block.max_degree() * longest);
+            let left = left.iter().copied().filter(|&edge| steps[edge] == u64::MAX).collect();
+            self.peel(steps, left, used + more_steps, cost + more_cost);
+            chosen.iter().for_each(|&edge| steps[edge] = u64::MAX);
+        }
+    }
+
+    fn part(&self, edges: &[usize]) -> Graph {
+        Graph {
+            senders: self.graph.senders.clone(),
+            receivers: self.graph.receivers.clone(),
+            edges: edges.iter().map(|&edge| self.graph.edges[edge]).collect(),
+        }
+    }
+}
+
+/// The edges of a block: all of `must`, the heaviest of `may`, so that the rest fits into the steps left over. The block
+/// gets as few steps as that allows.
+fn choose(graph: &Graph, must: &[usize], may: &[usize], steps_left: u64) -> Option<Vec<usize>> {
+    let count = |edges: &[usize]| {
+        let (mut sent, mut received) = (vec![0_u64; graph.senders.len()], vec![0_u64; graph.receivers.len()]);
+        for &edge in edges {
+            sent[graph.edges[edge].sender] += 1;
+            received[graph.edges[edge].receiver] += 1;
+        }
+        (sent, received)
+    };
+    let (must_sent, must_received) = count(must);
+    let (may_sent, may_received) = count(may);
+    let candidates: Vec<(usize, usize, u64)> = may
+        .iter()
+        .map(|&edge| &graph.edges[edge])
+        .map(|edge| (edge.sender, edge.receiver, edge.elems))
+        .collect();
+    let fewest = must_sent.iter().chain(&must_received).copied().max().unwrap_or(0);
+    (fewest..=steps_left).find_map(|steps| {
+        // After this block every vertex must have no more edges left than there are steps.
+        let range = |(&must, &may): (&u64, &u64)| Range {
+            least: may.saturating_sub(steps_left - steps),
+            most: (steps - must).min(may),
+        };
+        let senders: Vec<Range> = must_sent.iter().zip(&may_sent).map(range).collect();
+        let receivers: Vec<Range> = must_received.iter().zip(&may_received).map(range).collect();
+        let taken = heaviest_within(&senders, &receivers, &candidates)?;
+        let more = may.iter().zip(taken).filter(|(_, taken)| *taken).map(|(&edge, _)| edge);
+        Some(must.iter().copied().chain(more).collect())
+    })
+}
