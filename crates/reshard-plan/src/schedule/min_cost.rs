@@ -77,12 +77,30 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
             "no order of the messages was found; please report these layouts as a fault of reshard",
         )
     })?;
-    let bound = |alpha, beta| certificate::bound(&kinds, alpha, beta, options.most_steps).unwrap_or(0);
     Ok(Found {
         steps: lifted.into_iter().map(|edge| steps[edge]).collect(),
-        bound_cost: u64::try_from(bound(0, 1)).unwrap_or(u64::MAX),
-        bound_price: bound(options.alpha, options.beta),
+        bound_cost: u64::try_from(cost_bound(&kinds, options.most_steps)).unwrap_or(u64::MAX),
+        bound_price: bound_price(&kinds, options, fewest, most),
     })
+}
+
+fn cost_bound(kinds: &Kinds, most_steps: Option<u64>) -> u128 {
+    certificate::bound(kinds, 0, 1, most_steps).unwrap_or(0)
+}
+
+/// No schedule has a lower price: by the prices themselves, or by the least cost for each number of steps, whichever says
+/// more.
+fn bound_price(kinds: &Kinds, options: &Options, fewest: u64, most: u64) -> u128 {
+    let (alpha, beta) = (u128::from(options.alpha), u128::from(options.beta));
+    let direct = certificate::bound(kinds, options.alpha, options.beta, options.most_steps).unwrap_or(0);
+    if options.alpha == 0 {
+        return direct;
+    }
+    let at_most = |steps: u64| alpha * u128::from(steps) + beta * cost_bound(kinds, Some(steps));
+    let beyond = alpha * u128::from(most + 1) + beta * cost_bound(kinds, None);
+    let by_steps = (fewest..=most).map(at_most).min().unwrap_or(beyond);
+    let by_steps = if options.most_steps == Some(most) { by_steps } else { by_steps.min(beyond) };
+    direct.max(by_steps)
 }
 
 /// The graph to solve, its messages by kind, and for each message of the problem the edge that stands for it.
