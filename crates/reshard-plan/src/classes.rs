@@ -50,6 +50,10 @@ impl Dealt {
     fn turn(&self, process: u64) -> i128 {
         (i128::from(process) - self.first).rem_euclid(self.procs)
     }
+
+    fn process(&self, turn: i128) -> u64 {
+        (turn + self.first).rem_euclid(self.procs) as u64
+    }
 }
 
 impl Classes {
@@ -134,6 +138,101 @@ impl Classes {
     }
 }
 
+/// The small graph behind the communication graph: what remains of P x Q when processes that behave alike are one.
+///
+/// Class `k` joins senders of type `k mod row_types` with receivers of type `k mod col_types`. Of every type
+/// there are `positions` groups of processes, and each class matches them one to one; a group holds `row_copies`
+/// senders or `col_copies` receivers, all joined with all. So a class has `positions * row_copies * col_copies`
+/// pairs, and [`Quotient::pair`] gives any of them in constant time.
+///
+/// ```
+/// use reshard_plan::{Axis, Classes, Sides};
+/// let (from, to) = (Axis::block_cyclic(360, 12, 5, 0)?, Axis::block_cyclic(360, 40, 3, 0)?);
+/// let classes = Classes::new(&Sides::whole(&from, &to)?).unwrap();
+/// let small = classes.quotient();
+/// assert_eq!((small.row_types(), small.col_types(), small.positions()), (3, 5, 4));
+/// assert_eq!((small.row_copies(), small.col_copies()), (1, 2));
+/// let (sender, receiver) = small.pair(2, 3, 0, 1);
+/// assert_eq!(classes.class(sender, receiver), Some(2));
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotient {
+    classes: Classes,
+    /// s' = gcd(s, P) and r' = gcd(r, Q), blocks counted in units of their common factor.
+    row_types: i128,
+    col_types: i128,
+    /// gcd(P / s', Q / r').
+    positions: i128,
+    /// The inverse of r modulo s', and of s / s' modulo r' times the positions.
+    row_inverse: i128,
+    col_inverse: i128,
+}
+
+impl Classes {
+    /// The small graph of types and classes.
+    pub fn quotient(&self) -> Quotient {
+        let (r, s) = (self.from.block / self.common, self.to.block / self.common);
+        let (row_types, col_types) = (gcd(s, self.from.procs), gcd(r, self.to.procs));
+        let positions = gcd(self.from.procs / row_types, self.to.procs / col_types);
+        Quotient {
+            classes: *self,
+            row_types,
+            col_types,
+            positions,
+            row_inverse: inverse(r, row_types),
+            col_inverse: inverse(s / row_types, col_types * positions),
+        }
+    }
+}
+
+impl Quotient {
+    /// How many types of senders there are.
+    pub fn row_types(&self) -> u64 {
+        self.row_types as u64
+    }
+
+    /// How many types of receivers there are.
+    pub fn col_types(&self) -> u64 {
+        self.col_types as u64
+    }
+
+    /// How many groups of processes there are of each type.
+    pub fn positions(&self) -> u64 {
+        self.positions as u64
+    }
+
+    /// How many senders a group holds.
+    pub fn row_copies(&self) -> u64 {
+        (self.classes.from.procs / self.row_types / self.positions) as u64
+    }
+
+    /// How many receivers a group holds.
+    pub fn col_copies(&self) -> u64 {
+        (self.classes.to.procs / self.col_types / self.positions) as u64
+    }
+
+    /// One pair of a class as (sender, receiver): the members with these numbers of the two groups that the
+    /// class matches at this position. Numbers past the end count round.
+    pub fn pair(&self, class: u128, position: u64, row_copy: u64, col_copy: u64) -> (u64, u64) {
+        let Classes { from, to, common, modulus, .. } = self.classes;
+        let (r, s_types) = (from.block / common, self.row_types);
+        let class = (class % modulus as u128) as i128;
+        let aim = (class - self.classes.shift - self.classes.back()).rem_euclid(modulus);
+        // p r = aim modulo s', once for each position.
+        let sender =
+            (aim % s_types * self.row_inverse) % s_types + i128::from(position) % self.positions * s_types;
+        // q s = p r - aim modulo gcd(P r, Q s), where everything is a multiple of s'.
+        let rest = (sender * r - aim).rem_euclid(modulus) / s_types;
+        let round = self.col_types * self.positions;
+        let receiver = (rest * self.col_inverse) % round;
+        (
+            from.process(sender + i128::from(row_copy) * s_types * self.positions),
+            to.process(receiver + i128::from(col_copy) * round),
+        )
+    }
+}
+
 /// The sum of `max(0, first + t * step)` for `t` from 0 to `terms - 1`.
 fn ramp_sum(first: i128, step: i128, terms: i128) -> i128 {
     let skipped = if first >= 0 { 0 } else { (-first + step - 1) / step };
@@ -151,4 +250,14 @@ fn gcd(a: i128, b: i128) -> i128 {
         (a, b) = (b, a % b);
     }
     a
+}
+
+/// The inverse of `a` modulo `modulus`, which share no factor.
+fn inverse(a: i128, modulus: i128) -> i128 {
+    let (mut old, mut new) = ((a.rem_euclid(modulus), 1), (modulus, 0));
+    while new.0 > 0 {
+        let quotient = old.0 / new.0;
+        (old, new) = (new, (old.0 - quotient * new.0, old.1 - quotient * new.1));
+    }
+    old.1.rem_euclid(modulus)
 }

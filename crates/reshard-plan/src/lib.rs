@@ -31,16 +31,18 @@ pub mod layout;
 pub mod notation;
 pub mod overlap;
 pub mod problem;
+pub mod relabel;
 pub mod traffic;
 
 pub use axis::{Axis, Deal, MAX_LEN, Piece};
-pub use classes::Classes;
+pub use classes::{Classes, Quotient};
 pub use distribution::{Distribution, Pattern, one_period};
 pub use error::{Error, ErrorKind, Result};
 pub use grid::{Grid, MAX_DIMS, Order};
 pub use layout::Layout;
 pub use overlap::{Method, Overlap, Run, Side, Sides};
 pub use problem::{Part, Problem, Window};
+pub use relabel::{Among, Relabel, Relabelling, Solver, Volume};
 pub use traffic::{Message, Traffic};
 
 /// The README's example runs with the documentation tests.
