@@ -16,6 +16,8 @@ pub enum Command {
     Plan(Plan),
     /// Explain a layout: local sizes, who owns an element, a small picture
     Layout(Layout),
+    /// Which rank should take which place of the destination, so that most stays where it is
+    Relabel(Relabel),
 }
 
 const NOTATION: &str = "\
@@ -80,6 +82,27 @@ pub struct Layout {
     /// Only this rank
     #[arg(long)]
     pub rank: Option<u64>,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard relabel`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Relabel {
+    /// Layout of the source, such as 16/3 or 4x4/64x64
+    #[arg(long, value_name = "LAYOUT")]
+    pub from: String,
+    /// Layout of the destination
+    #[arg(long, value_name = "LAYOUT")]
+    pub to: String,
+    /// Shape of the array, such as 240 or 8192x8192; without it, one period of the two layouts
+    #[arg(long)]
+    pub shape: Option<String>,
+    /// Which ranks may be chosen: destination, or both (source and destination)
+    #[arg(long, value_name = "RANKS", default_value = "destination")]
+    pub among: String,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,

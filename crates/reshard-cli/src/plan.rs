@@ -102,6 +102,14 @@ pub fn run(args: &args::Plan) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
+/// The shape typed with `--shape`; without it, one period of the two layouts.
+pub fn shape_or_period(text: Option<&str>, from: &Pattern, to: &Pattern) -> Result<Vec<u64>, Failure> {
+    match text {
+        Some(text) => parse_shape(text).map_err(Failure::of_flag("--shape")),
+        None => one_period(from, to).map_err(Failure::hint("give the shape of the array", "--shape")),
+    }
+}
+
 /// What was typed about shapes, windows and axes, as a problem.
 fn problem(args: &args::Plan, from: &Pattern, to: &Pattern) -> Result<Problem, Failure> {
     let dims = from.grid().dims();
@@ -116,14 +124,13 @@ fn problem(args: &args::Plan, from: &Pattern, to: &Pattern) -> Result<Problem, F
         None if args.transpose => (0..dims).rev().collect(),
         None => (0..dims).collect(),
     };
-    let shape = match shape_of("--shape", &args.shape)? {
-        Some(shape) => shape,
+    let shape = match &args.shape {
         None if args.transpose || args.permute.is_some() || args.to_shape.is_some() => {
             return Err(Failure::usage(
                 "give the shape of the array with --shape; only an array moved as it is has one period",
             ));
         }
-        None => one_period(from, to).map_err(Failure::hint("give the shape of the array", "--shape"))?,
+        text => shape_or_period(text.as_deref(), from, to)?,
     };
     let to_shape = match shape_of("--to-shape", &args.to_shape)? {
         Some(shape) => shape,
