@@ -11,7 +11,7 @@ use crate::grid::Grid;
 use crate::problem::Problem;
 use crate::traffic::Traffic;
 
-/// The assignment is solved for so many positions at most: seconds of work.
+/// The assignment is solved for so many positions at most: a second as a rule, half a minute where most costs tie.
 const MOST_POSITIONS: u64 = 4096;
 
 /// The matrix of positions and candidates has so many cells at most: 256 MiB.

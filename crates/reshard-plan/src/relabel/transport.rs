@@ -68,11 +68,12 @@ fn matrix<T: Number + TryFrom<u128>>(
 
 /// The state of one search, kept to be used again.
 struct Search<T> {
-    /// For each column: how far it is, and the row before it on the way.
+    /// For each column: how far it is, the row before it on the way, and whether it is as near as can be.
     distance: Vec<T>,
     before: Vec<usize>,
-    /// The columns still to be passed, and those passed.
-    open: Vec<usize>,
+    done: Vec<bool>,
+    /// Full columns, all done: those at the present distance still to be passed, and those passed.
+    ready: Vec<usize>,
     passed: Vec<usize>,
     /// The rows reached: (row, distance), and for each row the column through which; none for the root.
     rows: Vec<(usize, T)>,
@@ -88,7 +89,8 @@ fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Vec<S
     let mut search = Search {
         distance: vec![far; width],
         before: vec![0; width],
-        open: Vec::with_capacity(width),
+        done: vec![false; width],
+        ready: Vec::new(),
         passed: Vec::new(),
         rows: Vec::new(),
         through: vec![None; supply.len()],
@@ -122,7 +124,8 @@ fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Vec<S
 }
 
 impl<T: Number> Search<T> {
-    /// Dijkstra from a row to the nearest column with room.
+    /// Dijkstra from a row to a nearest column with room. Columns at one distance are taken together: integers tie
+    /// often.
     #[allow(clippy::too_many_arguments)]
     fn run(
         &mut self,
@@ -134,49 +137,71 @@ impl<T: Number> Search<T> {
         held: &[Vec<(usize, u64)>],
         far: T,
     ) -> Option<usize> {
-        let width = room.len();
         self.distance.fill(far);
+        self.done.fill(false);
         self.seen.fill(false);
+        self.ready.clear();
         self.passed.clear();
         self.rows.clear();
-        self.open.clear();
-        self.open.extend(0..width);
-        self.through[root] = None;
-        self.seen[root] = true;
-        self.rows.push((root, T::default()));
-        let mut scanned = 0;
+        self.reach(root, None, T::default());
+        let (mut scanned, mut near) = (0, T::default());
         loop {
-            while let Some(&(row, so_far)) = self.rows.get(scanned) {
-                let base = so_far - u[row];
-                let row_costs = &costs[row * width..][..width];
-                for &column in &self.open {
-                    let distance = base + row_costs[column] - v[column];
-                    if distance < self.distance[column] {
-                        self.distance[column] = distance;
-                        self.before[column] = row;
+            while let Some(&(row, _)) = self.rows.get(scanned) {
+                scanned += 1;
+                let row_costs = &costs[row * v.len()..][..v.len()];
+                if let Some(end) = self.scan(row, row_costs, near - u[row], v, room, near) {
+                    return Some(end);
+                }
+            }
+            if self.ready.is_empty() {
+                let open = self.distance.iter().zip(&self.done).filter(|(_, done)| !**done);
+                near = *open.map(|(distance, _)| distance).min()?;
+                for (column, &distance) in self.distance.iter().enumerate() {
+                    if distance == near && !self.done[column] {
+                        if room[column] > 0 {
+                            return Some(column);
+                        }
+                        self.done[column] = true;
+                        self.ready.push(column);
                     }
                 }
-                scanned += 1;
             }
-            // Of equally near columns one with room, then the first.
-            let nearness = |&at: &usize| {
-                let column = self.open[at];
-                (self.distance[column], room[column] == 0, column)
-            };
-            let nearest = (0..self.open.len()).min_by_key(nearness)?;
-            let column = self.open.swap_remove(nearest);
-            if room[column] > 0 {
-                return Some(column);
-            }
-            self.passed.push(column);
-            for &(row, _) in &held[column] {
-                if !self.seen[row] {
-                    self.seen[row] = true;
-                    self.through[row] = Some(column);
-                    self.rows.push((row, self.distance[column]));
+            if let Some(column) = self.ready.pop() {
+                self.passed.push(column);
+                for &(row, _) in &held[column] {
+                    if !self.seen[row] {
+                        self.reach(row, Some(column), near);
+                    }
                 }
             }
         }
+    }
+
+    fn reach(&mut self, row: usize, through: Option<usize>, distance: T) {
+        self.seen[row] = true;
+        self.through[row] = through;
+        self.rows.push((row, distance));
+    }
+
+    /// What comes nearer through a row; the column with room at the present distance, if there is one.
+    fn scan(&mut self, row: usize, costs: &[T], base: T, v: &[T], room: &[u64], near: T) -> Option<usize> {
+        // Columns that are done are no farther than `near`, so they never come nearer.
+        let columns = self.distance.iter_mut().zip(&mut self.before).zip(costs.iter().zip(v));
+        for (column, ((distance, before), (&cost, &v))) in columns.enumerate() {
+            let through = base + cost - v;
+            if through < *distance {
+                *distance = through;
+                *before = row;
+                if through == near {
+                    if room[column] > 0 {
+                        return Some(column);
+                    }
+                    self.done[column] = true;
+                    self.ready.push(column);
+                }
+            }
+        }
+        None
     }
 
     /// How much can go along the path to `end`: no more than any row on it can take back.
