@@ -3,6 +3,7 @@
 //! Describe a source and a destination (a [`Pattern`] over a shape is a [`Distribution`]; with addresses it is
 //! a [`Layout`]), join them in a [`Problem`], and ask any rank's [`Part`]: the elements it shares with every
 //! rank of the other side, as canonical periodic [`Overlap`]s, one for each dimension. [`Traffic`] counts them.
+//! [`Relabel`] finds the ranks of the destination that keep most of it in place.
 //! Planning one rank takes about a microsecond, whatever the size of the array and of the other grid, and needs
 //! nothing but the description: every rank plans alone and all agree.
 //!

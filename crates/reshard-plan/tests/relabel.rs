@@ -349,6 +349,12 @@ fn optimal_labels_stay() {
         assert_eq!(found.distribution(problem.to()).unwrap(), *problem.to());
         assert_eq!(found.before(), found.after());
     }
+    // Elements of no bytes are worth no change, by whichever solver.
+    let problem = Problem::new(of("16/3 of 240"), of("16/3 first=5 of 240")).unwrap();
+    for solver in [Solver::Assignment, Solver::Quotient] {
+        assert!(Relabel::together(&[(&problem, 0)]).by(solver).find().unwrap().is_unchanged());
+        assert!(!Relabel::together(&[(&problem, 1)]).by(solver).find().unwrap().is_unchanged());
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Found>> {
     let labels = complete(asked, given, place(&classes, &volumes, source, given)?);
     let after = volume(&labels);
     // Of equally good labellings, the one we were given.
-    let found = if after.kept_elems > before.kept_elems {
+    let found = if after.kept_bytes > before.kept_bytes {
         Found { labels, before, after }
     } else {
         Found { labels: ranks, before, after: before }

@@ -235,3 +235,58 @@ impl<T: Number> Search<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reshard_testkit::Random;
+
+    fn cost_of(shipments: &[Shipment], cost: impl Fn(usize, usize) -> u128) -> u128 {
+        shipments.iter().map(|s| u128::from(s.amount) * cost(s.row, s.column)).sum()
+    }
+
+    /// Supplies and demands against the same problem with every unit a row or column of its own, which the tests of
+    /// relabelling compare with brute force; in 64 and in 128 bits.
+    #[test]
+    fn amounts_cost_what_their_units_cost() {
+        let mut random = Random::new(41);
+        for _ in 0..2_000 {
+            let (rows, columns) = (random.within(1, 6) as usize, random.within(1, 6) as usize);
+            let supply: Vec<u64> = (0..rows).map(|_| random.within(0, 7)).collect();
+            let mut demand: Vec<u64> = (0..columns).map(|_| random.within(0, 7)).collect();
+            let short = supply.iter().sum::<u64>().saturating_sub(demand.iter().sum());
+            demand[columns - 1] += short;
+            let scale = if random.one_in(2) { 1 } else { 1 << 70 };
+            let costs: Vec<u128> =
+                (0..rows * columns).map(|_| scale * u128::from(random.within(0, 9))).collect();
+            let cost = |row: usize, column: usize| costs[row * columns + column];
+            let solve = |supply: &[u64], demand: &[u64], cost: &dyn Fn(usize, usize) -> u128| {
+                let mut fill = |row: usize, costs: &mut [u128]| {
+                    costs.iter_mut().enumerate().for_each(|(column, to)| *to = cost(row, column));
+                    Ok(())
+                };
+                cheapest(supply, demand, 9 * scale, &mut fill).unwrap()
+            };
+            let shipped = solve(&supply, &demand, &cost);
+
+            let units = |amounts: &[u64]| -> Vec<usize> {
+                (0..amounts.len()).flat_map(|at| vec![at; amounts[at] as usize]).collect()
+            };
+            let (from, to) = (units(&supply), units(&demand));
+            let unit_cost = |row: usize, column: usize| cost(from[row], to[column]);
+            let one_by_one = solve(&vec![1; from.len()], &vec![1; to.len()], &unit_cost);
+            assert_eq!(
+                cost_of(&shipped, cost),
+                cost_of(&one_by_one, unit_cost),
+                "{supply:?} {demand:?} {costs:?}"
+            );
+            for (row, &amount) in supply.iter().enumerate() {
+                assert_eq!(shipped.iter().filter(|s| s.row == row).map(|s| s.amount).sum::<u64>(), amount);
+            }
+            for (column, &room) in demand.iter().enumerate() {
+                assert!(shipped.iter().filter(|s| s.column == column).map(|s| s.amount).sum::<u64>() <= room);
+            }
+            assert!(shipped.iter().all(|shipment| shipment.amount > 0));
+        }
+    }
+}
