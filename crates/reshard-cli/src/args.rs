@@ -16,6 +16,8 @@ pub enum Command {
     Plan(Plan),
     /// Explain a layout: local sizes, who owns an element, a small picture
     Layout(Layout),
+    /// Which rank should take which place of the destination, so that most stays where it is
+    Relabel(Relabel),
 }
 
 const NOTATION: &str = "\
@@ -50,7 +52,7 @@ pub struct Move {
     /// Reverse the order of the axes
     #[arg(long, conflicts_with = "permute")]
     pub transpose: bool,
-    /// Destination axis j takes source axis AXES[j], such as 2,0,1
+    /// Destination axis j takes source axis `AXES[j]`, such as 2,0,1
     #[arg(long, value_name = "AXES")]
     pub permute: Option<String>,
 }
@@ -87,6 +89,20 @@ pub struct Layout {
     /// Only this rank
     #[arg(long)]
     pub rank: Option<u64>,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard relabel`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Relabel {
+    #[command(flatten)]
+    pub moved: Move,
+    /// Which ranks may be chosen: destination, or both (source and destination)
+    #[arg(long, value_name = "RANKS", default_value = "destination")]
+    pub among: String,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,

@@ -11,6 +11,7 @@ mod failure;
 mod layout;
 mod plan;
 mod problem;
+mod relabel;
 mod screen;
 
 use args::{Args, Command};
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let result = match Args::try_parse() {
         Ok(Args { command: Command::Plan(args) }) => plan::run(&args),
         Ok(Args { command: Command::Layout(args) }) => layout::run(&args),
+        Ok(Args { command: Command::Relabel(args) }) => relabel::run(&args),
         // --help and --version are answers, not errors.
         Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),
         Err(error) => Err(Failure::usage(&failure::in_one_sentence(&error))),

@@ -348,6 +348,18 @@ pub(crate) fn gcd<N: Copy + PartialEq + std::ops::Rem<Output = N> + From<u8>>(a:
     a
 }
 
+/// The inverse of `a` modulo `m`, which must be coprime; 0 modulo 1.
+pub(crate) fn inverse(a: u64, m: u64) -> u64 {
+    let (mut r0, mut r1) = (i128::from(m), i128::from(a));
+    let (mut t0, mut t1) = (0_i128, 1_i128);
+    while r1 != 0 {
+        let quotient = r0 / r1;
+        (r0, r1) = (r1, r0 - quotient * r1);
+        (t0, t1) = (t1, t0 - quotient * t1);
+    }
+    t0.rem_euclid(i128::from(m)) as u64
+}
+
 pub(crate) fn check_len(len: u64) -> Result<u64> {
     if len > MAX_LEN {
         return Err(Error::too_large(format!(

@@ -3,6 +3,7 @@
 //! Describe a source and a destination (a [`Pattern`] over a shape is a [`Distribution`]; with addresses it is
 //! a [`Layout`]), join them in a [`Problem`], and ask any rank's [`Part`]: the elements it shares with every
 //! rank of the other side, as canonical periodic [`Overlap`]s, one for each dimension. [`Traffic`] counts them.
+//! [`Relabel`] finds the ranks of the destination that keep most of it in place.
 //! Planning one rank takes about a microsecond, whatever the size of the array and of the other grid, and needs
 //! nothing but the description: every rank plans alone and all agree.
 //!
@@ -31,8 +32,11 @@ pub mod layout;
 pub mod notation;
 pub mod overlap;
 pub mod problem;
+pub mod quotient;
+pub mod relabel;
 pub mod schedule;
 pub mod traffic;
+mod transport;
 
 pub use axis::{Axis, Deal, MAX_LEN, Piece};
 pub use classes::Classes;
@@ -42,6 +46,8 @@ pub use grid::{Grid, MAX_DIMS, Order};
 pub use layout::Layout;
 pub use overlap::{Method, Overlap, Run, Side, Sides};
 pub use problem::{Part, Problem, Window};
+pub use quotient::Quotient;
+pub use relabel::{Among, Relabel, Relabelling, Solver, Volume};
 pub use traffic::{Message, Traffic};
 
 /// The README's example runs with the documentation tests.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use reshard_plan::{Axis, Classes, Overlap, Side, Sides};
+use reshard_plan::{Axis, Classes, Overlap, Quotient, Side, Sides};
 use reshard_testkit::{Random, full_sweep};
 
 /// Every pair of processes: the closed form is what one period of the overlap holds.
@@ -89,4 +89,48 @@ fn the_sum_over_receivers_is_what_a_sender_holds() {
 
 fn lcm(a: u64, b: u64) -> u64 {
     (1..).map(|k| k * a).find(|multiple| multiple % b == 0).unwrap()
+}
+
+#[test]
+fn the_quotient_lists_every_pair_of_every_class_once() {
+    let mut random = Random::new(12);
+    for _ in 0..1_000 {
+        let mut number = |most| random.within(1, most);
+        let (p, q, r, s) = (number(24), number(24), number(16), number(16));
+        let period = lcm(p * r, q * s);
+        let len = period + 40;
+        let from = Axis::block_cyclic(len, p, r, random.within(0, p - 1)).unwrap();
+        let to = Axis::block_cyclic(len, q, s, random.within(0, q - 1)).unwrap();
+        let here = Side { axis: &from, offset: random.within(0, 40) };
+        let there = Side { axis: &to, offset: random.within(0, 40) };
+        let sides = Sides::new(here, there, period).unwrap();
+        let classes = Classes::new(&sides).unwrap();
+        let small = Quotient::new(&sides).unwrap().unwrap();
+        let mut expected: Vec<_> = (0..p)
+            .flat_map(|p| (0..q).map(move |q| (p, q)))
+            .filter_map(|(p, q)| Some((classes.class(p, q)?, (p, q))))
+            .collect();
+        let mut found = Vec::new();
+        for class in 0..classes.count() {
+            for position in 0..small.positions() {
+                for row_copy in 0..small.row_copies() {
+                    for col_copy in 0..small.column_copies() {
+                        found.push((class, small.pair(class as u64, position, row_copy, col_copy)));
+                    }
+                }
+            }
+        }
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{from:?} {to:?}");
+        // A class decides the types of both ends.
+        for (by_rows, types) in [(true, small.row_types()), (false, small.column_types())] {
+            let mut type_of = std::collections::BTreeMap::new();
+            for &(class, (p, q)) in &expected {
+                let own = (class % u128::from(types)) as u64;
+                let end = if by_rows { p } else { q };
+                assert_eq!(*type_of.entry(end).or_insert(own), own, "{from:?} {to:?}");
+            }
+        }
+    }
 }

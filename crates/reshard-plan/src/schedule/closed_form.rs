@@ -10,9 +10,9 @@
 //! so nearly always, and [`ClosedForm::is_optimal`] says when.
 
 use super::core::Core;
-use super::quotient::{Link, Quotient};
 use crate::error::Result;
 use crate::problem::Problem;
+use crate::quotient::{Link, Quotient};
 
 /// The step of any message, by formula.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl ClosedForm {
             return Ok(None);
         };
         let (axes, cores) = arrange(&quotients);
-        let digits = axes.iter().filter(|axis| axis.kind == Kind::Simple).map(|axis| axis.quotient.classes);
+        let digits = axes.iter().filter(|axis| axis.kind == Kind::Simple).map(|axis| axis.quotient.classes());
         let base = if cores.is_empty() {
             let copies = |of: fn(&Axis) -> u64| axes.iter().map(of).product::<u64>();
             copies(|axis| axis.row_copies).max(copies(|axis| axis.column_copies))
@@ -170,7 +170,7 @@ impl Place {
         let (row_copy, column_copy) = match axis.kind {
             Kind::Full => (sender, receiver),
             Kind::Simple => {
-                self.digits = self.digits * axis.quotient.classes + link.class;
+                self.digits = self.digits * axis.quotient.classes() + link.class;
                 (link.row_copy, link.column_copy)
             }
             Kind::Irregular(core) => {
@@ -197,12 +197,12 @@ fn arrange(quotients: &[Quotient]) -> (Vec<Axis>, Vec<Core>) {
                 quotient,
                 kind: Kind::Simple,
                 copies_to: 0,
-                row_copies: quotient.row_copies,
-                column_copies: quotient.column_copies,
+                row_copies: quotient.row_copies(),
+                column_copies: quotient.column_copies(),
             };
             // One row type and one column type: simple, complete or not.
-            if quotient.row_types > 1 || quotient.column_types > 1 {
-                if quotient.complete {
+            if quotient.row_types() > 1 || quotient.column_types() > 1 {
+                if quotient.is_complete() {
                     axis.kind = Kind::Full;
                     axis.row_copies = quotient.column_degree();
                     axis.column_copies = quotient.row_degree();
@@ -231,8 +231,8 @@ fn arrange(quotients: &[Quotient]) -> (Vec<Axis>, Vec<Core>) {
     };
     let steps_of = |copies: &[(u64, u64)]| -> u128 {
         let of_core = |(quotient, &(rows, columns)): (&Quotient, &(u64, u64))| {
-            let row_degree = u128::from(quotient.classes.div_ceil(quotient.row_types));
-            let column_degree = u128::from(quotient.classes.div_ceil(quotient.column_types));
+            let row_degree = u128::from(quotient.classes().div_ceil(quotient.row_types()));
+            let column_degree = u128::from(quotient.classes().div_ceil(quotient.column_types()));
             (u128::from(columns) * row_degree).max(u128::from(rows) * column_degree)
         };
         irregular.iter().zip(copies).map(of_core).fold(1, u128::saturating_mul)
@@ -262,7 +262,7 @@ fn arrange(quotients: &[Quotient]) -> (Vec<Axis>, Vec<Core>) {
         .iter()
         .zip(cores_of(&axes))
         .map(|(quotient, (rows, columns))| {
-            Core::new(quotient.classes, quotient.row_types, quotient.column_types, rows, columns)
+            Core::new(quotient.classes(), quotient.row_types(), quotient.column_types(), rows, columns)
         })
         .collect();
     (axes, cores)

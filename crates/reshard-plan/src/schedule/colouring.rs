@@ -85,7 +85,7 @@ impl Ports {
     fn new(vertices: usize, colours: usize) -> Self {
         let words = colours.div_ceil(64);
         let mut used = vec![0_u64; vertices * words];
-        if colours % 64 > 0 {
+        if !colours.is_multiple_of(64) {
             used.iter_mut()
                 .skip(words - 1)
                 .step_by(words)

@@ -18,7 +18,7 @@
 //! layers of consecutive classes and shifts them inside nodes of a Stern-Brocot tree, splitting a node until a cyclic
 //! window of its layers cannot hold too many classes of one column. `docs/schedules.md` has the proofs.
 
-use crate::axis::gcd;
+use crate::axis::{gcd, inverse};
 
 /// The colouring rule of one blown-up quotient.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,18 +176,6 @@ impl Tree {
         self.nodes[index].children = Some((left, right));
         index
     }
-}
-
-/// The inverse of `a` modulo `m`, which must be coprime; 0 modulo 1.
-pub(super) fn inverse(a: u64, m: u64) -> u64 {
-    let (mut r0, mut r1) = (i128::from(m), i128::from(a));
-    let (mut t0, mut t1) = (0_i128, 1_i128);
-    while r1 != 0 {
-        let quotient = r0 / r1;
-        (r0, r1) = (r1, r0 - quotient * r1);
-        (t0, t1) = (t1, t0 - quotient * t1);
-    }
-    t0.rem_euclid(i128::from(m)) as u64
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@
 use super::certificate::{self, Kind, Kinds};
 use super::flow::{Range, heaviest_within};
 use super::graph::{Edge, Graph};
-use super::quotient::Quotient;
 use super::{Options, colouring};
 use crate::classes::Classes;
 use crate::error::{Error, Result};
 use crate::problem::Problem;
+use crate::quotient::Quotient;
 
 /// Each block is a flow through all messages: past this many that takes too long.
 const MOST_EDGES: usize = 8_000;
@@ -68,8 +68,8 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
         // Every number of steps gets a fair share of what is left.
         let reserve = search.budget - search.budget / (most - steps + 1) as usize;
         search.budget -= reserve;
-        let all = (0..instance.edges.len()).collect();
-        search.peel(&mut vec![u64::MAX; instance.edges.len()], all, 0, 0);
+        let all: Vec<usize> = (0..instance.edges.len()).collect();
+        search.peel(&mut vec![u64::MAX; instance.edges.len()], &all, 0, 0);
         search.budget += reserve;
     }
     let (_, steps) = search.best.ok_or_else(|| {
@@ -136,19 +136,20 @@ fn quotient_instance(
         return Ok(None);
     }
     let periods = extent / classes.period();
-    let (rows, columns) = (quotient.row_copies, quotient.column_copies);
+    let (rows, columns) = (quotient.row_copies(), quotient.column_copies());
     let size = |types: u64, copies: u64| usize::try_from(types * copies).unwrap_or(usize::MAX);
-    let (row_count, column_count) = (size(quotient.row_types, rows), size(quotient.column_types, columns));
-    let edge_count = u128::from(quotient.classes) * u128::from(rows) * u128::from(columns);
+    let (row_count, column_count) =
+        (size(quotient.row_types(), rows), size(quotient.column_types(), columns));
+    let edge_count = u128::from(quotient.classes()) * u128::from(rows) * u128::from(columns);
     if edge_count > MOST_EDGES as u128 {
         return Ok(None);
     }
     let mut edges = Vec::with_capacity(edge_count as usize);
     let mut kinds = Vec::new();
-    for class in 0..quotient.classes {
+    for class in 0..quotient.classes() {
         // Both number classes alike: from the smallest difference that has messages.
         let elems = u64::try_from(classes.volume(class.into()) * periods).unwrap_or(u64::MAX);
-        let (row_type, column_type) = (class % quotient.row_types, class % quotient.column_types);
+        let (row_type, column_type) = (class % quotient.row_types(), class % quotient.column_types());
         kinds.push(Kind { elems, row: row_type as usize, column: column_type as usize });
         for alpha in 0..rows {
             for beta in 0..columns {
@@ -172,8 +173,8 @@ fn quotient_instance(
     };
     let kinds = Kinds {
         kinds,
-        rows: quotient.row_types as usize,
-        columns: quotient.column_types as usize,
+        rows: quotient.row_types() as usize,
+        columns: quotient.column_types() as usize,
         per_row: columns,
         per_column: rows,
     };
@@ -193,7 +194,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Takes a block off the edges `left`, in every way that seems worth trying, and goes on with the rest.
-    fn peel(&mut self, steps: &mut Vec<u64>, left: Vec<usize>, used: u64, cost: u64) {
+    fn peel(&mut self, steps: &mut Vec<u64>, left: &[usize], used: u64, cost: u64) {
         if left.is_empty() {
             let price = super::price(self.options, used, cost);
             if self.best.as_ref().is_none_or(|(least, _)| price < *least) {
@@ -201,7 +202,7 @@ impl Search<'_> {
             }
             return;
         }
-        let rest = self.part(&left);
+        let rest = self.part(left);
         let hope = super::price(self.options, used + rest.max_degree(), cost + rest.cost_bound());
         if self.best.as_ref().is_some_and(|(least, _)| hope >= *least) {
             return;
@@ -224,8 +225,8 @@ impl Search<'_> {
                 steps[edge] = used + step;
             }
             let (more_steps, more_cost) = (block.max_degree(), block.max_degree() * longest);
-            let left = left.iter().copied().filter(|&edge| steps[edge] == u64::MAX).collect();
-            self.peel(steps, left, used + more_steps, cost + more_cost);
+            let left: Vec<usize> = left.iter().copied().filter(|&edge| steps[edge] == u64::MAX).collect();
+            self.peel(steps, &left, used + more_steps, cost + more_cost);
             chosen.iter().for_each(|&edge| steps[edge] = u64::MAX);
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! | strategy | file | what it aims at |
 //! |---|---|---|
-//! | `optimal` | `closed_form.rs` (with `core.rs`, `quotient.rs`), `colouring.rs` | fewest steps, always; by formula where there is one |
+//! | `optimal` | `closed_form.rs` (with `core.rs`), `colouring.rs` | fewest steps, always; by formula where there is one |
 //! | `classes` | `closed_form.rs` | equal messages in every step: fewest steps and least cost, where the classes allow it |
 //! | `stepwise`, `greedy` | `matching.rs` | heaviest matchings first, with the fewest steps or without minding them |
 //! | `min-cost` | `min_cost.rs` (with `flow.rs`, `certificate.rs`) | least of alpha steps + beta cost, with a proof of how near |
@@ -27,7 +27,6 @@ pub(crate) mod graph;
 mod list;
 mod matching;
 mod min_cost;
-mod quotient;
 mod split;
 
 pub use closed_form::ClosedForm;
@@ -364,10 +363,10 @@ impl Schedule {
 
 /// The closed form where it exists and is optimal, edge colouring where not.
 fn optimal(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u64>> {
-    if !options.shared_ranks {
-        if let Some(form) = ClosedForm::new(problem)?.filter(ClosedForm::is_optimal) {
-            return Ok(by_formula(problem, graph, &form));
-        }
+    if !options.shared_ranks
+        && let Some(form) = ClosedForm::new(problem)?.filter(ClosedForm::is_optimal)
+    {
+        return Ok(by_formula(problem, graph, &form));
     }
     Ok(colouring::colour(graph))
 }

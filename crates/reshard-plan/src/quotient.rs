@@ -6,33 +6,42 @@
 //! `A = P / (s' g0)` copies and each column in `B = Q / (r' g0)`. So a process lists its peers by one modular inverse
 //! and additions, whatever the size of the other side.
 
-use super::core::inverse;
-use crate::axis::gcd;
+use crate::axis::{gcd, inverse};
 use crate::error::{Error, Result};
 use crate::overlap::Sides;
 
-/// One axis of a block-cyclic redistribution, reduced.
+/// One axis of a block-cyclic redistribution, reduced to what its processes have in common.
+///
+/// ```
+/// use reshard_plan::{Axis, Quotient, Sides};
+/// let (from, to) = (Axis::block_cyclic(360, 12, 5, 0)?, Axis::block_cyclic(360, 40, 3, 0)?);
+/// let small = Quotient::new(&Sides::whole(&from, &to)?)?.unwrap();
+/// assert_eq!((small.row_types(), small.column_types(), small.positions()), (3, 5, 4));
+/// assert_eq!((small.row_copies(), small.column_copies()), (1, 2));
+/// let (sender, receiver) = small.pair(2, 3, 0, 1);
+/// assert_eq!(small.link(sender, receiver).unwrap().class, 2);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Quotient {
+pub struct Quotient {
     senders: Turns,
     receivers: Turns,
     modulus: u64,
     /// Added to `p r - q s` so that classes with messages begin at 0.
     shift: u64,
-    /// Classes with messages; the modulus if every pair has one.
-    pub classes: u64,
-    /// Every sender has a message for every receiver.
-    pub complete: bool,
-    pub row_types: u64,
-    pub column_types: u64,
-    pub row_copies: u64,
-    pub column_copies: u64,
-    /// Positions of a row of one type, and of a column: turns this far apart are copies of each other.
+    classes: u64,
+    complete: bool,
+    row_types: u64,
+    column_types: u64,
+    row_copies: u64,
+    column_copies: u64,
+    /// Turns this far apart are copies of each other.
     row_span: u64,
     column_span: u64,
-    /// `(s / s')^-1` modulo the column span, `(r / r')^-1` modulo the row span.
+    /// `(s / s')^-1` modulo the column span, `(r / r')^-1` modulo the row span, `r^-1` modulo the row types.
     sender_inverse: u64,
     receiver_inverse: u64,
+    row_inverse: u64,
 }
 
 /// One side: its processes, its block without the common factor, who has the first turn.
@@ -55,9 +64,12 @@ impl Turns {
 
 /// A message as the quotient sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
+pub struct Link {
+    /// Its class.
     pub class: u64,
+    /// Which copy of its row type the sender is.
     pub row_copy: u64,
+    /// Which copy of its column type the receiver is.
     pub column_copy: u64,
 }
 
@@ -101,9 +113,60 @@ impl Quotient {
             column_span,
             sender_inverse: inverse((receivers.block / row_types) % column_span, column_span),
             receiver_inverse: inverse((senders.block / column_types) % row_span, row_span),
+            row_inverse: inverse(senders.block % row_types, row_types),
             senders,
             receivers,
         }))
+    }
+
+    /// Number of classes with messages.
+    pub fn classes(&self) -> u64 {
+        self.classes
+    }
+
+    /// True if every sender has a message for every receiver.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// How many types of senders there are: class `k` belongs to type `k mod row_types`.
+    pub fn row_types(&self) -> u64 {
+        self.row_types
+    }
+
+    /// How many types of receivers there are.
+    pub fn column_types(&self) -> u64 {
+        self.column_types
+    }
+
+    /// How many senders are alike in every class.
+    pub fn row_copies(&self) -> u64 {
+        self.row_copies
+    }
+
+    /// How many receivers are alike in every class.
+    pub fn column_copies(&self) -> u64 {
+        self.column_copies
+    }
+
+    /// How many groups of alike senders each type has; each class matches them one to one with groups of receivers.
+    pub fn positions(&self) -> u64 {
+        self.row_span / self.row_types
+    }
+
+    /// One pair of a class as (sender, receiver): these copies of the groups that the class matches at this position.
+    /// Numbers past the end count round.
+    pub fn pair(&self, class: u64, position: u64, row_copy: u64, column_copy: u64) -> (u64, u64) {
+        let class = class % self.modulus;
+        // p r = class - shift modulo s', once for each position.
+        let aim = (class % self.row_types + self.row_types - self.shift % self.row_types) % self.row_types;
+        let p = mul_mod(aim, self.row_inverse, self.row_types) + position % self.positions() * self.row_types;
+        let value = self.row_value(p);
+        let behind = if value >= class { value - class } else { value + self.modulus - class };
+        let q = mul_mod(behind / self.row_types, self.sender_inverse, self.column_span);
+        let p = p + row_copy % self.row_copies * self.row_span;
+        let q = q + column_copy % self.column_copies * self.column_span;
+        (self.senders.process(p), self.receivers.process(q))
     }
 
     /// Most messages a sender has.

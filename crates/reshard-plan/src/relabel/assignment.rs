@@ -1,0 +1,134 @@
+//! Any problem: the cost of every destination position on every candidate, and the exact assignment.
+//!
+//! Costs are counted in units of `positions + 1`, and a position that changes its rank costs 1 more. All changes
+//! together are less than one unit, so the cheapest assignment is one with the fewest changes among the
+//! cheapest, and a labelling that is already optimal comes back as it was.
+
+use super::{Among, Found, Relabel, Volume};
+use crate::error::{Error, Result};
+use crate::grid::Grid;
+use crate::problem::Problem;
+use crate::traffic::Traffic;
+use crate::transport::{cheapest, too_costly};
+
+/// The assignment is solved for so many positions at most: a second as a rule, half a minute where most costs tie.
+const MOST_POSITIONS: u64 = 4096;
+
+/// The matrix of positions and candidates has so many cells at most: 256 MiB.
+const MOST_CELLS: u128 = 1 << 25;
+
+/// So many pairs of a position and a source rank are looked at, for each candidate that has a cost of its own.
+const MOST_PAIRS: u128 = 1 << 32;
+
+pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Found> {
+    let candidates = candidates(asked, given)?;
+    let ranks: Vec<u64> = given.ranks().collect();
+    let most_weight = match asked.cost {
+        None => 1,
+        Some(cost) => asked
+            .arrays
+            .iter()
+            .flat_map(|&(problem, _)| problem.from().grid().ranks())
+            .flat_map(|from| candidates.iter().map(move |&to| cost(from, to)))
+            .max()
+            .unwrap_or(0),
+    };
+    let mut most_bytes = 0;
+    for &rank in &ranks {
+        most_bytes = most_bytes.max(asked.arrays.iter().try_fold(0_u128, |sum, &(problem, bytes)| {
+            let elems = u128::from(problem.to().local_elems(rank)?);
+            elems.checked_mul(bytes.into()).and_then(|more| sum.checked_add(more)).ok_or_else(too_costly)
+        })?);
+    }
+    let unit = ranks.len() as u128 + 1;
+    let most = most_bytes.checked_mul(most_weight.max(1).into()).and_then(|cost| cost.checked_mul(unit));
+    let most = most.and_then(|cost| cost.checked_add(1)).ok_or_else(too_costly)?;
+
+    // Behind the door above no sum or product overflows.
+    let mut fill = |position: usize, costs: &mut [u128]| -> Result<()> {
+        costs.fill(0);
+        // Plain costs: everything moves, except what a candidate has already.
+        let mut all = 0;
+        for &(problem, bytes) in &asked.arrays {
+            for (from, elems) in received(problem, ranks[position])? {
+                let volume = u128::from(elems) * u128::from(bytes);
+                match (asked.cost, candidates.binary_search(&from)) {
+                    (Some(cost), _) => {
+                        for (total, &to) in costs.iter_mut().zip(&candidates) {
+                            *total += volume * u128::from(cost(from, to));
+                        }
+                    }
+                    (None, Ok(own)) => {
+                        all += volume;
+                        costs[own] += volume;
+                    }
+                    (None, Err(_)) => all += volume,
+                }
+            }
+        }
+        if asked.cost.is_none() {
+            costs.iter_mut().for_each(|kept| *kept = all - *kept);
+        }
+        for (cost, &to) in costs.iter_mut().zip(&candidates) {
+            *cost = *cost * unit + u128::from(to != ranks[position]);
+        }
+        Ok(())
+    };
+    let (supply, demand) = (vec![1; ranks.len()], vec![1; candidates.len()]);
+    let mut labels = ranks.clone();
+    for shipment in cheapest(&supply, &demand, most, &mut fill)? {
+        labels[shipment.row] = candidates[shipment.column];
+    }
+    Ok(Found { before: weigh(asked, &ranks, &ranks)?, after: weigh(asked, &ranks, &labels)?, labels })
+}
+
+/// The ranks that may be chosen, ascending, unless the work would be too much.
+fn candidates(asked: &Relabel<'_>, given: &Grid) -> Result<Vec<u64>> {
+    let positions = u128::from(given.size());
+    let sources: u128 =
+        asked.arrays.iter().map(|(problem, _)| u128::from(problem.from().grid().size())).sum();
+    let most = positions + if asked.among == Among::Both { sources } else { 0 };
+    let each = if asked.cost.is_some() { most } else { 1 };
+    let work = positions.saturating_mul(sources).saturating_mul(each);
+    if positions > MOST_POSITIONS.into() || positions * most > MOST_CELLS || work > MOST_PAIRS {
+        return Err(Error::too_large(format!(
+            "placing {positions} grid positions on up to {most} ranks by what {sources} ranks hold is too much for an \
+             exact assignment, which takes {MOST_POSITIONS} positions and 2^25 places at most; only one-dimensional \
+             block-cyclic layouts over whole periods, all source ranks being candidates, can be larger"
+        )));
+    }
+    let mut ranks: Vec<u64> = given.ranks().collect();
+    if asked.among == Among::Both {
+        ranks.extend(asked.arrays.iter().flat_map(|(problem, _)| problem.from().grid().ranks()));
+    }
+    ranks.sort_unstable();
+    ranks.dedup();
+    Ok(ranks)
+}
+
+/// What the position of this rank gets: (source rank, elements).
+fn received(problem: &Problem, rank: u64) -> Result<impl Iterator<Item = (u64, u64)>> {
+    let messages = Traffic::new(problem).received_by(rank)?;
+    Ok(messages.into_iter().map(|message| (message.from, message.elems)))
+}
+
+/// What stays and what moves if the position that had rank `ranks[i]` gets `labels[i]`.
+fn weigh(asked: &Relabel<'_>, ranks: &[u64], labels: &[u64]) -> Result<Volume> {
+    let mut volume = Volume::default();
+    for (&rank, &label) in ranks.iter().zip(labels) {
+        for &(problem, bytes) in &asked.arrays {
+            for (from, elems) in received(problem, rank)? {
+                let (elems, bytes) = (u128::from(elems), u128::from(elems) * u128::from(bytes));
+                if from == label {
+                    volume.kept_elems += elems;
+                    volume.kept_bytes += bytes;
+                } else {
+                    volume.moved_elems += elems;
+                    volume.moved_bytes += bytes;
+                }
+                volume.cost += bytes * u128::from(asked.cost_of(from, label));
+            }
+        }
+    }
+    Ok(volume)
+}
