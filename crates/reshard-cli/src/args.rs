@@ -14,6 +14,8 @@ pub struct Args {
 pub enum Command {
     /// Who sends how many elements to whom: the communication grid of a redistribution
     Plan(Plan),
+    /// In which step each message goes, and what no schedule can beat
+    Schedule(Schedule),
     /// Explain a layout: local sizes, who owns an element, a small picture
     Layout(Layout),
     /// Which rank should take which place of the destination, so that most stays where it is
@@ -103,6 +105,38 @@ pub struct Relabel {
     /// Which ranks may be chosen: destination, or both (source and destination)
     #[arg(long, value_name = "RANKS", default_value = "destination")]
     pub among: String,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard schedule`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Schedule {
+    #[command(flatten)]
+    pub moved: Move,
+    /// optimal, classes, stepwise, greedy, min-cost, split, async, caterpillar, walker-otto or eager
+    #[arg(long, default_value = "optimal")]
+    pub strategy: String,
+    /// All strategies in one table
+    #[arg(long, conflicts_with = "strategy")]
+    pub compare: bool,
+    /// For min-cost: at most so many steps
+    #[arg(long, value_name = "K")]
+    pub steps: Option<u64>,
+    /// For min-cost: the cost of a step, whatever it carries (a decimal number)
+    #[arg(long, default_value = "1")]
+    pub alpha: String,
+    /// For min-cost: the cost of each element of a step's longest message (a decimal number)
+    #[arg(long, default_value = "1")]
+    pub beta: String,
+    /// For eager: messages in flight from each sender
+    #[arg(long, value_name = "K", default_value_t = 8)]
+    pub in_flight: u64,
+    /// Rank k is one process on both sides: what it keeps is a copy and takes no step
+    #[arg(long)]
+    pub shared_ranks: bool,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,

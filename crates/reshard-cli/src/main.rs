@@ -12,6 +12,7 @@ mod layout;
 mod plan;
 mod problem;
 mod relabel;
+mod schedule;
 mod screen;
 
 use args::{Args, Command};
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match Args::try_parse() {
         Ok(Args { command: Command::Plan(args) }) => plan::run(&args),
+        Ok(Args { command: Command::Schedule(args) }) => schedule::run(&args),
         Ok(Args { command: Command::Layout(args) }) => layout::run(&args),
         Ok(Args { command: Command::Relabel(args) }) => relabel::run(&args),
         // --help and --version are answers, not errors.

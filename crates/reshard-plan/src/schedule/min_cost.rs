@@ -25,8 +25,8 @@ const MOST_EDGES: usize = 8_000;
 /// So many numbers of steps are tried beyond the fewest.
 const TRIES: u64 = 8;
 
-/// Blocks tried times messages: seconds.
-const WORK: usize = 400_000;
+/// Blocks tried times messages squared, which is about what a flow takes: seconds.
+const WORK: usize = 200_000_000;
 
 /// After a block the next may be of one of so many lengths.
 const MOST_BRANCHES: usize = 4;
@@ -61,7 +61,7 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
         options,
         allowed: 0,
         best: None,
-        budget: WORK / (1 + instance.edges.len()),
+        budget: (WORK / (1 + instance.edges.len().pow(2))).clamp(4, 2_000),
     };
     for steps in fewest..=most {
         search.allowed = steps;

@@ -1,0 +1,329 @@
+//! `reshard schedule`: in which step each message goes, as the papers print it: a letter for each step.
+
+use crate::args;
+use crate::failure::Failure;
+use crate::problem::Described;
+use crate::screen::{Screen, counted};
+use reshard_plan::Problem;
+use reshard_plan::notation::print_shape;
+use reshard_plan::schedule::{Options, Schedule, Strategy};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Grids with more ranks than this a side are not drawn.
+const DRAWN_RANKS: u64 = 64;
+
+/// Schedules of more messages are not judged against the linear programme: it would take longer than the answer.
+const JUDGED_MESSAGES: usize = 2_000;
+
+/// The answer, with the keys scripts depend on.
+#[derive(Serialize)]
+struct Scheduled {
+    strategy: &'static str,
+    num_steps: u64,
+    total_cost: u64,
+    bound_steps: u64,
+    bound_cost: u64,
+    optimal_steps: Option<bool>,
+    optimal_cost: Option<bool>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    priced: Option<Priced>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<Vec<ListedStep>>,
+}
+
+/// What min-cost adds: alpha * steps + beta * cost, and what no schedule can go below.
+#[derive(Serialize)]
+struct Priced {
+    price: f64,
+    bound_price: f64,
+    /// By how many per cent at most the price is above the least.
+    gap_percent: f64,
+}
+
+#[derive(Serialize)]
+struct ListedStep {
+    cost: u64,
+    messages: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    from: u64,
+    to: u64,
+    elems: u64,
+}
+
+#[derive(Serialize)]
+struct Compared {
+    from: String,
+    to: String,
+    shape: Vec<u64>,
+    rows: Vec<Scheduled>,
+}
+
+pub fn run(args: &args::Schedule) -> Result<(), Failure> {
+    let described = Described::read(&args.moved)?;
+    let strategy: Strategy = args.strategy.parse().map_err(Failure::of_flag("--strategy"))?;
+    let scale = scale(&args.alpha, &args.beta)?;
+    let options = Options {
+        strategy,
+        shared_ranks: args.shared_ranks,
+        in_flight: args.in_flight,
+        alpha: scale.alpha,
+        beta: scale.beta,
+        most_steps: args.steps,
+    };
+    if args.steps.is_some() && strategy != Strategy::MinCost && !args.compare {
+        return Err(Failure::usage("--steps limits min-cost only; add --strategy min-cost"));
+    }
+    let mut screen = Screen::new();
+    if args.compare {
+        compare(&mut screen, args, &described, &options, &scale)?;
+    } else {
+        let schedule = make(&described.problem, &options)?;
+        if args.json {
+            serde_json::to_writer(&mut screen.out, &scheduled(&schedule, &scale, true))?;
+            writeln!(screen.out)?;
+        } else {
+            show(&mut screen, &described, &schedule, &scale)?;
+        }
+    }
+    Ok(screen.out.flush()?)
+}
+
+fn make(problem: &Problem, options: &Options) -> Result<Schedule, Failure> {
+    let schedule =
+        Schedule::with(problem, options).map_err(Failure::hint("use optimal", "--strategy optimal"))?;
+    let messages: usize = schedule.steps().iter().map(|step| step.messages.len()).sum();
+    Ok(if messages <= JUDGED_MESSAGES { schedule.judged(problem)? } else { schedule })
+}
+
+fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Scheduled {
+    let priced = (schedule.options().strategy == Strategy::MinCost).then(|| Priced {
+        price: schedule.price() as f64 / scale.unit,
+        bound_price: schedule.bound_price() as f64 / scale.unit,
+        gap_percent: gap(schedule),
+    });
+    let listed = |step: &reshard_plan::schedule::Step| ListedStep {
+        cost: step.cost,
+        messages: step
+            .messages
+            .iter()
+            .map(|message| Listed { from: message.from, to: message.to, elems: message.elems })
+            .collect(),
+    };
+    Scheduled {
+        strategy: schedule.options().strategy.name(),
+        num_steps: schedule.num_steps(),
+        total_cost: schedule.total_cost(),
+        bound_steps: schedule.bound_steps(),
+        bound_cost: schedule.bound_cost(),
+        optimal_steps: schedule.optimal_steps(),
+        optimal_cost: schedule.optimal_cost(),
+        priced,
+        steps: with_steps.then(|| schedule.steps().iter().map(listed).collect()),
+    }
+}
+
+fn gap(schedule: &Schedule) -> f64 {
+    let (price, bound) = (schedule.price() as f64, schedule.bound_price() as f64);
+    if bound > 0.0 { 100.0 * (price - bound) / bound } else { 0.0 }
+}
+
+fn compare(
+    screen: &mut Screen,
+    args: &args::Schedule,
+    described: &Described,
+    options: &Options,
+    scale: &Scale,
+) -> Result<(), Failure> {
+    let mut made = Vec::new();
+    for strategy in Strategy::ALL {
+        made.push((strategy, make(&described.problem, &Options { strategy, ..*options })));
+    }
+    if args.json {
+        let rows = made.iter().filter_map(|(_, schedule)| schedule.as_ref().ok());
+        let compared = Compared {
+            from: described.from.to_string(),
+            to: described.to.to_string(),
+            shape: described.problem.shape().to_vec(),
+            rows: rows.map(|schedule| scheduled(schedule, scale, false)).collect(),
+        };
+        serde_json::to_writer(&mut screen.out, &compared)?;
+        writeln!(screen.out)?;
+        return Ok(());
+    }
+    let shape = print_shape(described.problem.shape());
+    writeln!(screen.out, "From {} to {}, array {shape}", described.from, described.to)?;
+    writeln!(
+        screen.out,
+        "{:<12} {:>8} {:>10} {:>12} {:>10}",
+        "strategy", "steps", "(fewest)", "cost", "(least)"
+    )?;
+    for (strategy, schedule) in made {
+        match schedule {
+            Ok(schedule) => writeln!(
+                screen.out,
+                "{:<12} {:>8} {:>10} {:>12} {:>10}  {}",
+                strategy.name(),
+                schedule.num_steps(),
+                schedule.bound_steps(),
+                schedule.total_cost(),
+                schedule.bound_cost(),
+                verdict(&schedule)
+            )?,
+            Err(Failure::Usage(why)) => writeln!(screen.out, "{:<12} not here: {why}", strategy.name())?,
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+fn verdict(schedule: &Schedule) -> &'static str {
+    match (schedule.optimal_steps(), schedule.optimal_cost()) {
+        (Some(true), Some(true)) => "fewest steps, least cost",
+        (Some(true), _) => "fewest steps",
+        (_, Some(true)) => "least cost",
+        _ => "",
+    }
+}
+
+fn show(
+    screen: &mut Screen,
+    described: &Described,
+    schedule: &Schedule,
+    scale: &Scale,
+) -> Result<(), Failure> {
+    let (from, to) = (&described.from, &described.to);
+    let shape = print_shape(described.problem.shape());
+    let strategy = schedule.options().strategy;
+    writeln!(screen.out, "Communication steps from {from} to {to}, array {shape}, strategy {strategy}")?;
+    let grids = [described.problem.from().grid(), described.problem.to().grid()];
+    if grids.iter().all(|grid| grid.size() <= DRAWN_RANKS) {
+        draw_steps(screen, &described.problem, schedule)?;
+    }
+    draw_costs(screen, schedule)?;
+    let steps = counted(schedule.num_steps(), "step");
+    let said = |optimal: Option<bool>, bound: u64| match optimal {
+        Some(true) => "optimal".to_string(),
+        Some(false) => format!("not optimal, at least {bound}"),
+        None => format!("at least {bound}"),
+    };
+    let (of_steps, of_cost) = (
+        said(schedule.optimal_steps(), schedule.bound_steps()),
+        said(schedule.optimal_cost(), schedule.bound_cost()),
+    );
+    writeln!(screen.out, "{steps} ({of_steps}), total cost {} ({of_cost})", schedule.total_cost())?;
+    if strategy == Strategy::MinCost {
+        let (price, gap) = (schedule.price() as f64 / scale.unit, gap(schedule));
+        let proof = if gap == 0.0 { "optimal".to_string() } else { format!("within {gap:.2} % of optimal") };
+        writeln!(screen.out, "alpha * steps + beta * cost = {price} ({proof}, proven)")?;
+    }
+    Ok(())
+}
+
+/// The table of the papers: the letter of its step for each message.
+fn draw_steps(screen: &mut Screen, problem: &Problem, schedule: &Schedule) -> Result<(), Failure> {
+    let mut letters_of: BTreeMap<(u64, u64), String> = BTreeMap::new();
+    for (number, step) in schedule.steps().iter().enumerate() {
+        for message in &step.messages {
+            // A message that was cut has a letter for each part.
+            let cell = letters_of.entry((message.from, message.to)).or_default();
+            if !cell.is_empty() {
+                cell.push('+');
+            }
+            cell.push_str(&letters(number));
+        }
+    }
+    let sorted = |ranks: Vec<u64>| {
+        let mut ranks = ranks;
+        ranks.sort_unstable();
+        ranks
+    };
+    let senders = sorted(problem.from().grid().ranks().collect());
+    let receivers = sorted(problem.to().grid().ranks().collect());
+    let widest = letters_of.values().map(String::len).max().unwrap_or(1);
+    let width = receivers.last().map_or(1, |rank| rank.to_string().len()).max(widest).max(2);
+    let label = senders.last().map_or(0, |rank| rank.to_string().len()).max(12);
+    let names: Vec<_> = receivers.iter().map(|rank| format!("{rank:>width$}")).collect();
+    writeln!(screen.out, "{:<label$} {}", "Sender/Recv.", names.join(" "))?;
+    for sender in senders {
+        let cell = |receiver: &u64| match letters_of.get(&(sender, *receiver)) {
+            Some(letters) => format!("{letters:>width$}"),
+            None => screen.faint(&format!("{:>width$}", "-")),
+        };
+        let cells: Vec<_> = receivers.iter().map(cell).collect();
+        writeln!(screen.out, "{sender:<label$} {}", cells.join(" "))?;
+    }
+    Ok(())
+}
+
+/// The cost of each step, twenty to a line.
+fn draw_costs(screen: &mut Screen, schedule: &Schedule) -> Result<(), Failure> {
+    const PER_LINE: usize = 20;
+    const MOST_LINES: usize = 10;
+    let steps = schedule.steps();
+    let width = steps
+        .iter()
+        .map(|step| step.cost)
+        .max()
+        .unwrap_or(0)
+        .to_string()
+        .len()
+        .max(letters(steps.len()).len());
+    for (line, chunk) in steps.chunks(PER_LINE).take(MOST_LINES).enumerate() {
+        let names: Vec<_> =
+            (0..chunk.len()).map(|at| format!("{:>width$}", letters(line * PER_LINE + at))).collect();
+        let costs: Vec<_> = chunk.iter().map(|step| format!("{:>width$}", step.cost)).collect();
+        writeln!(screen.out, "Step  {}\nCost  {}", names.join(" "), costs.join(" "))?;
+    }
+    if steps.len() > PER_LINE * MOST_LINES {
+        writeln!(screen.out, "... and {} more steps", steps.len() - PER_LINE * MOST_LINES)?;
+    }
+    Ok(())
+}
+
+/// a, b, ..., z, aa, ab, ...
+fn letters(number: usize) -> String {
+    let mut rest = number;
+    let mut letters = Vec::new();
+    loop {
+        letters.push(b'a' + (rest % 26) as u8);
+        if rest < 26 {
+            break;
+        }
+        rest = rest / 26 - 1;
+    }
+    letters.iter().rev().map(|&letter| char::from(letter)).collect()
+}
+
+/// Two decimal numbers as whole numbers of one unit.
+struct Scale {
+    alpha: u64,
+    beta: u64,
+    unit: f64,
+}
+
+fn scale(alpha: &str, beta: &str) -> Result<Scale, Failure> {
+    let digits =
+        [alpha, beta].iter().map(|text| text.split_once('.').map_or(0, |(_, rest)| rest.len())).max();
+    let digits = digits.unwrap_or(0);
+    let whole = |flag: &str, text: &str| {
+        let (before, after) = text.split_once('.').unwrap_or((text, ""));
+        let shifted = format!("{before}{after:0<digits$}");
+        let valid = !text.is_empty() && text != "." && shifted.chars().all(|c| c.is_ascii_digit());
+        shifted.parse::<u64>().ok().filter(|&number| valid && number <= u64::from(u32::MAX)).ok_or_else(|| {
+            Failure::usage(&format!(
+                "{flag}: {text:?} was given; expected a decimal number that is not negative, such as 10 or 0.25, of at \
+                 most 9 digits"
+            ))
+        })
+    };
+    Ok(Scale {
+        alpha: whole("--alpha", alpha)?,
+        beta: whole("--beta", beta)?,
+        unit: 10_f64.powi(i32::try_from(digits).unwrap_or(i32::MAX)),
+    })
+}
