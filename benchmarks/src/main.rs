@@ -9,6 +9,7 @@
 mod chart;
 mod machine;
 mod plan;
+mod schedule;
 
 use std::process::ExitCode;
 
@@ -16,9 +17,10 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let result = match (arguments.next().as_deref(), arguments.next().as_deref()) {
         (Some("plan"), None) => plan::run(),
+        (Some("schedule"), None) => schedule::run(),
         // For instruction counts: the default method alone, so many times over all cases.
         (Some("plan-loop"), Some(rounds)) => rounds.parse().map_err(Into::into).and_then(plan::run_loop),
-        _ => Err("usage: reshard-bench plan | plan-loop ROUNDS".into()),
+        _ => Err("usage: reshard-bench plan | schedule | plan-loop ROUNDS".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,9 +10,10 @@ const KEPT: &str = "benchmarks/results/plan-instructions.txt";
 /// Another compiler or allocator moves the count a little; a lost shortcut moves it a lot.
 const TOLERANCE: f64 = 1.05;
 
-pub fn plan() -> Outcome {
-    say("planning speed: a minute or less");
-    cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", "plan"]).run()
+/// Runs one benchmark and keeps its results.
+pub fn time(name: &str) -> Outcome {
+    say(&format!("{name} speed: about a minute"));
+    cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", name]).run()
 }
 
 pub fn count(keep: bool) -> Outcome {

@@ -19,6 +19,7 @@ usage: cargo xtask COMMAND
   test            format, lints, all tests, documentation: what continuous integration runs
   test --full     the same with the whole sweeps, instruction counts and ten million fuzzing executions
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
+  bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench count     instructions of planning under callgrind, against the count kept in benchmarks/results
   bench count --keep
                   the same, and keeps the new count
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
         ["test"] => test(),
         ["test", "--full"] => test().and_then(|()| full()),
-        ["bench", "plan"] => bench::plan(),
+        ["bench", name @ ("plan" | "schedule")] => bench::time(name),
         ["bench", "count"] => bench::count(false),
         ["bench", "count", "--keep"] => bench::count(true),
         ["fuzz"] => fuzz::run(fuzz::ENOUGH),

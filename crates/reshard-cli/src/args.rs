@@ -126,10 +126,10 @@ pub struct Schedule {
     #[arg(long, value_name = "K")]
     pub steps: Option<u64>,
     /// For min-cost: the cost of a step, whatever it carries (a decimal number)
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value = "1", allow_hyphen_values = true)]
     pub alpha: String,
     /// For min-cost: the cost of each element of a step's longest message (a decimal number)
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value = "1", allow_hyphen_values = true)]
     pub beta: String,
     /// For eager: messages in flight from each sender
     #[arg(long, value_name = "K", default_value_t = 8)]

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::transport::cheapest;
 
 /// Each step solves an assignment problem in cubic time: past this many processes a side that takes minutes.
-const MOST_PROCESSES: usize = 512;
+const MOST_PROCESSES: usize = 1024;
 
 /// The step of each edge.
 pub(super) fn stepwise(graph: &Graph) -> Result<Vec<u64>> {

@@ -211,7 +211,12 @@ impl Schedule {
             }
             Strategy::Split => split::steps(&graph)?,
             Strategy::Async => {
-                let (steps, makespan) = list::steps(&graph)?;
+                let mut orders = vec![optimal(problem, &graph, options)?];
+                // Matchings are worth their time only where they take little.
+                if graph.senders.len().max(graph.receivers.len()) <= 64 {
+                    orders.push(matching::stepwise(&graph)?);
+                }
+                let (steps, makespan) = list::steps(&graph, &orders)?;
                 return Ok(Self::bounded(options, &graph, steps, makespan));
             }
         };
