@@ -1,6 +1,15 @@
-//! Which machine a result was taken on: a number without it says little.
+//! Which machine a result was taken on: a number without it says little. And what all benchmarks share.
 
 use serde::Serialize;
+
+/// Why a benchmark could not be run.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// The middle one of some timings; `None` of none.
+pub fn median(mut times: Vec<f64>) -> Option<f64> {
+    times.sort_unstable_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
+}
 
 /// What the operating system says of this machine.
 #[derive(Serialize)]
@@ -9,6 +18,12 @@ pub struct Machine {
     pub cores: usize,
     pub os: &'static str,
     pub arch: &'static str,
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {} cores, {} {}", self.cpu, self.cores, self.os, self.arch)
+    }
 }
 
 impl Machine {

@@ -6,7 +6,7 @@
 //! canonical form. The four others just list.
 
 use crate::chart::{Chart, Line};
-use crate::machine::Machine;
+use crate::machine::{Failure, Machine, median};
 use reshard_plan::{Distribution, Method, Pattern, Problem};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -20,8 +20,6 @@ const ARRAYS: [u64; 4] = [10_000, 1_000_000, 100_000_000, 1_000_000_000];
 const REPETITIONS: usize = 15;
 /// Ranks planned in one timing, spread over the grid.
 const RANKS: u64 = 16;
-
-type Failure = Box<dyn std::error::Error>;
 
 /// Microseconds for one rank, by method, and how many pieces and runs it found on average.
 #[derive(Serialize)]
@@ -198,11 +196,6 @@ fn time_sends(problem: &Problem, grid: u64) -> Result<f64, Failure> {
     Ok(begin.elapsed().as_secs_f64() * 1e6 / (rounds * ranks.len()) as f64)
 }
 
-fn median(mut times: Vec<f64>) -> Option<f64> {
-    times.sort_unstable_by(f64::total_cmp);
-    times.get(times.len() / 2).copied()
-}
-
 fn report(results: &Results) -> Result<String, std::fmt::Error> {
     let mut text = String::from(
         "# Planning speed\n\n\
@@ -213,8 +206,8 @@ fn report(results: &Results) -> Result<String, std::fmt::Error> {
     writeln!(text, "{} interleaved repetitions.\n", results.repetitions)?;
     writeln!(
         text,
-        "Machine: {}, {} cores, {} {}. Reproduce with `{}`; raw numbers in `benchmarks/results/plan.json`.\n",
-        results.machine.cpu, results.machine.cores, results.machine.os, results.machine.arch, results.command
+        "Machine: {}. Reproduce with `{}`; raw numbers in `benchmarks/results/plan.json`.\n",
+        results.machine, results.command
     )?;
     text.push_str(
         "`naive`, `classical`, `falls` and `scan` list their pieces into memory they are given, as in the paper.\n\

@@ -4,7 +4,7 @@
 //! one after the other, each listing its own messages with their steps as it would alone; colouring and matchings see the
 //! whole graph. Also one rank of a grid of a million, all costs of setting up included.
 
-use crate::machine::Machine;
+use crate::machine::{Failure, Machine, median};
 use reshard_plan::schedule::{ClosedForm, Schedule, Strategy};
 use reshard_plan::{Pattern, Problem, one_period};
 use serde::Serialize;
@@ -17,8 +17,6 @@ const REPETITIONS: usize = 9;
 /// Edge colouring and matchings build all messages; past these sizes they are left out.
 const COLOURED: u64 = 100_000;
 const MATCHED: u64 = 1_000;
-
-type Failure = Box<dyn std::error::Error>;
 
 #[derive(Serialize)]
 struct Row {
@@ -108,7 +106,7 @@ fn measure(processes: u64) -> Result<Row, Failure> {
         processes,
         messages,
         steps,
-        closed_form: per_rank(median(times)),
+        closed_form: per_rank(median(times).unwrap_or(f64::NAN)),
         colouring: timed_colouring(&problem, processes)?.map(per_rank),
         matchings: timed(Strategy::Stepwise, MATCHED)?,
     })
@@ -142,12 +140,7 @@ fn one_rank(processes: u64, r: u64, s: u64) -> Result<(f64, u64), Failure> {
         black_box(sum);
         times.push(begin.elapsed().as_secs_f64() * 1e6);
     }
-    Ok((median(times), messages))
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    times[times.len() / 2]
+    Ok((median(times).unwrap_or(f64::NAN), messages))
 }
 
 fn report(results: &Results) -> Result<String, std::fmt::Error> {
@@ -159,13 +152,8 @@ fn report(results: &Results) -> Result<String, std::fmt::Error> {
         text,
         "of {} repetitions for the closed form, one run for the others, which see all messages at once and include\n\
          building them.\n\n\
-         Machine: {}, {} cores, {} {}. Reproduce with `{}`; raw numbers in `benchmarks/results/schedule.json`.\n",
-        results.repetitions,
-        results.machine.cpu,
-        results.machine.cores,
-        results.machine.os,
-        results.machine.arch,
-        results.command
+         Machine: {}. Reproduce with `{}`; raw numbers in `benchmarks/results/schedule.json`.\n",
+        results.repetitions, results.machine, results.command
     )?;
     text.push_str(
         "| P = Q | messages | steps | closed form | edge colouring | matchings (`stepwise`) |\n|---|---|---|---|---|---|\n",

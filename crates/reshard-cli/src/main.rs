@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod board;
 mod failure;
 mod layout;
 mod plan;

@@ -1,6 +1,7 @@
 //! `reshard plan`: the communication grid of a redistribution, as the papers print it.
 
 use crate::args;
+use crate::board::{self, Listed};
 use crate::failure::Failure;
 use crate::problem::Described;
 use crate::screen::{Screen, counted};
@@ -12,9 +13,6 @@ use std::io::Write;
 
 /// More messages than this are not listed.
 const MOST_MESSAGES: u128 = 10_000_000;
-
-/// Grids with more ranks than this a side are listed by sender instead of drawn.
-const DRAWN_RANKS: u64 = 64;
 
 /// The answer, with the keys scripts depend on.
 #[derive(Serialize)]
@@ -73,13 +71,6 @@ struct AxisRuns {
 }
 
 #[derive(Serialize)]
-struct Listed {
-    from: u64,
-    to: u64,
-    elems: u64,
-}
-
-#[derive(Serialize)]
 struct ListedRun {
     peer: u64,
     start: u64,
@@ -107,7 +98,7 @@ pub fn run(args: &args::Plan) -> Result<(), Failure> {
         period: periods(problem),
         total_elems: messages.iter().map(|message| message.elems).sum(),
         local_elems: staying.map(|message| message.elems).sum(),
-        messages: messages.iter().map(|&Message { from, to, elems }| Listed { from, to, elems }).collect(),
+        messages: messages.iter().map(Listed::from).collect(),
         window: (!described.is_plain()).then(|| Windowed::of(problem)),
         of_rank,
     };
@@ -187,9 +178,7 @@ fn show(screen: &mut Screen, problem: &Problem, planned: &Planned) -> Result<(),
     }
     match &planned.of_rank {
         Some(of_rank) => show_rank(screen, planned, of_rank)?,
-        None if problem.from().grid().size().max(problem.to().grid().size()) <= DRAWN_RANKS => {
-            draw_grid(screen, problem, planned)?;
-        }
+        None if board::fits(problem) => draw_grid(screen, problem, planned)?,
         None => list_by_sender(screen, planned)?,
     }
     let (messages, elems) =
@@ -202,43 +191,11 @@ fn stay(elems: u64) -> String {
     if elems == 1 { "1 stays".to_string() } else { format!("{elems} stay") }
 }
 
-/// The table of the papers: a row for each sender, a column for each receiver, message counts at the edges.
+/// The communication grid: how long each message is.
 fn draw_grid(screen: &mut Screen, problem: &Problem, planned: &Planned) -> Result<(), Failure> {
-    let sorted = |ranks: Vec<u64>| {
-        let mut ranks = ranks;
-        ranks.sort_unstable();
-        ranks
-    };
-    let senders = sorted(problem.from().grid().ranks().collect());
-    let receivers = sorted(problem.to().grid().ranks().collect());
     let lengths: BTreeMap<(u64, u64), u64> =
         planned.messages.iter().map(|message| ((message.from, message.to), message.elems)).collect();
-    let widest = planned.messages.iter().map(|message| message.elems).chain(receivers.iter().copied()).max();
-    let width = widest.unwrap_or(0).to_string().len().max(2);
-    let row =
-        |name: &str, cells: Vec<String>, count: &str| format!("{name:<12} {}  {count}", cells.join(" "));
-    let names = receivers.iter().map(|rank| format!("{rank:>width$}")).collect();
-    writeln!(screen.out, "{}", row("Sender/Recv.", names, "Nbr of msg."))?;
-    let mut received = vec![0_usize; receivers.len()];
-    for sender in senders {
-        let mut sent = 0;
-        let mut cells = Vec::with_capacity(receivers.len());
-        for (receiver, received) in receivers.iter().zip(&mut received) {
-            cells.push(match lengths.get(&(sender, *receiver)) {
-                Some(elems) => {
-                    sent += 1;
-                    *received += 1;
-                    format!("{elems:>width$}")
-                }
-                None => screen.faint(&format!("{:>width$}", "-")),
-            });
-        }
-        let line = row(&sender.to_string(), cells, &sent.to_string());
-        writeln!(screen.out, "{line}")?;
-    }
-    let counts = received.iter().map(|count| format!("{count:>width$}")).collect();
-    writeln!(screen.out, "{}", row("Nbr of msg.", counts, "").trim_end())?;
-    Ok(())
+    board::draw(screen, problem, |sender, receiver| Some(lengths.get(&(sender, receiver))?.to_string()), true)
 }
 
 /// For grids too wide to draw: a line for each sender.

@@ -1,6 +1,7 @@
 //! `reshard schedule`: in which step each message goes, as the papers print it: a letter for each step.
 
 use crate::args;
+use crate::board::{self, Listed};
 use crate::failure::Failure;
 use crate::problem::Described;
 use crate::screen::{Screen, counted};
@@ -10,9 +11,6 @@ use reshard_plan::schedule::{Options, Schedule, Strategy};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
-
-/// Grids with more ranks than this a side are not drawn.
-const DRAWN_RANKS: u64 = 64;
 
 /// Schedules of more messages are not judged against the linear programme: it would take longer than the answer.
 const JUDGED_MESSAGES: usize = 2_000;
@@ -46,13 +44,6 @@ struct Priced {
 struct ListedStep {
     cost: u64,
     messages: Vec<Listed>,
-}
-
-#[derive(Serialize)]
-struct Listed {
-    from: u64,
-    to: u64,
-    elems: u64,
 }
 
 #[derive(Serialize)]
@@ -108,11 +99,7 @@ fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Scheduled 
     });
     let listed = |step: &reshard_plan::schedule::Step| ListedStep {
         cost: step.cost,
-        messages: step
-            .messages
-            .iter()
-            .map(|message| Listed { from: message.from, to: message.to, elems: message.elems })
-            .collect(),
+        messages: step.messages.iter().map(Listed::from).collect(),
     };
     Scheduled {
         strategy: schedule.options().strategy.name(),
@@ -200,8 +187,7 @@ fn show(
     let shape = print_shape(described.problem.shape());
     let strategy = schedule.options().strategy;
     writeln!(screen.out, "Communication steps from {from} to {to}, array {shape}, strategy {strategy}")?;
-    let grids = [described.problem.from().grid(), described.problem.to().grid()];
-    if grids.iter().all(|grid| grid.size() <= DRAWN_RANKS) {
+    if board::fits(&described.problem) {
         draw_steps(screen, &described.problem, schedule)?;
     }
     draw_costs(screen, schedule)?;
@@ -237,27 +223,7 @@ fn draw_steps(screen: &mut Screen, problem: &Problem, schedule: &Schedule) -> Re
             cell.push_str(&letters(number));
         }
     }
-    let sorted = |ranks: Vec<u64>| {
-        let mut ranks = ranks;
-        ranks.sort_unstable();
-        ranks
-    };
-    let senders = sorted(problem.from().grid().ranks().collect());
-    let receivers = sorted(problem.to().grid().ranks().collect());
-    let widest = letters_of.values().map(String::len).max().unwrap_or(1);
-    let width = receivers.last().map_or(1, |rank| rank.to_string().len()).max(widest).max(2);
-    let label = senders.last().map_or(0, |rank| rank.to_string().len()).max(12);
-    let names: Vec<_> = receivers.iter().map(|rank| format!("{rank:>width$}")).collect();
-    writeln!(screen.out, "{:<label$} {}", "Sender/Recv.", names.join(" "))?;
-    for sender in senders {
-        let cell = |receiver: &u64| match letters_of.get(&(sender, *receiver)) {
-            Some(letters) => format!("{letters:>width$}"),
-            None => screen.faint(&format!("{:>width$}", "-")),
-        };
-        let cells: Vec<_> = receivers.iter().map(cell).collect();
-        writeln!(screen.out, "{sender:<label$} {}", cells.join(" "))?;
-    }
-    Ok(())
+    board::draw(screen, problem, |sender, receiver| letters_of.get(&(sender, receiver)).cloned(), false)
 }
 
 /// The cost of each step, twenty to a line.

@@ -1,0 +1,81 @@
+//! The table of the papers: a row for each sender, a column for each receiver; and messages as JSON lists them.
+
+use crate::failure::Failure;
+use crate::screen::Screen;
+use reshard_plan::{Message, Problem};
+use serde::Serialize;
+use std::io::Write;
+
+/// Grids with more ranks than this a side are not drawn.
+const MOST_RANKS: u64 = 64;
+
+/// A message, with the keys scripts depend on.
+#[derive(Serialize)]
+pub struct Listed {
+    pub from: u64,
+    pub to: u64,
+    pub elems: u64,
+}
+
+impl From<&Message> for Listed {
+    fn from(&Message { from, to, elems }: &Message) -> Self {
+        Self { from, to, elems }
+    }
+}
+
+/// True if both grids are small enough to be drawn.
+pub fn fits(problem: &Problem) -> bool {
+    problem.from().grid().size().max(problem.to().grid().size()) <= MOST_RANKS
+}
+
+/// Draws what `cell` says of each sender and receiver; a dash where it says nothing. With `counted` the number of cells
+/// that say something stands at the edges.
+pub fn draw(
+    screen: &mut Screen,
+    problem: &Problem,
+    cell: impl Fn(u64, u64) -> Option<String>,
+    counted: bool,
+) -> Result<(), Failure> {
+    let sorted = |ranks: Vec<u64>| {
+        let mut ranks = ranks;
+        ranks.sort_unstable();
+        ranks
+    };
+    let senders = sorted(problem.from().grid().ranks().collect());
+    let receivers = sorted(problem.to().grid().ranks().collect());
+    let cells: Vec<Vec<Option<String>>> = senders
+        .iter()
+        .map(|&sender| receivers.iter().map(|&receiver| cell(sender, receiver)).collect())
+        .collect();
+    let widest = cells.iter().flatten().flatten().map(String::len).max().unwrap_or(0);
+    let digits = |ranks: &[u64]| ranks.last().map_or(0, |rank| rank.to_string().len());
+    let (label, width) = (digits(&senders).max(12), digits(&receivers).max(widest).max(2));
+    let nothing = screen.faint(&format!("{:>width$}", "-"));
+    let mut line = |name: &str, cells: Vec<String>, count: String| {
+        let count = if counted { format!("  {count}") } else { String::new() };
+        let text = format!("{name:<label$} {}{count}", cells.join(" "));
+        writeln!(screen.out, "{}", text.trim_end())
+    };
+    line(
+        "Sender/Recv.",
+        receivers.iter().map(|rank| format!("{rank:>width$}")).collect(),
+        "Nbr of msg.".to_string(),
+    )?;
+    for (sender, row) in senders.iter().zip(&cells) {
+        let said = row.iter().flatten().count().to_string();
+        let row = row
+            .iter()
+            .map(|cell| cell.as_ref().map_or(nothing.clone(), |cell| format!("{cell:>width$}")))
+            .collect();
+        line(&sender.to_string(), row, said)?;
+    }
+    if counted {
+        let heard = |column: usize| cells.iter().filter(|row| row[column].is_some()).count();
+        line(
+            "Nbr of msg.",
+            (0..receivers.len()).map(|column| format!("{:>width$}", heard(column))).collect(),
+            String::new(),
+        )?;
+    }
+    Ok(())
+}
