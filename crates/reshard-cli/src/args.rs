@@ -122,6 +122,9 @@ pub struct Schedule {
     /// All strategies in one table
     #[arg(long, conflicts_with = "strategy")]
     pub compare: bool,
+    /// Only what this rank sends and receives, by the strategy optimal, for grids of any size
+    #[arg(long, conflicts_with_all = ["strategy", "compare", "shared_ranks"])]
+    pub rank: Option<u64>,
     /// For min-cost: at most so many steps
     #[arg(long, value_name = "K")]
     pub steps: Option<u64>,

@@ -225,10 +225,8 @@ fn show_rank(screen: &mut Screen, planned: &Planned, of_rank: &OfRank) -> Result
             .collect();
         writeln!(screen.out, "Rank {rank} {verb} {preposition} (rank:elements) {}", peers.join(" "))?;
         for AxisRuns { axis, peer_axis, period, extent, runs } in axes {
-            writeln!(
-                screen.out,
-                "  axis {axis}: every {period} of {extent} elements, with axis {peer_axis} there"
-            )?;
+            let repeats = if period < extent { format!(", repeating every {period}") } else { String::new() };
+            writeln!(screen.out, "  axis {axis}, with axis {peer_axis} there: {extent} elements{repeats}")?;
             for ListedRun { peer, start, len, stride, count } in runs {
                 let again =
                     if *count > 1 { format!(", {count} times, {stride} apart") } else { String::new() };

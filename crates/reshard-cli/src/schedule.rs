@@ -5,9 +5,9 @@ use crate::board::{self, Listed};
 use crate::failure::Failure;
 use crate::problem::Described;
 use crate::screen::{Screen, counted};
-use reshard_plan::Problem;
 use reshard_plan::notation::print_shape;
-use reshard_plan::schedule::{Options, Schedule, Strategy};
+use reshard_plan::schedule::{Options, Schedule, Strategy, of_rank};
+use reshard_plan::{Message, Problem};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -46,6 +46,20 @@ struct ListedStep {
     messages: Vec<Listed>,
 }
 
+/// What `--rank` answers.
+#[derive(Serialize)]
+struct RankSchedule {
+    rank: u64,
+    messages: Vec<AtStep>,
+}
+
+#[derive(Serialize)]
+struct AtStep {
+    step: u64,
+    #[serde(flatten)]
+    message: Listed,
+}
+
 #[derive(Serialize)]
 struct Compared {
     from: String,
@@ -70,7 +84,9 @@ pub fn run(args: &args::Schedule) -> Result<(), Failure> {
         return Err(Failure::usage("--steps limits min-cost only; add --strategy min-cost"));
     }
     let mut screen = Screen::new();
-    if args.compare {
+    if let Some(rank) = args.rank {
+        one_rank(&mut screen, args, &described.problem, rank)?;
+    } else if args.compare {
         compare(&mut screen, args, &described, &options, &scale)?;
     } else {
         let schedule = make(&described.problem, &options)?;
@@ -84,9 +100,45 @@ pub fn run(args: &args::Schedule) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
+/// The schedule of one rank: by the formula if there is one, else out of the schedule of all.
+fn one_rank(screen: &mut Screen, args: &args::Schedule, problem: &Problem, rank: u64) -> Result<(), Failure> {
+    if !problem.from().grid().contains(rank) && !problem.to().grid().contains(rank) {
+        return Err(Failure::usage(&format!(
+            "--rank: rank {rank} is part of neither the source nor the destination"
+        )));
+    }
+    let messages = match of_rank(problem, rank)? {
+        Some(messages) => messages,
+        None => {
+            let schedule = Schedule::new(problem, Strategy::Optimal)?;
+            let numbered = (0..)
+                .zip(schedule.steps())
+                .flat_map(|(number, step)| step.messages.iter().map(move |message| (number, *message)));
+            numbered.filter(|(_, message)| message.from == rank || message.to == rank).collect()
+        }
+    };
+    if args.json {
+        let messages =
+            messages.iter().map(|(step, message)| AtStep { step: *step, message: message.into() }).collect();
+        serde_json::to_writer(&mut screen.out, &RankSchedule { rank, messages })?;
+        writeln!(screen.out)?;
+        return Ok(());
+    }
+    for (step, message) in &messages {
+        let Message { from, to, elems } = message;
+        let elems = counted(*elems, "element");
+        match (*from == rank, *to == rank) {
+            (true, true) => writeln!(screen.out, "step {step}: {elems} to itself")?,
+            (true, false) => writeln!(screen.out, "step {step}: {elems} to {to}")?,
+            _ => writeln!(screen.out, "step {step}: {elems} from {from}")?,
+        }
+    }
+    writeln!(screen.out, "{} of rank {rank}", counted(messages.len() as u128, "message"))?;
+    Ok(())
+}
+
 fn make(problem: &Problem, options: &Options) -> Result<Schedule, Failure> {
-    let schedule =
-        Schedule::with(problem, options).map_err(Failure::hint("use optimal", "--strategy optimal"))?;
+    let schedule = Schedule::with(problem, options).map_err(Failure::hint("one rank at a time", "--rank"))?;
     let messages: usize = schedule.steps().iter().map(|step| step.messages.len()).sum();
     Ok(if messages <= JUDGED_MESSAGES { schedule.judged(problem)? } else { schedule })
 }

@@ -102,6 +102,29 @@ fn shared_ranks_keep_what_they_have() {
 }
 
 #[test]
+fn one_rank_is_scheduled_alone_as_among_all() {
+    for (from, to) in
+        [("16/3", "16/5"), ("15/3", "15/5"), ("2x3/4x5", "3x2/7x2"), ("(gen_block(7,9)) on 2", "4/2")]
+    {
+        let all = json(&["--from", from, "--to", to]);
+        let one = json(&["--from", from, "--to", to, "--rank", "1"]);
+        let mut expected = Vec::new();
+        for (number, step) in all["steps"].as_array().unwrap().iter().enumerate() {
+            for message in step["messages"].as_array().unwrap() {
+                if message["from"] == 1 || message["to"] == 1 {
+                    let mut message = message.clone();
+                    message["step"] = number.into();
+                    expected.push(message);
+                }
+            }
+        }
+        assert_eq!(one["messages"], serde_json::Value::Array(expected), "{from} to {to}");
+    }
+    let far = json(&["--from", "1000000/64", "--to", "1000000/125", "--rank", "999999"]);
+    assert_eq!(far["messages"].as_array().unwrap().len(), 252);
+}
+
+#[test]
 fn mistakes_get_one_sentence() {
     let example = ["--from", "15/3", "--to", "15/5"];
     for (more, says) in [
@@ -118,5 +141,6 @@ fn mistakes_get_one_sentence() {
         let message = complaint(&[&example[..], more].concat());
         assert!(message.contains(says), "{more:?}: {message}");
     }
-    assert!(complaint(&["--from", "99999/1", "--to", "99998/3"]).contains("one rank at a time"));
+    assert!(complaint(&["--from", "99999/1", "--to", "99998/3"]).contains("one rank at a time with --rank"));
+    assert!(complaint(&["--from", "4/1", "--to", "4/3", "--rank", "4"]).contains("neither"));
 }

@@ -33,7 +33,7 @@ pub use closed_form::ClosedForm;
 
 use crate::error::{Error, Result};
 use crate::problem::Problem;
-use crate::traffic::Message;
+use crate::traffic::{Message, Traffic};
 use graph::Graph;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -94,6 +94,11 @@ impl Strategy {
             Self::WalkerOtto => "walker-otto",
             Self::Eager => "eager",
         }
+    }
+
+    /// True if messages travel whole, in steps of at most one for each port: then the bounds of steps apply.
+    fn keeps_steps(self) -> bool {
+        !matches!(self, Self::Split | Self::Async | Self::Eager)
     }
 }
 
@@ -226,22 +231,19 @@ impl Schedule {
     }
 
     fn bounded(options: &Options, graph: &Graph, steps: Vec<Step>, total_cost: u64) -> Self {
-        let one_message_a_step =
-            !matches!(options.strategy, Strategy::Split | Strategy::Async | Strategy::Eager);
         let bound_steps = match options.strategy {
             Strategy::Eager => graph.max_sent().div_ceil(options.in_flight.max(1)),
             _ => graph.max_degree(),
         };
-        let bound_cost = if one_message_a_step { graph.cost_bound() } else { graph.max_load() };
-        let price = |steps: u64, cost: u64| price(options, steps, cost);
-        let bound_price = price(bound_steps, bound_cost);
+        let bound_cost = if options.strategy.keeps_steps() { graph.cost_bound() } else { graph.max_load() };
+        let bound_price = price(options, bound_steps, bound_cost);
         Self { options: *options, steps, total_cost, bound_steps, bound_cost, bound_price, beaten: false }
     }
 
     /// The same schedule with its cost judged as sharply as we can: the bound of the linear programme in place of the
     /// simple one, and whether a cheaper schedule is known. Takes longer than making most schedules.
     pub fn judged(mut self, problem: &Problem) -> Result<Self> {
-        if !self.keeps_messages_whole() || self.options.strategy == Strategy::MinCost {
+        if !self.options.strategy.keeps_steps() || self.options.strategy == Strategy::MinCost {
             return Ok(self);
         }
         let graph = Graph::new(problem, self.options.shared_ranks)?;
@@ -252,11 +254,6 @@ impl Schedule {
             self.bound_cost = self.bound_cost.max(best.bound_cost);
         }
         Ok(self)
-    }
-
-    /// True if every message travels whole, in a step of its own for each port.
-    fn keeps_messages_whole(&self) -> bool {
-        !matches!(self.options.strategy, Strategy::Split | Strategy::Async | Strategy::Eager)
     }
 
     /// `alpha * steps + beta * cost`, by the options.
@@ -364,6 +361,30 @@ impl Schedule {
             None => Ok(()),
         }
     }
+}
+
+/// What one rank sends and receives, with the step of each message, earliest first: the schedule `optimal` of grids of any
+/// size, computed by the rank alone. `None` where there is no closed form with the fewest steps; a [`Schedule`] of all
+/// ranks has the answer there.
+///
+/// ```
+/// use reshard_plan::{Problem, schedule};
+/// let problem = Problem::new("1000000/8 of 200000000".parse()?, "1000000/25 of 200000000".parse()?)?;
+/// let mine = schedule::of_rank(&problem, 123_456)?.unwrap();
+/// assert_eq!(mine.len(), 50 + 32); // what it sends and what it receives
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+pub fn of_rank(problem: &Problem, rank: u64) -> Result<Option<Vec<(u64, Message)>>> {
+    let Some(form) = ClosedForm::new(problem)?.filter(ClosedForm::is_optimal) else { return Ok(None) };
+    let (from, to) = (problem.from().grid(), problem.to().grid());
+    let traffic = Traffic::new(problem);
+    let mut messages = traffic.sent_by(rank)?;
+    messages.extend(traffic.received_by(rank)?.into_iter().filter(|message| message.from != rank));
+    let step = |message: &Message| form.step(&from.coords(message.from)?, &to.coords(message.to)?);
+    let mut steps: Vec<(u64, Message)> =
+        messages.into_iter().filter_map(|message| Some((step(&message)?, message))).collect();
+    steps.sort_unstable();
+    Ok(Some(steps))
 }
 
 /// The closed form where it exists and is optimal, edge colouring where not.
