@@ -141,7 +141,7 @@ fn irregular_axes_agree_with_the_oracle() {
 fn overlaps_at_any_size_are_right_or_refused() {
     let mut random = Random::new(3);
     let (mut answered, mut refused) = (0, 0);
-    for _ in 0..if full_sweep() { 200_000 } else { 10_000 } {
+    for _ in 0..if full_sweep() { 50_000 } else { 5_000 } {
         // Mostly few processes, so that most cases have an answer one can hold in memory.
         let (here_len, there_len) = (random.any_size(MAX_LEN), random.any_size(MAX_LEN));
         let mut axis = |len: u64| {
