@@ -25,6 +25,7 @@
 
 pub mod axis;
 pub mod classes;
+pub mod cost;
 pub mod distribution;
 pub mod error;
 pub mod grid;
@@ -35,6 +36,7 @@ pub mod problem;
 pub mod quotient;
 pub mod relabel;
 pub mod schedule;
+pub mod simulate;
 pub mod traffic;
 mod transport;
 

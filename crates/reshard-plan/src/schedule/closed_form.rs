@@ -110,9 +110,14 @@ impl ClosedForm {
     /// Calls `visit(receiver, step)` for each message of a sender on a one-dimensional grid, without looking at
     /// anybody else. Does nothing in more dimensions.
     pub fn sends(&self, sender: u64, mut visit: impl FnMut(u64, u64)) {
+        self.sends_by_class(sender, |receiver, step, _| visit(receiver, step));
+    }
+
+    /// The same as `visit(receiver, step, class)`: the class, as [`Classes`](crate::Classes) counts it, has the length.
+    pub(crate) fn sends_by_class(&self, sender: u64, mut visit: impl FnMut(u64, u64, u64)) {
         if let [axis] = self.axes.as_slice() {
             axis.quotient.receivers_of(sender, |receiver, link| {
-                visit(receiver, self.step_on_one_axis(axis, sender, receiver, link));
+                visit(receiver, self.step_on_one_axis(axis, sender, receiver, link), link.class);
             });
         }
     }

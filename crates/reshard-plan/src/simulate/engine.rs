@@ -1,0 +1,497 @@
+//! Virtual time: messages become ready, take their ports, share their links and end.
+//!
+//! Before anything runs, every send is joined with its receive, so a missing end is found and named at once. Then time
+//! jumps from event to event. At each moment all that ends is taken back first, then programs go on, then messages that
+//! wait start where both ports are free, and last the links are divided anew. If no event is left and some program has
+//! not ended, each of them waits for another one, and following who waits for whom must close a circle: the deadlock.
+//!
+//! Times are seconds as `f64`; those from 0 on are ordered like their bits, which is how the queue compares them.
+
+use super::network::{Fitted, Link};
+use super::{Machine, Op, Program, Sent, Timeline};
+use crate::cost::{CostModel, Duplex};
+use crate::error::{Error, ErrorKind};
+use crate::traffic::Message;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::fmt;
+
+/// So many messages are simulated one by one.
+const MOST_MESSAGES: usize = 4_000_000;
+
+/// All messages together may cross so many links: sharing them takes time for each.
+const MOST_HOPS: u64 = 2_000_000;
+
+/// Why programs did not end, or were not begun.
+///
+/// ```
+/// use reshard_plan::simulate::{Fault, Machine, Op, Program, run};
+/// // Both send first and receive afterwards, and nothing buffers a message on its way.
+/// let program = |rank, other| {
+///     let ops = vec![Op::Send { to: other, elems: 1 }, Op::Receive { from: other, elems: 1 }];
+///     Program { rank, ops }
+/// };
+/// let fault = run(&[program(0, 1), program(1, 0)], &Machine::default()).unwrap_err();
+/// assert_eq!(fault, Fault::Deadlock { ranks: vec![0, 1] });
+/// assert_eq!(fault.to_string(), "deadlock: rank 0 waits for rank 1, which waits for rank 0");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Each of these ranks waits for the next, and the last for the first.
+    Deadlock {
+        /// In the order of waiting, beginning with the lowest.
+        ranks: Vec<u64>,
+    },
+    /// A receive has no send.
+    NeverSent(Message),
+    /// A send has no receive.
+    NeverReceived(Message),
+    /// A send and the receive it meets disagree about the length.
+    Length {
+        /// The message as it is sent.
+        sent: Message,
+        /// Elements expected.
+        expected: u64,
+    },
+    /// Programs come to different numbers of barriers.
+    Barriers {
+        /// A rank with the fewest, and how many.
+        fewest: (u64, u64),
+        /// A rank with the most, and how many.
+        most: (u64, u64),
+    },
+    /// The run was refused before it began.
+    Refused(Error),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deadlock { ranks } => {
+                let first = ranks.first().copied().unwrap_or(0);
+                write!(f, "deadlock: rank {first} waits for rank ")?;
+                for rank in ranks.iter().skip(1) {
+                    write!(f, "{rank}, which waits for rank ")?;
+                }
+                write!(f, "{first}")
+            }
+            Self::NeverSent(Message { from, to, elems }) => {
+                write!(f, "rank {to} expects {elems} elements from rank {from}, which never sends them")
+            }
+            Self::NeverReceived(Message { from, to, elems }) => {
+                write!(f, "rank {from} sends {elems} elements to rank {to}, which never receives them")
+            }
+            Self::Length { sent: Message { from, to, elems }, expected } => {
+                write!(f, "rank {from} sends {elems} elements to rank {to}, which expects {expected}")
+            }
+            Self::Barriers { fewest, most } => write!(
+                f,
+                "rank {} comes to {} barriers and rank {} to {}; all must come to equally many",
+                fewest.0, fewest.1, most.0, most.1
+            ),
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Refused(error) => error,
+            other => Self::new(ErrorKind::Mismatch, other.to_string()),
+        }
+    }
+}
+
+/// Runs all programs on a machine until every one has ended, or says what keeps them.
+pub fn run(programs: &[Program], machine: &Machine) -> Result<Timeline, Fault> {
+    let matched = Matched::new(programs)?;
+    let nodes = matched
+        .messages
+        .iter()
+        .map(|message| message.from.max(message.to).saturating_add(1))
+        .max()
+        .unwrap_or(0);
+    let network = machine.network.fitted(nodes)?;
+    let hops = matched.messages.iter().map(|message| network.hops(message.from, message.to));
+    let hops = hops.fold(0, u64::saturating_add);
+    if hops > MOST_HOPS {
+        return Err(Fault::Refused(Error::too_large(format!(
+            "the messages cross {hops} links of the network {} in all, and at most {MOST_HOPS} are simulated; \
+             take fewer ranks or the network flat",
+            machine.network
+        ))));
+    }
+    let mut engine = Engine::new(&matched, &machine.cost, network);
+    engine.run();
+    match engine.circle(programs) {
+        Some(ranks) => Err(Fault::Deadlock { ranks }),
+        None => Ok(Timeline::new(engine.sent, engine.now, machine.cost.ports())),
+    }
+}
+
+/// Programs whose sends have found their receives.
+struct Matched {
+    messages: Vec<Message>,
+    /// For each message the programs that send and receive it.
+    ends: Vec<(usize, usize)>,
+    /// For each program what it does: the number of a message, or a barrier.
+    tracks: Vec<Vec<Option<usize>>>,
+}
+
+impl Matched {
+    fn new(programs: &[Program]) -> Result<Self, Fault> {
+        // (from, to, program, place in it) and the length: sorted, the n-th send of a pair meets its n-th receive.
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let mut barriers = Vec::with_capacity(programs.len());
+        for (number, program) in programs.iter().enumerate() {
+            let mut count = 0_u64;
+            for (place, op) in program.ops.iter().enumerate() {
+                match *op {
+                    Op::Send { to, elems } => sends.push((program.rank, to, number, place, elems)),
+                    Op::Receive { from, elems } => receives.push((from, program.rank, number, place, elems)),
+                    Op::Barrier => count += 1,
+                }
+            }
+            barriers.push((count, program.rank));
+        }
+        if sends.len() > MOST_MESSAGES {
+            return Err(Fault::Refused(Error::too_large(format!(
+                "there are {} messages, and at most {MOST_MESSAGES} are simulated one by one; larger runs are \
+                 streamed where the schedule is optimal, the network flat, and one dimension moves in whole periods",
+                sends.len()
+            ))));
+        }
+        sends.sort_unstable();
+        receives.sort_unstable();
+        let message = |&(from, to, _, _, elems): &(u64, u64, usize, usize, u64)| Message { from, to, elems };
+        let pair = |end: &(u64, u64, usize, usize, u64)| (end.0, end.1);
+        for at in 0..sends.len().max(receives.len()) {
+            match (sends.get(at), receives.get(at)) {
+                (Some(send), Some(receive)) if pair(send) == pair(receive) => {
+                    if send.4 != receive.4 {
+                        return Err(Fault::Length { sent: message(send), expected: receive.4 });
+                    }
+                }
+                (Some(send), receive) if receive.is_none_or(|receive| pair(send) < pair(receive)) => {
+                    return Err(Fault::NeverReceived(message(send)));
+                }
+                (_, Some(receive)) => return Err(Fault::NeverSent(message(receive))),
+                (_, None) => break,
+            }
+        }
+        if let (Some(fewest), Some(most)) = (barriers.iter().min(), barriers.iter().max())
+            && fewest.0 != most.0
+        {
+            return Err(Fault::Barriers { fewest: (fewest.1, fewest.0), most: (most.1, most.0) });
+        }
+        let mut tracks: Vec<Vec<Option<usize>>> =
+            programs.iter().map(|program| vec![None; program.ops.len()]).collect();
+        for ends in [&sends, &receives] {
+            for (number, &(_, _, program, place, _)) in ends.iter().enumerate() {
+                tracks[program][place] = Some(number);
+            }
+        }
+        let ends = sends.iter().zip(&receives).map(|(send, receive)| (send.2, receive.2)).collect();
+        Ok(Self { messages: sends.iter().map(message).collect(), ends, tracks })
+    }
+}
+
+/// What happens at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A message has started up and enters its links.
+    Enters(usize),
+    /// The last element of a message has left its links, if its speed has not changed since.
+    Leaves(usize, u32),
+    /// A message is done with.
+    Ends(usize),
+    /// A barrier opens.
+    Opens,
+}
+
+/// The ports of a rank.
+#[derive(Default)]
+struct Ports {
+    sending: u64,
+    receiving: u64,
+    /// Messages whose ends are both ready, by the moment that happened (as bits) and number.
+    waiting: BTreeSet<(u64, usize)>,
+}
+
+/// A message that flows through links.
+struct Flow {
+    path: Vec<usize>,
+    /// Seconds it still needs at full speed, as of `since`.
+    left: f64,
+    /// Its part of full speed since then.
+    speed: f64,
+    since: f64,
+    /// Events of earlier speeds are void.
+    version: u32,
+}
+
+struct Engine<'a> {
+    of: &'a Matched,
+    cost: &'a CostModel,
+    network: Fitted,
+    now: f64,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Each program's place on its track.
+    place: Vec<usize>,
+    at_barrier: usize,
+    /// Ends that have come to each message: it is ready when both have.
+    come: Vec<u8>,
+    ports: BTreeMap<u64, Ports>,
+    /// Ranks where a port was freed or a message became ready since messages were last started.
+    stirred: BTreeSet<u64>,
+    links: BTreeMap<Link, usize>,
+    /// The messages on each link.
+    crossing: Vec<Vec<usize>>,
+    flows: BTreeMap<usize, Flow>,
+    /// Links whose messages have changed since speeds were last divided.
+    changed: BTreeSet<usize>,
+    started: Vec<f64>,
+    sent: Vec<Sent>,
+}
+
+impl<'a> Engine<'a> {
+    fn new(of: &'a Matched, cost: &'a CostModel, network: Fitted) -> Self {
+        Self {
+            of,
+            cost,
+            network,
+            now: 0.0,
+            events: BinaryHeap::new(),
+            place: vec![0; of.tracks.len()],
+            at_barrier: 0,
+            come: vec![0; of.messages.len()],
+            ports: BTreeMap::new(),
+            stirred: BTreeSet::new(),
+            links: BTreeMap::new(),
+            crossing: Vec::new(),
+            flows: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            started: vec![0.0; of.messages.len()],
+            sent: Vec::with_capacity(of.messages.len()),
+        }
+    }
+
+    fn run(&mut self) {
+        (0..self.of.tracks.len()).for_each(|program| self.arrive(program));
+        loop {
+            self.start_ready();
+            self.divide_links();
+            let Some(&Reverse((moment, _))) = self.events.peek() else { return };
+            self.now = f64::from_bits(moment);
+            while let Some(&Reverse((at, event))) = self.events.peek() {
+                if at != moment {
+                    break;
+                }
+                self.events.pop();
+                self.happen(event);
+            }
+        }
+    }
+
+    fn at(&mut self, time: f64, event: Event) {
+        self.events.push(Reverse((time.to_bits(), event)));
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Enters(message) => {
+                if let Some(flow) = self.flows.get_mut(&message) {
+                    flow.since = self.now;
+                    for &link in &flow.path {
+                        self.crossing[link].push(message);
+                        self.changed.insert(link);
+                    }
+                }
+            }
+            Event::Leaves(message, version) => {
+                if self.flows.get(&message).is_none_or(|flow| flow.version != version) {
+                    return;
+                }
+                if let Some(flow) = self.flows.remove(&message) {
+                    for link in flow.path {
+                        self.crossing[link].retain(|&other| other != message);
+                        self.changed.insert(link);
+                    }
+                }
+                let unpacking = self.cost.pack() * self.of.messages[message].elems as f64;
+                self.at(self.now + unpacking, Event::Ends(message));
+            }
+            Event::Ends(message) => self.end(message),
+            Event::Opens => {
+                self.at_barrier = 0;
+                (0..self.of.tracks.len()).for_each(|program| self.go_on(program));
+            }
+        }
+    }
+
+    /// A program has ended what it was doing.
+    fn go_on(&mut self, program: usize) {
+        self.place[program] += 1;
+        self.arrive(program);
+    }
+
+    /// A program comes to its next operation.
+    fn arrive(&mut self, program: usize) {
+        match self.of.tracks[program].get(self.place[program]) {
+            None => {}
+            Some(None) => {
+                self.at_barrier += 1;
+                if self.at_barrier == self.of.tracks.len() {
+                    self.at(self.now + self.cost.barrier(), Event::Opens);
+                }
+            }
+            Some(&Some(message)) => {
+                self.come[message] += 1;
+                if self.come[message] == 2 {
+                    let Message { from, to, .. } = self.of.messages[message];
+                    for rank in [from, to] {
+                        let ports = self.ports.entry(rank).or_default();
+                        ports.waiting.insert((self.now.to_bits(), message));
+                        self.stirred.insert(rank);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts waiting messages whose ports are free, those that became ready first before others.
+    fn start_ready(&mut self) {
+        let stirred = std::mem::take(&mut self.stirred);
+        let mut candidates = BTreeSet::new();
+        for rank in &stirred {
+            candidates.extend(self.ports.get(rank).into_iter().flat_map(|ports| &ports.waiting).copied());
+        }
+        for (ready, message) in candidates {
+            let Message { from, to, .. } = self.of.messages[message];
+            if self.has_room(from, to) {
+                self.take_ports(from, to, true);
+                for rank in [from, to] {
+                    self.ports.entry(rank).or_default().waiting.remove(&(ready, message));
+                }
+                self.start(message);
+            }
+        }
+    }
+
+    fn has_room(&self, from: u64, to: u64) -> bool {
+        let used = |rank: u64, sending: bool| {
+            let ports = self.ports.get(&rank);
+            ports.map_or(0, |ports| match (self.cost.duplex(), sending) {
+                (Duplex::Half, _) => ports.sending + ports.receiving,
+                (Duplex::Full, true) => ports.sending,
+                (Duplex::Full, false) => ports.receiving,
+            })
+        };
+        used(from, true) < self.cost.ports() && used(to, false) < self.cost.ports()
+    }
+
+    fn take_ports(&mut self, from: u64, to: u64, take: bool) {
+        let change = |used: &mut u64| *used = if take { *used + 1 } else { used.saturating_sub(1) };
+        change(&mut self.ports.entry(from).or_default().sending);
+        // What stays on a rank needs one of its ports only, if a port does both.
+        if from != to || self.cost.duplex() == Duplex::Full {
+            change(&mut self.ports.entry(to).or_default().receiving);
+        }
+    }
+
+    fn start(&mut self, message: usize) {
+        let Message { from, to, elems } = self.of.messages[message];
+        self.started[message] = self.now;
+        let mut path = Vec::new();
+        let (links, crossing) = (&mut self.links, &mut self.crossing);
+        self.network.walk(from, to, |link| {
+            let next = links.len();
+            let index = *links.entry(link).or_insert(next);
+            if index == crossing.len() {
+                crossing.push(Vec::new());
+            }
+            path.push(index);
+        });
+        if path.is_empty() {
+            return self.at(self.now + self.cost.message(elems), Event::Ends(message));
+        }
+        let left = self.cost.beta() * elems as f64;
+        let packed = self.now + self.cost.alpha() + self.cost.pack() * elems as f64;
+        self.flows.insert(message, Flow { path, left, speed: 0.0, since: packed, version: 0 });
+        self.at(packed, Event::Enters(message));
+    }
+
+    fn end(&mut self, message: usize) {
+        let Message { from, to, elems } = self.of.messages[message];
+        self.take_ports(from, to, false);
+        self.stirred.extend([from, to]);
+        self.sent.push(Sent { from, to, elems, start: self.started[message], end: self.now });
+        let (sender, receiver) = self.of.ends[message];
+        self.go_on(sender);
+        self.go_on(receiver);
+    }
+
+    /// Gives every message on a changed link its new speed: the least of its shares, at most full speed.
+    fn divide_links(&mut self) {
+        let changed = std::mem::take(&mut self.changed);
+        let touched: BTreeSet<usize> =
+            changed.iter().flat_map(|&link| &self.crossing[link]).copied().collect();
+        for message in touched {
+            let Some(flow) = self.flows.get_mut(&message) else { continue };
+            let share = |&link: &usize| self.network.capacity() / self.crossing[link].len() as f64;
+            let speed = flow.path.iter().map(share).fold(1.0, f64::min);
+            if speed == flow.speed {
+                continue;
+            }
+            flow.left = (flow.left - (self.now - flow.since) * flow.speed).max(0.0);
+            (flow.since, flow.speed) = (self.now, speed);
+            flow.version += 1;
+            let (end, version) = (self.now + flow.left / speed, flow.version);
+            self.at(end, Event::Leaves(message, version));
+        }
+    }
+
+    /// If some program has not ended: the ranks of a circle of waiting ones, from the lowest on.
+    fn circle(&self, programs: &[Program]) -> Option<Vec<u64>> {
+        let stuck = |program: &usize| self.place[*program] < self.of.tracks[*program].len();
+        let waits_for = |program: usize| match self.of.tracks[program][self.place[program]] {
+            Some(message) => {
+                let (sender, receiver) = self.of.ends[message];
+                if program == sender { receiver } else { sender }
+            }
+            // At a barrier: for the first who is not there. All have equally many barriers, so nobody has ended.
+            None => (0..programs.len())
+                .find(|&other| matches!(self.of.tracks[other].get(self.place[other]), Some(Some(_))))
+                .unwrap_or(program),
+        };
+        let mut program = (0..programs.len()).find(stuck)?;
+        let mut seen = BTreeSet::new();
+        while seen.insert(program) {
+            program = waits_for(program);
+        }
+        let (first, mut ranks) = (program, Vec::new());
+        loop {
+            // Two programs of one rank in a row are one rank waiting.
+            if ranks.last() != Some(&programs[program].rank) {
+                ranks.push(programs[program].rank);
+            }
+            program = waits_for(program);
+            if program == first {
+                break;
+            }
+        }
+        let lowest = (0..ranks.len()).min_by_key(|&at| ranks[at]).unwrap_or(0);
+        ranks.rotate_left(lowest);
+        Some(ranks)
+    }
+}

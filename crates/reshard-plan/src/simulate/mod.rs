@@ -1,0 +1,65 @@
+//! All ranks' plans in virtual time: who waits for whom, when each message leaves and arrives, and whether all do.
+//!
+//! A [`Program`] is what one thread of a rank does: sends, receives and barriers in order. [`programs`] derives them
+//! from a schedule; tests and users may write their own. [`run`] executes all of them on a [`Machine`] and returns a
+//! [`Timeline`], or the [`Fault`] that kept them from ending: a circular wait, a message without its other end.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `program.rs` | what each rank does, and how a schedule says it |
+//! | `network.rs` | which links a message crosses: flat switch, ring, torus, fat tree |
+//! | `engine.rs` | virtual time: messages that start, share links and end |
+//! | `timeline.rs` | what came of it |
+//! | `stream.rs` | a million ranks, without a list of messages |
+//!
+//! The model. A message starts when its sender and its receiver have both come to it in their programs and both have a
+//! port free; those that wait for a port take it in the order in which they became ready. Its start-up and packing take
+//! the time of the [`CostModel`](crate::cost::CostModel). Then its elements flow: at full speed, unless it shares a
+//! link. Each link divides its bandwidth equally among the messages that cross it, and a message moves at the least of
+//! its shares. Both ports are busy until it is unpacked. Nothing is random; equal moments are taken in the order of the
+//! messages in the programs.
+
+mod engine;
+mod network;
+mod program;
+mod stream;
+mod timeline;
+
+pub use engine::{Fault, run};
+pub use network::{Link, Network};
+pub use program::{Op, Program, programs};
+pub use stream::{Stream, Streamed};
+pub use timeline::{Busy, Sent, Timeline};
+
+use crate::cost::CostModel;
+use crate::error::Result;
+use crate::schedule::Schedule;
+
+/// Where programs run: what messages cost and what they travel on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// What messages cost.
+    pub cost: CostModel,
+    /// What they travel on. Rank k is node k: its senders and receivers share the node.
+    pub network: Network,
+}
+
+/// Runs a schedule: all ranks' programs in virtual time, with a barrier after each step or without.
+///
+/// ```
+/// use reshard_plan::{Pattern, Problem, one_period};
+/// use reshard_plan::schedule::{Schedule, Strategy};
+/// use reshard_plan::simulate::{Machine, simulate};
+/// let (from, to): (Pattern, Pattern) = ("16/3".parse()?, "16/5".parse()?);
+/// let shape = one_period(&from, &to)?;
+/// let problem = Problem::new(from.over(&shape)?, to.over(&shape)?)?;
+/// let schedule = Schedule::new(&problem, Strategy::Optimal)?;
+/// let ring = Machine { network: "ring".parse()?, ..Machine::default() };
+/// let (flat, ring) = (simulate(&schedule, &Machine::default(), false)?, simulate(&schedule, &ring, false)?);
+/// assert_eq!(flat.messages().len(), 112);
+/// assert!(ring.makespan() > flat.makespan());
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+pub fn simulate(schedule: &Schedule, machine: &Machine, barriers: bool) -> Result<Timeline> {
+    Ok(run(&programs(schedule, &machine.cost, barriers)?, machine)?)
+}

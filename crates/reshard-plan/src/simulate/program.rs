@@ -1,0 +1,108 @@
+//! What each rank does, in order: the common ground of schedules, hand-made programs and the engine.
+//!
+//! A rank may have several programs that run side by side and share its ports. A schedule gives every rank one that
+//! sends and one that receives, since neither has to wait for the other; with more ports there are more of each.
+
+use crate::cost::{CostModel, ports_used};
+use crate::error::{Error, Result};
+use crate::schedule::{Schedule, Strategy};
+use std::collections::BTreeMap;
+
+/// Programs of one run may hold so many operations, barriers included.
+const MOST_OPS: u64 = 20_000_000;
+
+/// One thing a program does. It goes on to the next when this has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Send so many elements, and wait until they have arrived: there is no buffer on the way.
+    Send {
+        /// The rank that receives.
+        to: u64,
+        /// Elements in the message.
+        elems: u64,
+    },
+    /// Receive so many elements.
+    Receive {
+        /// The rank that sends.
+        from: u64,
+        /// Elements in the message.
+        elems: u64,
+    },
+    /// Wait until every program has come to its next barrier.
+    Barrier,
+}
+
+/// Operations of one rank, one after the other. Sends from one rank to another meet its receives in the order in which
+/// both are listed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Program {
+    /// Whose program this is.
+    pub rank: u64,
+    /// What it does.
+    pub ops: Vec<Op>,
+}
+
+/// Which program of a schedule an operation belongs to: rank, sending before receiving, step of the round, and place
+/// among the rank's messages of that step.
+type Lane = (u64, bool, usize, usize);
+
+/// The programs of a schedule: for each rank one that sends and one that receives, in the order of the steps, with a
+/// barrier after each step or without. Where the machine has k ports, steps run k at a time, in k programs each way.
+/// `eager` has as many sending programs as messages in flight, and without barriers it expects every message at once.
+///
+/// ```
+/// use reshard_plan::{Pattern, Problem, one_period};
+/// use reshard_plan::cost::CostModel;
+/// use reshard_plan::schedule::{Schedule, Strategy};
+/// use reshard_plan::simulate::{Op, programs};
+/// let problem = Problem::new("2/1 of 4".parse()?, "2/2 of 4".parse()?)?;
+/// let schedule = Schedule::new(&problem, Strategy::Optimal)?;
+/// let programs = programs(&schedule, &CostModel::default(), false)?;
+/// assert_eq!(programs.len(), 4); // two ranks send, two receive
+/// assert_eq!((programs[0].rank, programs[0].ops.len()), (0, 2));
+/// assert!(programs[0].ops.iter().all(|op| matches!(op, Op::Send { elems: 1, .. })));
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+pub fn programs(schedule: &Schedule, cost: &CostModel, barriers: bool) -> Result<Vec<Program>> {
+    let eager = schedule.options().strategy == Strategy::Eager;
+    let together = ports_used(schedule, cost);
+    let mut lanes: BTreeMap<Lane, Vec<(usize, Op)>> = BTreeMap::new();
+    for (number, step) in schedule.steps().iter().enumerate() {
+        let (round, lane) = (number / together, number % together);
+        // How many messages of this step a rank has had already: several only if it is eager.
+        let mut had: BTreeMap<(u64, bool), usize> = BTreeMap::new();
+        let mut place = |rank, receiving, op| {
+            let had = had.entry((rank, receiving)).or_insert(0);
+            // Eager receivers without barriers take whatever comes: every message is a program of its own.
+            let (lane, place) = if eager && receiving && !barriers { (number, *had) } else { (lane, *had) };
+            *had += 1;
+            lanes.entry((rank, receiving, lane, place)).or_default().push((round, op));
+        };
+        for message in &step.messages {
+            place(message.from, false, Op::Send { to: message.to, elems: message.elems });
+            place(message.to, true, Op::Receive { from: message.from, elems: message.elems });
+        }
+    }
+    let rounds = if barriers { schedule.steps().len().div_ceil(together) } else { 0 };
+    let ops = lanes.values().map(|ops| (ops.len() + rounds) as u64).sum::<u64>();
+    if ops > MOST_OPS {
+        return Err(Error::too_large(format!(
+            "the programs of all ranks have {ops} operations, and at most {MOST_OPS} are simulated one by one; \
+             leave out the barriers or take fewer ranks"
+        )));
+    }
+    let with_barriers = |ops: Vec<(usize, Op)>| {
+        let mut all = Vec::with_capacity(ops.len() + rounds);
+        let mut passed = 0;
+        for (round, op) in ops {
+            if barriers {
+                all.extend(std::iter::repeat_n(Op::Barrier, round - passed));
+                passed = round;
+            }
+            all.push(op);
+        }
+        all.extend(std::iter::repeat_n(Op::Barrier, rounds - passed));
+        all
+    };
+    Ok(lanes.into_iter().map(|((rank, ..), ops)| Program { rank, ops: with_barriers(ops) }).collect())
+}
