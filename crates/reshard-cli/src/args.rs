@@ -20,6 +20,10 @@ pub enum Command {
     Layout(Layout),
     /// Which rank should take which place of the destination, so that most stays where it is
     Relabel(Relabel),
+    /// Run a redistribution in virtual time: when each message leaves and arrives, on a network of your choice
+    Simulate(Simulate),
+    /// Draw a redistribution: its communication grid coloured by step, and the timeline of its simulation
+    Explain(Explain),
 }
 
 const NOTATION: &str = "\
@@ -143,4 +147,63 @@ pub struct Schedule {
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,
+}
+
+/// A schedule and the machine it runs on.
+#[derive(Flags, Debug)]
+pub struct Timed {
+    #[command(flatten)]
+    pub moved: Move,
+    /// optimal, classes, stepwise, greedy, min-cost, split, async, caterpillar, walker-otto or eager
+    #[arg(long, default_value = "optimal")]
+    pub strategy: String,
+    /// Rank k is one process on both sides: what it keeps is a copy and takes no step
+    #[arg(long)]
+    pub shared_ranks: bool,
+    /// Seconds to start a message; 2e-6 if not given
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub alpha: Option<f64>,
+    /// Seconds for each element; 8e-10 if not given (8 bytes at 10 gigabytes a second)
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub beta: Option<f64>,
+    /// Seconds to pack an element, and to unpack it
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub pack: f64,
+    /// Messages a process can send, and receive, at a time
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub ports: u64,
+    /// A process cannot send while it receives
+    #[arg(long)]
+    pub half_duplex: bool,
+    /// flat, ring, torus, torus:4x4, fat-tree or fat-tree:16:2 (nodes to a leaf, nodes to an uplink)
+    #[arg(long, default_value = "flat")]
+    pub network: String,
+    /// All wait for all after each step
+    #[arg(long)]
+    pub barriers: bool,
+    /// Seconds for each barrier
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub barrier_cost: f64,
+}
+
+/// Flags of `reshard simulate`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Simulate {
+    #[command(flatten)]
+    pub timed: Timed,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard explain`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Explain {
+    #[command(flatten)]
+    pub timed: Timed,
+    /// The file to draw to
+    #[arg(long, value_name = "FILE")]
+    pub svg: std::path::PathBuf,
 }

@@ -8,6 +8,7 @@
 
 mod args;
 mod board;
+mod explain;
 mod failure;
 mod layout;
 mod plan;
@@ -15,6 +16,8 @@ mod problem;
 mod relabel;
 mod schedule;
 mod screen;
+mod simulate;
+mod svg;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -28,6 +31,8 @@ fn main() -> ExitCode {
         Ok(Args { command: Command::Schedule(args) }) => schedule::run(&args),
         Ok(Args { command: Command::Layout(args) }) => layout::run(&args),
         Ok(Args { command: Command::Relabel(args) }) => relabel::run(&args),
+        Ok(Args { command: Command::Simulate(args) }) => simulate::run(&args),
+        Ok(Args { command: Command::Explain(args) }) => explain::run(&args),
         // --help and --version are answers, not errors.
         Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),
         Err(error) => Err(Failure::usage(&failure::in_one_sentence(&error))),

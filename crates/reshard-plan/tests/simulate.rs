@@ -53,6 +53,7 @@ fn schedules(problem: &Problem, random: &mut Random) -> Vec<Schedule> {
         strategy,
         shared_ranks: random.one_in(2),
         in_flight: random.within(1, 4),
+        ..Options::default()
     });
     options.iter().filter_map(|options| Schedule::with(problem, options).ok()).collect()
 }

@@ -1,0 +1,47 @@
+//! `reshard explain`: a redistribution as a drawing, its grid by step and its timeline, in one file.
+
+use crate::args;
+use crate::failure::Failure;
+use crate::screen::{Screen, counted};
+use crate::simulate::Meant;
+use crate::svg;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Past this many ranks a side, or messages, a drawing shows nothing any more.
+const MOST_RANKS: u64 = 512;
+const MOST_MESSAGES: usize = 100_000;
+
+pub fn run(args: &args::Explain) -> Result<(), Failure> {
+    let meant = Meant::read(&args.timed)?;
+    let problem = &meant.described.problem;
+    let most = problem.from().grid().size().max(problem.to().grid().size());
+    if most > MOST_RANKS {
+        return Err(Failure::usage(&format!(
+            "a grid with {most} ranks a side is too large to draw, at most {MOST_RANKS} can be; take smaller grids"
+        )));
+    }
+    let (schedule, timeline) = meant.run()?;
+    if timeline.messages().len() > MOST_MESSAGES {
+        return Err(Failure::usage(&format!(
+            "{} messages are too many to draw, at most {MOST_MESSAGES} can be; take smaller grids",
+            timeline.messages().len()
+        )));
+    }
+    let drawing = svg::draw(&meant.title(), problem, &schedule, &timeline);
+    write(&args.svg, &drawing).map_err(|error| {
+        Failure::Io(io::Error::new(error.kind(), format!("{}: {error}", args.svg.display())))
+    })?;
+    let mut screen = Screen::new();
+    let (messages, steps) =
+        (counted(timeline.messages().len() as u128, "message"), counted(schedule.num_steps(), "step"));
+    writeln!(screen.out, "{}: {messages} in {steps}, drawn to {}", meant.title(), args.svg.display())?;
+    Ok(screen.out.flush()?)
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.flush()
+}

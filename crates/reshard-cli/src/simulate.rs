@@ -1,0 +1,295 @@
+//! `reshard simulate`: a redistribution in virtual time, with a chart of who sends to whom when.
+//!
+//! Most runs list their messages. Those too large for a list are streamed where the planner can: one dimension, whole
+//! periods, the optimal schedule, a flat switch.
+
+use crate::args;
+use crate::failure::Failure;
+use crate::problem::Described;
+use crate::screen::{Screen, counted};
+use reshard_plan::Problem;
+use reshard_plan::cost::{CostModel, Duplex, predict};
+use reshard_plan::schedule::{Options, Schedule, Strategy};
+use reshard_plan::simulate::{Busy, Machine, Network, Sent, Stream, Timeline, simulate};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::io::Write;
+
+/// Where a run can be streamed, so many messages are still listed one by one.
+const MOST_LISTED: u128 = 1_000_000;
+
+/// With more messages than this the timeline is left out of the answer.
+const MOST_TIMELINE: usize = 100_000;
+
+/// The chart on the screen: so many ranks, so many columns.
+const CHART_RANKS: usize = 8;
+const CHART_COLUMNS: usize = 64;
+
+/// The answer, with the keys scripts depend on.
+#[derive(Serialize)]
+struct Simulated {
+    strategy: &'static str,
+    network: String,
+    barriers: bool,
+    ranks: u64,
+    messages: u64,
+    steps: u64,
+    makespan: f64,
+    bound: f64,
+    predicted: f64,
+    busy: OfPorts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeline: Option<Vec<Listed>>,
+}
+
+#[derive(Serialize)]
+struct OfPorts {
+    sending: f64,
+    receiving: f64,
+}
+
+/// For streamed runs: what the run needed, and what the whole program did (where the system says).
+#[derive(Serialize)]
+struct Memory {
+    calculated_bytes: u64,
+    peak_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    from: u64,
+    to: u64,
+    elems: u64,
+    start: f64,
+    end: f64,
+}
+
+/// What is to be run, where.
+pub struct Meant {
+    pub described: Described,
+    pub options: Options,
+    pub machine: Machine,
+    pub barriers: bool,
+}
+
+impl Meant {
+    pub fn read(args: &args::Timed) -> Result<Self, Failure> {
+        let described = Described::read(&args.moved)?;
+        let strategy: Strategy = args.strategy.parse().map_err(Failure::of_flag("--strategy"))?;
+        let network: Network = args.network.parse().map_err(Failure::of_flag("--network"))?;
+        let default = CostModel::default();
+        let alpha = args.alpha.unwrap_or(default.alpha());
+        CostModel::new(alpha, 0.0).map_err(Failure::of_flag("--alpha"))?;
+        let cost = CostModel::new(alpha, args.beta.unwrap_or(default.beta()))
+            .map_err(Failure::of_flag("--beta"))?
+            .with_pack(args.pack)
+            .map_err(Failure::of_flag("--pack"))?
+            .with_barrier(args.barrier_cost)
+            .map_err(Failure::of_flag("--barrier-cost"))?
+            .with_ports(args.ports)
+            .map_err(Failure::of_flag("--ports"))?
+            .with_duplex(if args.half_duplex { Duplex::Half } else { Duplex::Full });
+        // What schedules weigh in whole numbers: a start-up in elements.
+        let of_element = cost.beta() + 2.0 * cost.pack();
+        let (alpha, beta) = if of_element > 0.0 {
+            ((cost.alpha() / of_element).round().clamp(0.0, 1e12) as u64, 1)
+        } else {
+            (1, 0)
+        };
+        let options =
+            Options { strategy, shared_ranks: args.shared_ranks, alpha, beta, ..Options::default() };
+        Ok(Self { described, options, machine: Machine { cost, network }, barriers: args.barriers })
+    }
+
+    /// The schedule and its run, message by message.
+    pub fn run(&self) -> Result<(Schedule, Timeline), Failure> {
+        let schedule = Schedule::with(&self.described.problem, &self.options)?;
+        let timeline = simulate(&schedule, &self.machine, self.barriers)?;
+        Ok((schedule, timeline))
+    }
+
+    /// The stream, if the run can be streamed and is too large for a list.
+    fn stream(&self) -> Result<Option<Stream>, Failure> {
+        let streamed = self.options.strategy == Strategy::Optimal
+            && !self.options.shared_ranks
+            && self.machine.network == Network::Flat;
+        let stream = if streamed { Stream::new(&self.described.problem)? } else { None };
+        Ok(stream.filter(|stream| stream.messages() > MOST_LISTED))
+    }
+
+    /// The title of an answer.
+    pub fn title(&self) -> String {
+        let Described { from, to, problem } = &self.described;
+        format!(
+            "{from} to {to}, {}: {} on {} {} barriers",
+            counted(problem.elems(), "element"),
+            self.options.strategy,
+            self.machine.network,
+            if self.barriers { "with" } else { "without" }
+        )
+    }
+}
+
+pub fn run(args: &args::Simulate) -> Result<(), Failure> {
+    let meant = Meant::read(&args.timed)?;
+    let problem = &meant.described.problem;
+    let mut screen = Screen::new();
+    let (simulated, timeline) = match meant.stream()? {
+        Some(stream) => (streamed(&meant, &stream)?, None),
+        None => {
+            let (schedule, timeline) = meant.run()?;
+            let messages = schedule.steps().iter().flat_map(|step| &step.messages);
+            let simulated = Simulated {
+                messages: timeline.messages().len() as u64,
+                steps: schedule.num_steps(),
+                makespan: timeline.makespan(),
+                bound: meant.machine.cost.bound(messages),
+                predicted: predict(&schedule, &meant.machine.cost).seconds,
+                busy: of_ports(timeline.busy()),
+                timeline: (timeline.messages().len() <= MOST_TIMELINE)
+                    .then(|| timeline.messages().iter().map(listed).collect()),
+                ..empty(&meant, problem)
+            };
+            (simulated, Some(timeline))
+        }
+    };
+    if args.json {
+        serde_json::to_writer(&mut screen.out, &simulated)?;
+        writeln!(screen.out)?;
+    } else {
+        show(&mut screen, &meant, &simulated)?;
+        if let Some(timeline) = timeline {
+            chart(&mut screen, &timeline)?;
+        }
+    }
+    Ok(screen.out.flush()?)
+}
+
+fn empty(meant: &Meant, problem: &Problem) -> Simulated {
+    Simulated {
+        strategy: meant.options.strategy.name(),
+        network: meant.machine.network.to_string(),
+        barriers: meant.barriers,
+        ranks: ranks(problem),
+        messages: 0,
+        steps: 0,
+        makespan: 0.0,
+        bound: 0.0,
+        predicted: 0.0,
+        busy: of_ports(Busy::default()),
+        memory: None,
+        timeline: None,
+    }
+}
+
+fn streamed(meant: &Meant, stream: &Stream) -> Result<Simulated, Failure> {
+    let run = stream.run(&meant.machine.cost, meant.barriers)?;
+    Ok(Simulated {
+        // The run has refused more messages than 64 bits hold.
+        messages: stream.messages() as u64,
+        steps: stream.steps(),
+        makespan: run.makespan,
+        bound: run.bound,
+        predicted: run.predicted,
+        busy: of_ports(run.busy),
+        memory: Some(Memory { calculated_bytes: run.bytes, peak_bytes: peak_bytes() }),
+        ..empty(meant, &meant.described.problem)
+    })
+}
+
+fn of_ports(Busy { sending, receiving }: Busy) -> OfPorts {
+    OfPorts { sending, receiving }
+}
+
+fn listed(&Sent { from, to, elems, start, end }: &Sent) -> Listed {
+    Listed { from, to, elems, start, end }
+}
+
+/// Ranks that are part of either side.
+fn ranks(problem: &Problem) -> u64 {
+    let (from, to) = (problem.from().grid(), problem.to().grid());
+    match (from.rank_range(), to.rank_range()) {
+        (Some(a), Some(b)) => {
+            let both = a.end.min(b.end).saturating_sub(a.start.max(b.start));
+            (a.end - a.start) + (b.end - b.start) - both
+        }
+        // Listed ranks were typed, so they are few.
+        _ => from.ranks().chain(to.ranks()).collect::<BTreeSet<_>>().len() as u64,
+    }
+}
+
+/// The most memory this program has held, as Linux counts it; nothing elsewhere.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Seconds in the unit that fits.
+pub fn time(seconds: f64) -> String {
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| seconds >= *unit).unwrap_or((1.0, "s"));
+    format!("{:.4} {name}", seconds / unit)
+}
+
+fn show(screen: &mut Screen, meant: &Meant, simulated: &Simulated) -> Result<(), Failure> {
+    let Simulated { ranks, messages, steps, makespan, bound, predicted, busy, memory, .. } = simulated;
+    let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
+    let rule = match meant.options.strategy {
+        Strategy::Async => "each message when both ends are free",
+        Strategy::Eager => "all at once",
+        _ => "step after step",
+    };
+    writeln!(screen.out, "{}", meant.title())?;
+    let (ranks, messages, steps) =
+        (counted(*ranks, "rank"), counted(*messages, "message"), counted(*steps, "step"));
+    writeln!(screen.out, "{ranks}, {messages} in {steps}")?;
+    writeln!(screen.out, "makespan   {}", time(*makespan))?;
+    writeln!(screen.out, "bound      {}, the busiest port", time(*bound))?;
+    writeln!(screen.out, "predicted  {}, {rule}", time(*predicted))?;
+    let (sending, receiving) = (percent(busy.sending), percent(busy.receiving));
+    writeln!(screen.out, "busy       {sending} sending, {receiving} receiving")?;
+    if let Some(Memory { calculated_bytes, peak_bytes }) = memory {
+        let mega = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+        let peak = peak_bytes.map_or(String::new(), |bytes| format!(", {} at the peak", mega(bytes)));
+        writeln!(screen.out, "memory     {} by calculation{peak}", mega(*calculated_bytes))?;
+    }
+    Ok(())
+}
+
+/// A line for each of the first senders, a character for each stretch of time: the receiver of what is on its way.
+fn chart(screen: &mut Screen, timeline: &Timeline) -> Result<(), Failure> {
+    let senders: BTreeSet<u64> = timeline.messages().iter().map(|sent| sent.from).collect();
+    if senders.is_empty() || timeline.makespan() <= 0.0 {
+        return Ok(());
+    }
+    let column = timeline.makespan() / CHART_COLUMNS as f64;
+    let width = senders.iter().next_back().map_or(1, |rank| rank.to_string().len());
+    writeln!(screen.out, "\nWho sends to whom: receivers modulo 36 as 0-9a-z, {} a column", time(column))?;
+    for &sender in senders.iter().take(CHART_RANKS) {
+        let mut line = vec![None; CHART_COLUMNS];
+        for sent in timeline.messages().iter().filter(|sent| sent.from == sender) {
+            // The columns whose middle it covers.
+            let place = |time: f64| ((time / column + 0.5) as usize).min(CHART_COLUMNS);
+            line[place(sent.start)..place(sent.end)].fill(Some(sent.to));
+        }
+        let cells: Vec<String> = line
+            .into_iter()
+            .map(|to| match to {
+                Some(to) => {
+                    let digit = char::from_digit((to % 36) as u32, 36).unwrap_or('#');
+                    screen.of_rank(to, &digit.to_string())
+                }
+                None => screen.faint("."),
+            })
+            .collect();
+        writeln!(screen.out, "{sender:>width$} |{}|", cells.concat())?;
+    }
+    if senders.len() > CHART_RANKS {
+        let more = counted((senders.len() - CHART_RANKS) as u128, "more sender");
+        writeln!(screen.out, "... and {more}; --json has the whole timeline")?;
+    }
+    Ok(())
+}
