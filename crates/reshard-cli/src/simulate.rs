@@ -15,11 +15,8 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// Where a run can be streamed, so many messages are still listed one by one.
-const MOST_LISTED: u128 = 1_000_000;
-
-/// With more messages than this the timeline is left out of the answer.
-const MOST_TIMELINE: usize = 100_000;
+/// With more messages than this the timeline is left out of the answer, and the run is streamed where it can be.
+const MOST_LISTED: usize = 100_000;
 
 /// The chart on the screen: so many ranks, so many columns.
 const CHART_RANKS: usize = 8;
@@ -116,7 +113,7 @@ impl Meant {
             && !self.options.shared_ranks
             && self.machine.network == Network::Flat;
         let stream = if streamed { Stream::new(&self.described.problem)? } else { None };
-        Ok(stream.filter(|stream| stream.messages() > MOST_LISTED))
+        Ok(stream.filter(|stream| stream.messages() > MOST_LISTED as u128))
     }
 
     /// The title of an answer.
@@ -148,7 +145,7 @@ pub fn run(args: &args::Simulate) -> Result<(), Failure> {
                 bound: meant.machine.cost.bound(messages),
                 predicted: predict(&schedule, &meant.machine.cost).seconds,
                 busy: of_ports(timeline.busy()),
-                timeline: (timeline.messages().len() <= MOST_TIMELINE)
+                timeline: (timeline.messages().len() <= MOST_LISTED)
                     .then(|| timeline.messages().iter().map(listed).collect()),
                 ..empty(&meant, problem)
             };
@@ -227,11 +224,23 @@ fn peak_bytes() -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Seconds in the unit that fits.
+/// Seconds in the unit that fits, with four digits.
 pub fn time(seconds: f64) -> String {
-    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
-    let (unit, name) = units.into_iter().find(|(unit, _)| seconds >= *unit).unwrap_or((1.0, "s"));
-    format!("{:.4} {name}", seconds / unit)
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
+    let (unit, name) = match units.into_iter().find(|(unit, _)| seconds >= *unit) {
+        _ if seconds <= 0.0 => return "0 s".to_string(),
+        Some(found) => found,
+        None => (1e-9, "ns"),
+    };
+    let value = seconds / unit;
+    let decimals = if value < 10.0 {
+        3
+    } else if value < 100.0 {
+        2
+    } else {
+        1
+    };
+    format!("{value:.decimals$} {name}")
 }
 
 fn show(screen: &mut Screen, meant: &Meant, simulated: &Simulated) -> Result<(), Failure> {

@@ -57,24 +57,47 @@ fn simulate_prints_the_promised_keys() {
     assert!(timeline.iter().all(|sent| number(&sent["start"]) < number(&sent["end"])));
 }
 
+/// The table of docs/simulation.md: times of a strategy and of the caterpillar.
 #[test]
 fn the_papers_ratios_to_the_caterpillar() {
-    let ratio = |from, to, strategy, costs: [&str; 3]| {
-        let [alpha, beta, barrier] = costs;
+    let times = |from, to, strategy, flags: &str| {
         let run = |strategy| {
-            let flags = ["--from", from, "--to", to, "--strategy", strategy, "--barriers", "--alpha", alpha];
-            let answer = simulated(&[&flags[..], &["--beta", beta, "--barrier-cost", barrier]].concat());
-            assert_eq!(answer["makespan"], answer["predicted"]);
+            let layouts = ["--from", from, "--to", to, "--strategy", strategy];
+            let answer = simulated(&[&layouts[..], &flags.split(' ').collect::<Vec<_>>()].concat());
+            if flags.contains("--barriers") {
+                assert_eq!(answer["makespan"], answer["predicted"]);
+            }
             number(&answer["makespan"])
         };
-        run(strategy) / run("caterpillar")
+        (run(strategy), run("caterpillar"))
     };
-    assert_eq!(ratio("16/3", "16/5", "classes", ["1", "0", "0"]), 7.0 / 16.0);
-    assert_eq!(ratio("16/7", "16/11", "classes", ["0", "1", "0"]), 77.0 / 112.0);
+    let startups = "--alpha 1 --beta 0";
+    let elements = "--alpha 0 --beta 1";
+    for ((from, to, strategy), expected) in [
+        (("16/3", "16/5", "classes"), [(7.0, 16.0), (15.0, 48.0), (7.0, 12.0), (15.0, 21.0), (15.0, 30.0)]),
+        (
+            ("16/7", "16/11", "classes"),
+            [(16.0, 16.0), (77.0, 112.0), (16.0, 16.0), (77.0, 93.0), (124.0, 137.5)],
+        ),
+        (("12/4", "8/3", "stepwise"), [(4.0, 6.0), (8.0, 18.0), (4.0, 4.0), (7.0, 8.0), (10.0, 10.0)]),
+    ] {
+        let found = [
+            format!("{startups} --barriers"),
+            format!("{elements} --barriers"),
+            startups.to_string(),
+            elements.to_string(),
+            format!("{elements} --network torus:4x4"),
+        ]
+        .map(|flags| times(from, to, strategy, &flags));
+        for (found, expected) in found.into_iter().zip(expected) {
+            let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+            assert!(close(found.0, expected.0) && close(found.1, expected.1), "{from} to {to}: {found:?}");
+        }
+    }
     // Only six steps of the caterpillar are not empty; all twelve count if it is barriers that take time.
-    assert_eq!(ratio("12/4", "8/3", "stepwise", ["1", "0", "0"]), 4.0 / 6.0);
-    assert_eq!(ratio("12/4", "8/3", "stepwise", ["0", "0", "1"]), 4.0 / 12.0);
-    assert_eq!(ratio("12/4", "8/3", "stepwise", ["0", "1", "0"]), 8.0 / 18.0);
+    let barriers = "--alpha 0 --beta 0 --barriers --barrier-cost 1";
+    assert_eq!(times("12/4", "8/3", "stepwise", barriers), (4.0, 12.0));
+    assert_eq!(times("12/4", "8/3", "async", elements), (6.0, 8.0));
 }
 
 #[test]
@@ -106,7 +129,7 @@ fn text_sums_up_and_draws_a_chart() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && output.stderr.is_empty());
     assert!(text.contains("16 ranks, 112 messages in 7 steps"), "{text}");
-    assert!(text.contains("makespan   14.0120 us"), "{text}");
+    assert!(text.contains("makespan   14.01 us"), "{text}");
     assert_eq!(text.lines().filter(|line| line.ends_with('|')).count(), 8, "{text}");
     assert!(!text.contains('\x1b'), "colour without a terminal");
 }

@@ -295,8 +295,9 @@ fn messages_without_another_end_are_named() {
         assert!(sentence.contains("rank 0") && !sentence.contains('\n'), "{sentence}");
     }
     assert_eq!(run(&[], &machine).unwrap().makespan(), 0.0);
-    // A schedule whose receivers begin at the wrong end, and one of whose receives is dropped.
-    let schedule = Schedule::new(&example("12/4", "8/3"), Strategy::Optimal).unwrap();
+    // Everybody sends and receives in each of seven steps. If the receivers begin with the last, nobody ever meets;
+    // and a receive that is dropped is missed.
+    let schedule = Schedule::new(&example("16/3", "16/5"), Strategy::Optimal).unwrap();
     let mut programs = programs(&schedule, &unit(), false).unwrap();
     assert!(run(&programs, &machine).is_ok());
     for program in programs.iter_mut().filter(|program| matches!(program.ops[0], Op::Receive { .. })) {
