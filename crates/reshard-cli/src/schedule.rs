@@ -304,7 +304,7 @@ fn draw_costs(screen: &mut Screen, schedule: &Schedule) -> Result<(), Failure> {
 }
 
 /// a, b, ..., z, aa, ab, ...
-fn letters(number: usize) -> String {
+pub fn letters(number: usize) -> String {
     let mut rest = number;
     let mut letters = Vec::new();
     loop {

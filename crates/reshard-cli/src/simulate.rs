@@ -102,7 +102,8 @@ impl Meant {
 
     /// The schedule and its run, message by message.
     pub fn run(&self) -> Result<(Schedule, Timeline), Failure> {
-        let schedule = Schedule::with(&self.described.problem, &self.options)?;
+        let schedule = Schedule::with(&self.described.problem, &self.options)
+            .map_err(Failure::hint("use optimal", "--strategy optimal"))?;
         let timeline = simulate(&schedule, &self.machine, self.barriers)?;
         Ok((schedule, timeline))
     }

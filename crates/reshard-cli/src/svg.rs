@@ -1,6 +1,7 @@
 //! The drawing of `reshard explain`, written by hand: the communication grid coloured by step, a legend, and a row of
 //! bars for each sender's messages in time. Every cell and bar says in words what it is when pointed at.
 
+use crate::schedule::letters;
 use crate::simulate::time;
 use reshard_plan::Problem;
 use reshard_plan::schedule::Schedule;
@@ -103,11 +104,10 @@ impl Drawing {
             for (column, &receiver) in receivers.iter().enumerate() {
                 let x = left + column as f64 * cell;
                 let Some((elems, steps)) = cells.get(&(sender, receiver)) else { continue };
-                let letters: Vec<String> = steps.iter().map(|&step| letter(step)).collect();
-                let title =
-                    format!("{sender} to {receiver}: {elems} elements in step {}", letters.join(", "));
+                let names: Vec<String> = steps.iter().map(|&step| letters(step)).collect();
+                let title = format!("{sender} to {receiver}: {elems} elements in step {}", names.join(", "));
                 self.rect((x, y), (cell, cell), &colour(steps[0]), &title);
-                let label = format!("{elems}{}", letters.concat());
+                let label = format!("{elems}{}", names.concat());
                 // Where it fits, at about 0.6 of the font size a character.
                 let size = (cell * 0.42).min(cell / (0.6 * label.len() as f64));
                 if size >= 6.0 {
@@ -134,10 +134,16 @@ impl Drawing {
                 (x, self.y) = (MARGIN, self.y + 18.0);
             }
             let title =
-                format!("step {}: {} messages, cost {}", letter(number), step.messages.len(), step.cost);
+                format!("step {}: {} messages, cost {}", letters(number), step.messages.len(), step.cost);
             let at = (x, self.y);
             self.rect(at, (12.0, 12.0), &colour(number), &title);
-            self.text_at(x + 16.0, at.1 + 10.0, 10.0, "start", &format!("{}: {}", letter(number), step.cost));
+            self.text_at(
+                x + 16.0,
+                at.1 + 10.0,
+                10.0,
+                "start",
+                &format!("{}: {}", letters(number), step.cost),
+            );
             x += wide;
         }
         self.y += 44.0;
@@ -186,7 +192,7 @@ impl Drawing {
                 sent.from,
                 sent.to,
                 sent.elems,
-                letter(step),
+                letters(step),
                 time(sent.start),
                 time(sent.end)
             );
@@ -209,17 +215,6 @@ impl Drawing {
             self.text(left + part * makespan * scale, 10.0, anchor, &time(part * makespan));
         }
     }
-}
-
-/// Steps as the papers name them: a to z, then aa, ab, ...
-fn letter(step: usize) -> String {
-    let mut letters = Vec::new();
-    let mut left = step + 1;
-    while left > 0 {
-        letters.push(char::from(b'a' + ((left - 1) % 26) as u8));
-        left = (left - 1) / 26;
-    }
-    letters.into_iter().rev().collect()
 }
 
 /// A light colour for each step; hues a golden angle apart, so that neighbours differ.

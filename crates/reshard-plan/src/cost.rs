@@ -184,7 +184,7 @@ impl<'a> Ports<'a> {
         for port in ports_of(message, self.cost.duplex) {
             let load = self.loads.entry(port).or_default();
             load.messages += 1;
-            load.elems += message.elems;
+            load.elems = load.elems.saturating_add(message.elems);
             load.longest = load.longest.max(message.elems);
         }
     }

@@ -295,6 +295,13 @@ fn messages_without_another_end_are_named() {
         assert!(sentence.contains("rank 0") && !sentence.contains('\n'), "{sentence}");
     }
     assert_eq!(run(&[], &machine).unwrap().makespan(), 0.0);
+    // The highest ranks and the longest messages there can be.
+    let far = |rank| [sends(rank, &[(0, u64::MAX)]), receives(0, &[(rank, u64::MAX)])];
+    assert!(matches!(run(&far(u64::MAX), &machine), Err(Fault::Refused(_))));
+    for network in ["flat", "ring", "torus", "torus:2x2", "fat-tree"] {
+        let result = run(&far(u64::MAX - 1), &on(unit(), network));
+        assert!(result.is_ok() || matches!(result, Err(Fault::Refused(_))), "{network}");
+    }
     // Everybody sends and receives in each of seven steps. If the receivers begin with the last, nobody ever meets;
     // and a receive that is dropped is missed.
     let schedule = Schedule::new(&example("16/3", "16/5"), Strategy::Optimal).unwrap();
@@ -468,6 +475,10 @@ fn the_streamed_run_is_the_explicit_one() {
             assert!((found.sending - expected.sending).abs() < 1e-9, "{problem:?}");
             assert!((found.receiving - expected.receiving).abs() < 1e-9, "{problem:?}");
             assert_eq!(streamed, stream.run(&cost, barriers).unwrap());
+            // A smaller table takes more walks and gives the same.
+            let smaller = stream.clone().with_table(random.within(0, 100)).run(&cost, barriers).unwrap();
+            assert_eq!((smaller.makespan, smaller.busy), (streamed.makespan, streamed.busy), "{problem:?}");
+            assert!(smaller.bytes <= streamed.bytes);
         }
     }
 }

@@ -115,12 +115,10 @@ impl From<Fault> for Error {
 /// Runs all programs on a machine until every one has ended, or says what keeps them.
 pub fn run(programs: &[Program], machine: &Machine) -> Result<Timeline, Fault> {
     let matched = Matched::new(programs)?;
-    let nodes = matched
-        .messages
-        .iter()
-        .map(|message| message.from.max(message.to).saturating_add(1))
-        .max()
-        .unwrap_or(0);
+    let last = matched.messages.iter().map(|message| message.from.max(message.to)).max();
+    let nodes = last.map_or(Some(0), |last| last.checked_add(1)).ok_or_else(|| {
+        Error::out_of_range("rank 2^64 - 1 takes part, one more than can be counted; number the ranks from 0")
+    })?;
     let network = machine.network.fitted(nodes)?;
     let hops = matched.messages.iter().map(|message| network.hops(message.from, message.to));
     let hops = hops.fold(0, u64::saturating_add);

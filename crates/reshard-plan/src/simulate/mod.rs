@@ -14,7 +14,7 @@
 //!
 //! The model. A message starts when its sender and its receiver have both come to it in their programs and both have a
 //! port free; those that wait for a port take it in the order in which they became ready. Its start-up and packing take
-//! the time of the [`CostModel`](crate::cost::CostModel). Then its elements flow: at full speed, unless it shares a
+//! the time of the [`CostModel`]. Then its elements flow: at full speed, unless it shares a
 //! link. Each link divides its bandwidth equally among the messages that cross it, and a message moves at the least of
 //! its shares. Both ports are busy until it is unpacked. Nothing is random; equal moments are taken in the order of the
 //! messages in the programs.

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::problem::Problem;
 use crate::schedule::ClosedForm;
 
-/// The table holds so many messages at a time, of eight bytes each; but always at least one whole step.
+/// The table holds so many messages at a time, of eight bytes each, if nothing else is said.
 const TABLE: u64 = 1 << 24;
 
 /// Ranks on either side.
@@ -54,6 +54,7 @@ pub struct Stream {
     periods: u64,
     elems: u64,
     messages: u128,
+    table: u64,
 }
 
 /// What came of a streamed run.
@@ -92,7 +93,15 @@ impl Stream {
             periods: sides.extent() / period,
             elems: sides.extent(),
             messages: classes.pairs(),
+            table: TABLE,
         }))
+    }
+
+    /// The same run with a table for so many messages, of eight bytes each; at least one step of all senders. The smaller
+    /// it is, the more often all messages are walked through; 2^24 if nothing is said.
+    #[must_use]
+    pub fn with_table(self, messages: u64) -> Self {
+        Self { table: messages, ..self }
     }
 
     /// Number of messages.
@@ -107,7 +116,7 @@ impl Stream {
 
     /// Steps dealt into the table at a time.
     fn window(&self) -> u64 {
-        (TABLE / self.senders).clamp(1, self.steps())
+        (self.table / self.senders).clamp(1, self.steps())
     }
 
     /// Runs all ranks, one port each way, on a flat switch; with a barrier after each step or without. Refused if it
@@ -156,11 +165,12 @@ impl Stream {
     /// What the vectors of a run hold.
     fn bytes(&self, barriers: bool, lengths: &Lengths<'_>) -> u64 {
         let surveyed = self.steps() * 8 + self.receivers * 4;
-        let running = if barriers { 0 } else { (self.senders + self.receivers) * 8 + self.table() * 8 };
+        let running = if barriers { 0 } else { (self.senders + self.receivers) * 8 + self.entries() * 8 };
         lengths.kept.len() as u64 * 8 + surveyed.max(self.steps() * 8 + running)
     }
 
-    fn table(&self) -> u64 {
+    /// Messages the table has room for.
+    fn entries(&self) -> u64 {
         self.window() * self.senders
     }
 
@@ -189,7 +199,7 @@ impl Stream {
         let mut sender_free = vec![0.0_f64; senders];
         let mut receiver_free = vec![0.0_f64; self.receivers as usize];
         // Receiver and class, by step of the window and sender.
-        let mut table = vec![(NOBODY, 0_u32); self.table() as usize];
+        let mut table = vec![(NOBODY, 0_u32); self.entries() as usize];
         let mut makespan = 0.0_f64;
         for first in (0..steps).step_by(self.window() as usize) {
             let window = first..steps.min(first + self.window());
