@@ -1,116 +1,23 @@
 //! Virtual time: messages become ready, take their ports, share their links and end.
 //!
-//! Before anything runs, every send is joined with its receive, so a missing end is found and named at once. Then time
-//! jumps from event to event. At each moment all that ends is taken back first, then programs go on, then messages that
-//! wait start where both ports are free, and last the links are divided anew. If no event is left and some program has
-//! not ended, each of them waits for another one, and following who waits for whom must close a circle: the deadlock.
+//! Before anything runs, every send is joined with its receive (`matched.rs`). Then time jumps from event to event. At
+//! each moment all that ends is taken back first, then programs go on, then messages that wait start where both ports
+//! are free, and last the links are divided anew. If no event is left and some program has not ended, each of them waits
+//! for another one, and following who waits for whom must close a circle: the deadlock.
 //!
 //! Times are seconds as `f64`; those from 0 on are ordered like their bits, which is how the queue compares them.
 
+use super::matched::Matched;
 use super::network::{Fitted, Link};
-use super::{Machine, Op, Program, Sent, Timeline};
+use super::{Fault, Machine, Program, Sent, Timeline};
 use crate::cost::{CostModel, Duplex};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::traffic::Message;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::fmt;
-
-/// So many messages are simulated one by one.
-const MOST_MESSAGES: usize = 4_000_000;
 
 /// All messages together may cross so many links: sharing them takes time for each.
 const MOST_HOPS: u64 = 2_000_000;
-
-/// Why programs did not end, or were not begun.
-///
-/// ```
-/// use reshard_plan::simulate::{Fault, Machine, Op, Program, run};
-/// // Both send first and receive afterwards, and nothing buffers a message on its way.
-/// let program = |rank, other| {
-///     let ops = vec![Op::Send { to: other, elems: 1 }, Op::Receive { from: other, elems: 1 }];
-///     Program { rank, ops }
-/// };
-/// let fault = run(&[program(0, 1), program(1, 0)], &Machine::default()).unwrap_err();
-/// assert_eq!(fault, Fault::Deadlock { ranks: vec![0, 1] });
-/// assert_eq!(fault.to_string(), "deadlock: rank 0 waits for rank 1, which waits for rank 0");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fault {
-    /// Each of these ranks waits for the next, and the last for the first.
-    Deadlock {
-        /// In the order of waiting, beginning with the lowest.
-        ranks: Vec<u64>,
-    },
-    /// A receive has no send.
-    NeverSent(Message),
-    /// A send has no receive.
-    NeverReceived(Message),
-    /// A send and the receive it meets disagree about the length.
-    Length {
-        /// The message as it is sent.
-        sent: Message,
-        /// Elements expected.
-        expected: u64,
-    },
-    /// Programs come to different numbers of barriers.
-    Barriers {
-        /// A rank with the fewest, and how many.
-        fewest: (u64, u64),
-        /// A rank with the most, and how many.
-        most: (u64, u64),
-    },
-    /// The run was refused before it began.
-    Refused(Error),
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Deadlock { ranks } => {
-                let first = ranks.first().copied().unwrap_or(0);
-                write!(f, "deadlock: rank {first} waits for rank ")?;
-                for rank in ranks.iter().skip(1) {
-                    write!(f, "{rank}, which waits for rank ")?;
-                }
-                write!(f, "{first}")
-            }
-            Self::NeverSent(Message { from, to, elems }) => {
-                write!(f, "rank {to} expects {elems} elements from rank {from}, which never sends them")
-            }
-            Self::NeverReceived(Message { from, to, elems }) => {
-                write!(f, "rank {from} sends {elems} elements to rank {to}, which never receives them")
-            }
-            Self::Length { sent: Message { from, to, elems }, expected } => {
-                write!(f, "rank {from} sends {elems} elements to rank {to}, which expects {expected}")
-            }
-            Self::Barriers { fewest, most } => write!(
-                f,
-                "rank {} comes to {} barriers and rank {} to {}; all must come to equally many",
-                fewest.0, fewest.1, most.0, most.1
-            ),
-            Self::Refused(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Refused(error) => error,
-            other => Self::new(ErrorKind::Mismatch, other.to_string()),
-        }
-    }
-}
 
 /// Runs all programs on a machine until every one has ended, or says what keeps them.
 pub fn run(programs: &[Program], machine: &Machine) -> Result<Timeline, Fault> {
@@ -134,73 +41,6 @@ pub fn run(programs: &[Program], machine: &Machine) -> Result<Timeline, Fault> {
     match engine.circle(programs) {
         Some(ranks) => Err(Fault::Deadlock { ranks }),
         None => Ok(Timeline::new(engine.sent, engine.now, machine.cost.ports())),
-    }
-}
-
-/// Programs whose sends have found their receives.
-struct Matched {
-    messages: Vec<Message>,
-    /// For each message the programs that send and receive it.
-    ends: Vec<(usize, usize)>,
-    /// For each program what it does: the number of a message, or a barrier.
-    tracks: Vec<Vec<Option<usize>>>,
-}
-
-impl Matched {
-    fn new(programs: &[Program]) -> Result<Self, Fault> {
-        // (from, to, program, place in it) and the length: sorted, the n-th send of a pair meets its n-th receive.
-        let (mut sends, mut receives) = (Vec::new(), Vec::new());
-        let mut barriers = Vec::with_capacity(programs.len());
-        for (number, program) in programs.iter().enumerate() {
-            let mut count = 0_u64;
-            for (place, op) in program.ops.iter().enumerate() {
-                match *op {
-                    Op::Send { to, elems } => sends.push((program.rank, to, number, place, elems)),
-                    Op::Receive { from, elems } => receives.push((from, program.rank, number, place, elems)),
-                    Op::Barrier => count += 1,
-                }
-            }
-            barriers.push((count, program.rank));
-        }
-        if sends.len() > MOST_MESSAGES {
-            return Err(Fault::Refused(Error::too_large(format!(
-                "there are {} messages, and at most {MOST_MESSAGES} are simulated one by one; larger runs are \
-                 streamed where the schedule is optimal, the network flat, and one dimension moves in whole periods",
-                sends.len()
-            ))));
-        }
-        sends.sort_unstable();
-        receives.sort_unstable();
-        let message = |&(from, to, _, _, elems): &(u64, u64, usize, usize, u64)| Message { from, to, elems };
-        let pair = |end: &(u64, u64, usize, usize, u64)| (end.0, end.1);
-        for at in 0..sends.len().max(receives.len()) {
-            match (sends.get(at), receives.get(at)) {
-                (Some(send), Some(receive)) if pair(send) == pair(receive) => {
-                    if send.4 != receive.4 {
-                        return Err(Fault::Length { sent: message(send), expected: receive.4 });
-                    }
-                }
-                (Some(send), receive) if receive.is_none_or(|receive| pair(send) < pair(receive)) => {
-                    return Err(Fault::NeverReceived(message(send)));
-                }
-                (_, Some(receive)) => return Err(Fault::NeverSent(message(receive))),
-                (_, None) => break,
-            }
-        }
-        if let (Some(fewest), Some(most)) = (barriers.iter().min(), barriers.iter().max())
-            && fewest.0 != most.0
-        {
-            return Err(Fault::Barriers { fewest: (fewest.1, fewest.0), most: (most.1, most.0) });
-        }
-        let mut tracks: Vec<Vec<Option<usize>>> =
-            programs.iter().map(|program| vec![None; program.ops.len()]).collect();
-        for ends in [&sends, &receives] {
-            for (number, &(_, _, program, place, _)) in ends.iter().enumerate() {
-                tracks[program][place] = Some(number);
-            }
-        }
-        let ends = sends.iter().zip(&receives).map(|(send, receive)| (send.2, receive.2)).collect();
-        Ok(Self { messages: sends.iter().map(message).collect(), ends, tracks })
     }
 }
 

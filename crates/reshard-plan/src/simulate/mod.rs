@@ -8,8 +8,9 @@
 //! |---|---|
 //! | `program.rs` | what each rank does, and how a schedule says it |
 //! | `network.rs` | which links a message crosses: flat switch, ring, torus, fat tree |
+//! | `matched.rs` | sends joined with their receives |
 //! | `engine.rs` | virtual time: messages that start, share links and end |
-//! | `timeline.rs` | what came of it |
+//! | `timeline.rs`, `fault.rs` | what came of it |
 //! | `stream.rs` | a million ranks, without a list of messages |
 //!
 //! The model. A message starts when its sender and its receiver have both come to it in their programs and both have a
@@ -20,12 +21,15 @@
 //! messages in the programs.
 
 mod engine;
+mod fault;
+mod matched;
 mod network;
 mod program;
 mod stream;
 mod timeline;
 
-pub use engine::{Fault, run};
+pub use engine::run;
+pub use fault::Fault;
 pub use network::{Link, Network};
 pub use program::{Op, Program, programs};
 pub use stream::{Stream, Streamed};

@@ -1,0 +1,75 @@
+//! Every send joined with its receive before anything runs, so that a missing end is found and named at once.
+
+use super::{Fault, Op, Program};
+use crate::error::Error;
+use crate::traffic::Message;
+
+/// So many messages are simulated one by one.
+const MOST_MESSAGES: usize = 4_000_000;
+
+/// Programs whose sends have found their receives.
+pub(super) struct Matched {
+    pub messages: Vec<Message>,
+    /// For each message the programs that send and receive it.
+    pub ends: Vec<(usize, usize)>,
+    /// For each program what it does: the number of a message, or a barrier.
+    pub tracks: Vec<Vec<Option<usize>>>,
+}
+
+impl Matched {
+    pub fn new(programs: &[Program]) -> Result<Self, Fault> {
+        // (from, to, program, place in it) and the length: sorted, the n-th send of a pair meets its n-th receive.
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let mut barriers = Vec::with_capacity(programs.len());
+        for (number, program) in programs.iter().enumerate() {
+            let mut count = 0_u64;
+            for (place, op) in program.ops.iter().enumerate() {
+                match *op {
+                    Op::Send { to, elems } => sends.push((program.rank, to, number, place, elems)),
+                    Op::Receive { from, elems } => receives.push((from, program.rank, number, place, elems)),
+                    Op::Barrier => count += 1,
+                }
+            }
+            barriers.push((count, program.rank));
+        }
+        if sends.len() > MOST_MESSAGES {
+            return Err(Fault::Refused(Error::too_large(format!(
+                "there are {} messages, and at most {MOST_MESSAGES} are simulated one by one; larger runs are \
+                 streamed where the schedule is optimal, the network flat, and one dimension moves in whole periods",
+                sends.len()
+            ))));
+        }
+        sends.sort_unstable();
+        receives.sort_unstable();
+        let message = |&(from, to, _, _, elems): &(u64, u64, usize, usize, u64)| Message { from, to, elems };
+        let pair = |end: &(u64, u64, usize, usize, u64)| (end.0, end.1);
+        for at in 0..sends.len().max(receives.len()) {
+            match (sends.get(at), receives.get(at)) {
+                (Some(send), Some(receive)) if pair(send) == pair(receive) => {
+                    if send.4 != receive.4 {
+                        return Err(Fault::Length { sent: message(send), expected: receive.4 });
+                    }
+                }
+                (Some(send), receive) if receive.is_none_or(|receive| pair(send) < pair(receive)) => {
+                    return Err(Fault::NeverReceived(message(send)));
+                }
+                (_, Some(receive)) => return Err(Fault::NeverSent(message(receive))),
+                (_, None) => break,
+            }
+        }
+        if let (Some(fewest), Some(most)) = (barriers.iter().min(), barriers.iter().max())
+            && fewest.0 != most.0
+        {
+            return Err(Fault::Barriers { fewest: (fewest.1, fewest.0), most: (most.1, most.0) });
+        }
+        let mut tracks: Vec<Vec<Option<usize>>> =
+            programs.iter().map(|program| vec![None; program.ops.len()]).collect();
+        for ends in [&sends, &receives] {
+            for (number, &(_, _, program, place, _)) in ends.iter().enumerate() {
+                tracks[program][place] = Some(number);
+            }
+        }
+        let ends = sends.iter().zip(&receives).map(|(send, receive)| (send.2, receive.2)).collect();
+        Ok(Self { messages: sends.iter().map(message).collect(), ends, tracks })
+    }
+}
