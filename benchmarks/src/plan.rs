@@ -7,7 +7,7 @@
 
 use crate::chart::{Chart, Line};
 use crate::machine::{Failure, Machine, median};
-use reshard_plan::{Distribution, Method, Pattern, Problem};
+use reshard_plan::{Distribution, Method, Overlap, Pattern, Problem};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -48,24 +48,26 @@ struct Results {
 }
 
 pub fn run() -> Result<(), Failure> {
-    let rows = |pairs: Vec<(u64, u64, u64)>, slow: bool| -> Result<Vec<Row>, Failure> {
-        pairs
-            .into_iter()
-            .map(|(array, from, to)| {
-                eprintln!("{array} x {array}, {from}x{from} to {to}x{to}");
-                measure(array, from, to, slow)
-            })
-            .collect()
-    };
+    let equal = GRIDS.map(|grid| Case::new(SIDE, grid, grid, true));
+    let remote = GRIDS.map(|grid| Case::new(SIDE, 2, grid, true));
+    let arrays = ARRAYS.map(|array| Case::new(array, 2, 2, false));
+    let mut cases = equal.into_iter().chain(remote).chain(arrays).collect::<Result<Vec<_>, _>>()?;
+    // All cases take turns in every repetition, so that a change of the machine's clock meets them alike.
+    for repetition in 1..=REPETITIONS {
+        eprintln!("repetition {repetition} of {REPETITIONS}");
+        cases.iter_mut().try_for_each(Case::repeat)?;
+    }
+    let mut rows = cases.into_iter().map(Case::row);
+    let mut next = |count: usize| rows.by_ref().take(count).collect::<Result<Vec<Row>, Failure>>();
     let results = Results {
         benchmark: "plan",
         command: "cargo xtask bench plan",
         machine: Machine::here(),
         repetitions: REPETITIONS,
         methods: Method::ALL.iter().map(|method| method.name()).collect(),
-        equal_grids: rows(GRIDS.map(|grid| (SIDE, grid, grid)).to_vec(), true)?,
-        growing_remote_grid: rows(GRIDS.map(|grid| (SIDE, 2, grid)).to_vec(), true)?,
-        growing_array: rows(ARRAYS.map(|array| (array, 2, 2)).to_vec(), false)?,
+        equal_grids: next(GRIDS.len())?,
+        growing_remote_grid: next(GRIDS.len())?,
+        growing_array: next(ARRAYS.len())?,
     };
     let text = report(&results)?;
     println!("{text}");
@@ -111,44 +113,69 @@ fn sample(grid: u64) -> impl Iterator<Item = u64> {
     (0..ranks).step_by(step as usize)
 }
 
-fn measure(array: u64, from: u64, to: u64, slow: bool) -> Result<Row, Failure> {
-    let problems = problems(array, from, to)?;
-    let mut pieces: Vec<(u64, u64, u64)> = Vec::with_capacity(1 << 20);
-    let mut logs = vec![0.0; Method::ALL.len()];
-    let (mut sends_log, mut piece_log, mut run_log) = (0.0, 0.0, 0.0);
-    for problem in &problems {
-        let mut times: Vec<Vec<f64>> = vec![Vec::new(); Method::ALL.len()];
-        let mut sends_times = Vec::new();
-        for _ in 0..REPETITIONS {
-            for (method, times) in Method::ALL.into_iter().zip(&mut times) {
-                if slow || method == Method::default() {
-                    times.push(time_overlaps(problem, from, method, &mut pieces)?);
+/// One row of a table being measured: sixteen problems, and the timings of each so far.
+struct Case {
+    array: u64,
+    from: u64,
+    to: u64,
+    /// The slow methods take part.
+    slow: bool,
+    problems: Vec<Timed>,
+}
+
+struct Timed {
+    problem: Problem,
+    by_method: Vec<Vec<f64>>,
+    sends: Vec<f64>,
+}
+
+impl Case {
+    fn new(array: u64, from: u64, to: u64, slow: bool) -> Result<Self, Failure> {
+        let timed =
+            |problem| Timed { problem, by_method: vec![Vec::new(); Method::ALL.len()], sends: Vec::new() };
+        let problems = problems(array, from, to)?.into_iter().map(timed).collect();
+        Ok(Self { array, from, to, slow, problems })
+    }
+
+    fn repeat(&mut self) -> Result<(), Failure> {
+        let mut pieces: Vec<(u64, u64, u64)> = Vec::with_capacity(1 << 20);
+        for Timed { problem, by_method, sends } in &mut self.problems {
+            for (method, times) in Method::ALL.into_iter().zip(by_method) {
+                if self.slow || method == Method::default() {
+                    times.push(time_overlaps(problem, self.from, method, &mut pieces)?);
                 }
             }
-            sends_times.push(time_sends(problem, from)?);
+            sends.push(time_sends(problem, self.from)?);
         }
-        for (log, times) in logs.iter_mut().zip(times) {
-            *log += median(times).map_or(f64::NAN, f64::ln);
-        }
-        sends_log += median(sends_times).map_or(f64::NAN, f64::ln);
-        let part = problem.sends(0, Method::default())?;
-        let runs: usize = part.overlaps().iter().map(|overlap| overlap.runs().len()).sum();
-        let flat: u64 =
-            part.overlaps().iter().flat_map(reshard_plan::Overlap::runs).map(|run| run.count).sum();
-        piece_log += (flat as f64).ln();
-        run_log += (runs as f64).ln();
+        Ok(())
     }
-    let mean = |log: f64| (log / problems.len() as f64).exp();
-    let defined = |log: &f64| if log.is_nan() { None } else { Some(mean(*log)) };
-    Ok(Row {
-        array,
-        from_grid: from,
-        to_grid: to,
-        microseconds: logs.iter().map(defined).collect(),
-        sends_microseconds: mean(sends_log),
-        pieces: mean(piece_log),
-        runs: mean(run_log),
-    })
+
+    fn row(self) -> Result<Row, Failure> {
+        let mut logs = vec![0.0; Method::ALL.len()];
+        let (mut sends_log, mut piece_log, mut run_log) = (0.0, 0.0, 0.0);
+        let count = self.problems.len() as f64;
+        for Timed { problem, by_method, sends } in self.problems {
+            for (log, times) in logs.iter_mut().zip(by_method) {
+                *log += median(times).map_or(f64::NAN, f64::ln);
+            }
+            sends_log += median(sends).map_or(f64::NAN, f64::ln);
+            let part = problem.sends(0, Method::default())?;
+            let runs: Vec<_> = part.overlaps().iter().flat_map(Overlap::runs).collect();
+            piece_log += (runs.iter().map(|run| run.count).sum::<u64>() as f64).ln();
+            run_log += (runs.len() as f64).ln();
+        }
+        let mean = |log: f64| (log / count).exp();
+        let defined = |log: &f64| if log.is_nan() { None } else { Some(mean(*log)) };
+        Ok(Row {
+            array: self.array,
+            from_grid: self.from,
+            to_grid: self.to,
+            microseconds: logs.iter().map(defined).collect(),
+            sends_microseconds: mean(sends_log),
+            pieces: mean(piece_log),
+            runs: mean(run_log),
+        })
+    }
 }
 
 /// Microseconds for one rank to find its overlaps on both axes.
@@ -167,7 +194,7 @@ fn time_overlaps(
         for &(row, column) in &ranks {
             if method == Method::default() {
                 for (side, process) in sides.iter().zip([row, column]) {
-                    black_box(reshard_plan::Overlap::new(side, black_box(process))?);
+                    black_box(Overlap::new(side, black_box(process))?);
                 }
                 continue;
             }
@@ -213,8 +240,8 @@ fn report(results: &Results) -> Result<String, std::fmt::Error> {
         "`naive`, `classical`, `falls` and `scan` list their pieces into memory they are given, as in the paper.\n\
          `aspen`, the default, gives canonical runs in memory of its own; `sends` is the whole call\n\
          `Problem::sends(rank)`. `pieces` counts the pieces of one period (`falls` and `scan` list just these; `naive`\n\
-         looks at every element, `classical` at all periods), `runs` what we answer with. Times are comparable within a\n\
-         row, whose methods take turns; from row to row the machine's clock may change.\n\n\
+         looks at every element, `classical` at all periods), `runs` what we answer with. All cases and methods take\n\
+         turns, so that a change of the machine's clock meets them alike.\n\n\
          As the array grows past 10,000, whole periods fit into it and the number of runs reaches what the two layouts\n\
          have; from there on the time does not change, whatever the length.\n\n\
          ![Planning time by grid size](plan-speed.svg)\n",

@@ -7,7 +7,7 @@
 use crate::distribution::{Distribution, same_dims};
 use crate::error::{Error, Result};
 use crate::grid::{Grid, by_x, elems_of, product};
-use crate::overlap::{Method, Overlap, Side, Sides};
+use crate::overlap::{Method, Overlap, Rhythm, Side, Sides};
 use std::sync::Arc;
 
 /// Which part of the source goes where: `A[from..]` into `B[to..]`, axes perhaps permuted.
@@ -65,6 +65,8 @@ pub struct Problem {
     /// Destination axis `j` takes source axis `axes[j]`; source axis `d` goes to destination axis `lands[d]`.
     axes: Arc<[usize]>,
     lands: Arc<[usize]>,
+    /// What all processes share along each source axis.
+    rhythms: Vec<Rhythm>,
 }
 
 impl Problem {
@@ -122,7 +124,13 @@ impl Problem {
             }
         }
         let Window { shape, from: from_offset, to: to_offset, axes } = window;
-        Ok(Self { from, to, shape, from_offset, to_offset, axes: axes.into(), lands: lands.into() })
+        let rhythm = |(from_dim, &to_dim): (usize, &usize)| {
+            let here = Side { axis: &from.axes()[from_dim], offset: from_offset[from_dim] };
+            let there = Side { axis: &to.axes()[to_dim], offset: to_offset[to_dim] };
+            Ok(Sides::new(here, there, shape[from_dim])?.rhythm())
+        };
+        let rhythms = lands.iter().enumerate().map(rhythm).collect::<Result<_>>()?;
+        Ok(Self { from, to, shape, from_offset, to_offset, axes: axes.into(), lands: lands.into(), rhythms })
     }
 
     /// The source.
@@ -170,8 +178,8 @@ impl Problem {
         let to_dim = self.lands[from_dim];
         let here = Side { axis: &self.from.axes()[from_dim], offset: self.from_offset[from_dim] };
         let there = Side { axis: &self.to.axes()[to_dim], offset: self.to_offset[to_dim] };
-        // Checked when the problem was made.
-        Sides::new(here, there, self.shape[from_dim]).expect("the window fits both arrays")
+        // That the window fits both axes was checked when the problem was made.
+        Sides::known(here, there, self.shape[from_dim], self.rhythms[from_dim])
     }
 
     /// What a rank of the source sends: its elements of the window, split among the destination's processes.

@@ -48,6 +48,17 @@ pub struct Sides<'a> {
     here: Side<'a>,
     there: Side<'a>,
     extent: u64,
+    rhythm: Rhythm,
+}
+
+/// What all processes have in common along one axis: found once, then known to every rank's plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rhythm {
+    period: u64,
+    /// At most so many runs a process of this side has in a period, and one of the other; 0 for irregular axes, where it
+    /// depends on the process.
+    most_here: u64,
+    most_there: u64,
 }
 
 impl<'a> Sides<'a> {
@@ -62,7 +73,26 @@ impl<'a> Sides<'a> {
                 )));
             }
         }
-        Ok(Self { here, there, extent })
+        let mut sides =
+            Self { here, there, extent, rhythm: Rhythm { period: 0, most_here: 0, most_there: 0 } };
+        sides.rhythm.period = sides.find_period();
+        if sides.are_cyclic() {
+            let most = |sides: &Self| {
+                u64::try_from(aspen::most_runs(sides, sides.rhythm.period)).unwrap_or(u64::MAX)
+            };
+            (sides.rhythm.most_here, sides.rhythm.most_there) = (most(&sides), most(&sides.reversed()));
+        }
+        Ok(sides)
+    }
+
+    /// Sides that were made before and whose rhythm was kept.
+    pub(crate) fn known(here: Side<'a>, there: Side<'a>, extent: u64, rhythm: Rhythm) -> Self {
+        Self { here, there, extent, rhythm }
+    }
+
+    /// What to keep for [`Sides::known`].
+    pub(crate) fn rhythm(&self) -> Rhythm {
+        self.rhythm
     }
 
     /// Two whole axes of one length.
@@ -80,7 +110,9 @@ impl<'a> Sides<'a> {
     /// The same move asked from the other side.
     #[must_use]
     pub fn reversed(self) -> Self {
-        Self { here: self.there, there: self.here, extent: self.extent }
+        let Rhythm { period, most_here, most_there } = self.rhythm;
+        let rhythm = Rhythm { period, most_here: most_there, most_there: most_here };
+        Self { here: self.there, there: self.here, extent: self.extent, rhythm }
     }
 
     /// Whose processes one asks about.
@@ -100,6 +132,10 @@ impl<'a> Sides<'a> {
 
     /// After how many elements both sides begin again; the extent if they do not within the window.
     pub fn period(&self) -> u64 {
+        self.rhythm.period
+    }
+
+    fn find_period(&self) -> u64 {
         // One process owns everything: that begins again with every element.
         let round = |axis: &Axis| match axis.is_cyclic() {
             true if axis.procs() == 1 => Some(1),
@@ -152,7 +188,7 @@ impl<'a> Sides<'a> {
     pub(crate) fn most_runs(&self, busy: u64) -> u128 {
         let (busy, pieces) = (u128::from(busy), |side: Side<'_>| side.axis.pieces() as u128);
         match (self.here.axis.is_cyclic(), self.there.axis.is_cyclic()) {
-            (true, true) => busy.saturating_mul(aspen::most_runs(self, self.period())),
+            (true, true) => busy.saturating_mul(self.rhythm.most_here.into()),
             (true, false) => busy.saturating_mul(3 * pieces(self.there) + 2),
             (false, true) => {
                 let folded = pieces(self.here).saturating_mul(u128::from(self.there.axis.procs()) + 2);
@@ -251,7 +287,7 @@ impl Method {
         let own = |span| Sides::blocks_of_one(sides.here, process, span);
         let all = |span| Sides::blocks_of_all(sides.there, span);
         match self {
-            Self::Aspen => (0, aspen::most_runs(sides, span)),
+            Self::Aspen => (0, sides.rhythm.most_here.into()),
             Self::Scan if !sides.are_cyclic() => (0, scan::most_irregular_runs(sides, process)),
             Self::Naive => (u128::from(span), own(span) + all(span)),
             Self::Classical => {
