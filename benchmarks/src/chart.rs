@@ -99,11 +99,18 @@ impl Chart {
                         y_at(y)
                     ));
                 }
-                if index + 1 == self.panels.len()
-                    && let Some(&(_, y)) = line.points.last()
-                {
-                    let (x, y) = (WIDTH + 8.0, y_at(y) + 4.0);
-                    add(format!("<text x=\"{x}\" y=\"{y:.1}\" fill=\"{colour}\">{}</text>", line.name));
+            }
+            if index + 1 == self.panels.len() {
+                // Names at the lines' ends, from the bottom up, far enough apart to be read.
+                let end = |line: &Line| line.points.last().map_or(0.0, |&(_, y)| y_at(y) + 4.0);
+                let mut names: Vec<_> =
+                    lines.iter().zip(COLOURS).map(|(line, colour)| (end(line), line, colour)).collect();
+                names.sort_by(|a, b| b.0.total_cmp(&a.0));
+                let mut below = f64::MAX;
+                for (y, line, colour) in names {
+                    below = y.min(below - 13.0);
+                    let x = WIDTH + 8.0;
+                    add(format!("<text x=\"{x}\" y=\"{below:.1}\" fill=\"{colour}\">{}</text>", line.name));
                 }
             }
             add("</g>".to_string());
