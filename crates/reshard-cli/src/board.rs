@@ -36,13 +36,8 @@ pub fn draw(
     cell: impl Fn(u64, u64) -> Option<String>,
     counted: bool,
 ) -> Result<(), Failure> {
-    let sorted = |ranks: Vec<u64>| {
-        let mut ranks = ranks;
-        ranks.sort_unstable();
-        ranks
-    };
-    let senders = sorted(problem.from().grid().ranks().collect());
-    let receivers = sorted(problem.to().grid().ranks().collect());
+    let senders = problem.from().grid().sorted_ranks();
+    let receivers = problem.to().grid().sorted_ranks();
     let cells: Vec<Vec<Option<String>>> = senders
         .iter()
         .map(|&sender| receivers.iter().map(|&receiver| cell(sender, receiver)).collect())

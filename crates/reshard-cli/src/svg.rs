@@ -73,8 +73,8 @@ impl Drawing {
             ranks.sort_unstable();
             ranks
         };
-        let senders = sorted(problem.from().grid().ranks().collect());
-        let receivers = sorted(problem.to().grid().ranks().collect());
+        let senders = problem.from().grid().sorted_ranks();
+        let receivers = problem.to().grid().sorted_ranks();
         let most = senders.len().max(receivers.len()).max(1);
         let cell = (960.0 / most as f64).clamp(2.0, 30.0);
         let (left, named) = (MARGIN + LABELS, cell >= 12.0);

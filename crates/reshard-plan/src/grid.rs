@@ -155,6 +155,13 @@ impl Grid {
         (0..self.size()).filter_map(|position| self.rank_at(position))
     }
 
+    /// All ranks, ascending.
+    pub fn sorted_ranks(&self) -> Vec<u64> {
+        let mut ranks: Vec<u64> = self.ranks().collect();
+        ranks.sort_unstable();
+        ranks
+    }
+
     /// The rank at these coordinates; `None` outside the box.
     pub fn rank(&self, coords: &[u64]) -> Option<u64> {
         let inside = coords.len() == self.dims() && coords.iter().zip(&self.extents).all(|(c, e)| c < e);

@@ -32,20 +32,15 @@ impl Graph {
     /// The messages of a problem. With `shared_ranks` a rank is one process on both sides, and what stays on it is no
     /// message.
     pub fn new(problem: &Problem, shared_ranks: bool) -> Result<Self> {
-        let sorted = |ranks: Vec<u64>| {
-            let mut ranks = ranks;
-            ranks.sort_unstable();
-            ranks
-        };
-        let ranks = [problem.from().grid(), problem.to().grid()];
-        if let Some(grid) = ranks.iter().find(|grid| u128::from(grid.size()) > MOST_MESSAGES) {
+        let grids = [problem.from().grid(), problem.to().grid()];
+        if let Some(grid) = grids.iter().find(|grid| u128::from(grid.size()) > MOST_MESSAGES) {
             return Err(too_many(grid.size().into()));
         }
         let table = Traffic::new(problem).table()?;
         if table.message_count() > MOST_MESSAGES {
             return Err(too_many(table.message_count()));
         }
-        let (senders, receivers) = (sorted(ranks[0].ranks().collect()), sorted(ranks[1].ranks().collect()));
+        let (senders, receivers) = (grids[0].sorted_ranks(), grids[1].sorted_ranks());
         let messages = table.messages().filter(|message| !(shared_ranks && message.from == message.to));
         let mut edges: Vec<Edge> = messages
             .map(|message| Edge {
