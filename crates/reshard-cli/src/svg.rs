@@ -68,11 +68,6 @@ impl Drawing {
 
     /// A row for each sender, a column for each receiver; a cell for each message, in the colour of its step.
     fn grid(&mut self, problem: &Problem, schedule: &Schedule) {
-        let sorted = |ranks: Vec<u64>| {
-            let mut ranks = ranks;
-            ranks.sort_unstable();
-            ranks
-        };
         let senders = problem.from().grid().sorted_ranks();
         let receivers = problem.to().grid().sorted_ranks();
         let most = senders.len().max(receivers.len()).max(1);
