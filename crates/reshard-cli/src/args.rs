@@ -126,16 +126,16 @@ pub struct Schedule {
     /// All strategies in one table
     #[arg(long, conflicts_with = "strategy")]
     pub compare: bool,
-    /// Only what this rank sends and receives, by the strategy optimal, for grids of any size
+    /// Only what this rank sends and receives, by the strategy optimal: for block-cyclic grids of any size
     #[arg(long, conflicts_with_all = ["strategy", "compare", "shared_ranks"])]
     pub rank: Option<u64>,
     /// For min-cost: at most so many steps
     #[arg(long, value_name = "K")]
     pub steps: Option<u64>,
-    /// For min-cost: the cost of a step, whatever it carries (a decimal number)
+    /// For min-cost: the cost of a step, whatever it carries (a number)
     #[arg(long, default_value = "1", allow_hyphen_values = true)]
     pub alpha: String,
-    /// For min-cost: the cost of each element of a step's longest message (a decimal number)
+    /// For min-cost: the cost of each element of a step's longest message (a number)
     #[arg(long, default_value = "1", allow_hyphen_values = true)]
     pub beta: String,
     /// For eager: messages in flight from each sender
@@ -160,6 +160,12 @@ pub struct Timed {
     /// Rank k is one process on both sides: what it keeps is a copy and takes no step
     #[arg(long)]
     pub shared_ranks: bool,
+    /// For min-cost: at most so many steps
+    #[arg(long, value_name = "K")]
+    pub steps: Option<u64>,
+    /// For eager: messages in flight from each sender
+    #[arg(long, value_name = "K", default_value_t = 8)]
+    pub in_flight: u64,
     /// Seconds to start a message; 2e-6 if not given
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub alpha: Option<f64>,

@@ -6,23 +6,23 @@ use crate::failure::Failure;
 use crate::problem::Described;
 use crate::screen::{Screen, counted};
 use reshard_plan::notation::print_shape;
-use reshard_plan::schedule::{Options, Schedule, Strategy, of_rank};
-use reshard_plan::{Message, Problem};
+use reshard_plan::schedule::{Judgement, Options, Schedule, Strategy, of_rank};
+use reshard_plan::{Message, Problem, Traffic};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Schedules of more messages are not judged against the linear programme: it would take longer than the answer.
-const JUDGED_MESSAGES: usize = 2_000;
+const JUDGED_MESSAGES: u128 = 1_000;
 
 /// The answer, with the keys scripts depend on.
 #[derive(Serialize)]
 struct Scheduled {
     strategy: &'static str,
     num_steps: u64,
-    total_cost: u64,
+    total_cost: u128,
     bound_steps: u64,
-    bound_cost: u64,
+    bound_cost: u128,
     optimal_steps: Option<bool>,
     optimal_cost: Option<bool>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,15 @@ struct Compared {
     from: String,
     to: String,
     shape: Vec<u64>,
-    rows: Vec<Scheduled>,
+    rows: Vec<Compare>,
+}
+
+/// A strategy's schedule, or why it has none here.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Compare {
+    Scheduled(Scheduled),
+    Refused { strategy: &'static str, error: String },
 }
 
 pub fn run(args: &args::Schedule) -> Result<(), Failure> {
@@ -89,7 +97,8 @@ pub fn run(args: &args::Schedule) -> Result<(), Failure> {
     } else if args.compare {
         compare(&mut screen, args, &described, &options, &scale)?;
     } else {
-        let schedule = make(&described.problem, &options)?;
+        let judge = judgement(&described.problem, args.shared_ranks);
+        let schedule = make(&described.problem, &options, judge.as_ref())?;
         if args.json {
             serde_json::to_writer(&mut screen.out, &scheduled(&schedule, &scale, true))?;
             writeln!(screen.out)?;
@@ -110,7 +119,13 @@ fn one_rank(screen: &mut Screen, args: &args::Schedule, problem: &Problem, rank:
     let messages = match of_rank(problem, rank)? {
         Some(messages) => messages,
         None => {
-            let schedule = Schedule::new(problem, Strategy::Optimal)?;
+            let schedule = Schedule::new(problem, Strategy::Optimal).map_err(|error| {
+                Failure::usage(&format!(
+                    "these layouts have no formula for one rank alone (whole periods of block-cyclic layouts have), and \
+                     all together {}",
+                    error.to_string().trim_end_matches("; ask for one rank at a time")
+                ))
+            })?;
             let numbered = (0..)
                 .zip(schedule.steps())
                 .flat_map(|(number, step)| step.messages.iter().map(move |message| (number, *message)));
@@ -137,10 +152,18 @@ fn one_rank(screen: &mut Screen, args: &args::Schedule, problem: &Problem, rank:
     Ok(())
 }
 
-fn make(problem: &Problem, options: &Options) -> Result<Schedule, Failure> {
+/// What is known of the cost of any schedule of a problem, where finding out does not take longer than the answer.
+fn judgement(problem: &Problem, shared_ranks: bool) -> Option<Judgement> {
+    let messages = Traffic::new(problem).table().ok()?.message_count();
+    if messages <= JUDGED_MESSAGES { Judgement::new(problem, shared_ranks).ok() } else { None }
+}
+
+fn make(problem: &Problem, options: &Options, judge: Option<&Judgement>) -> Result<Schedule, Failure> {
     let schedule = Schedule::with(problem, options).map_err(Failure::hint("one rank at a time", "--rank"))?;
-    let messages: usize = schedule.steps().iter().map(|step| step.messages.len()).sum();
-    Ok(if messages <= JUDGED_MESSAGES { schedule.judged(problem)? } else { schedule })
+    Ok(match judge {
+        Some(judge) => schedule.judged(judge),
+        None => schedule,
+    })
 }
 
 fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Scheduled {
@@ -179,16 +202,21 @@ fn compare(
     scale: &Scale,
 ) -> Result<(), Failure> {
     let mut made = Vec::new();
+    let judge = judgement(&described.problem, args.shared_ranks);
     for strategy in Strategy::ALL {
-        made.push((strategy, make(&described.problem, &Options { strategy, ..*options })));
+        made.push((strategy, make(&described.problem, &Options { strategy, ..*options }, judge.as_ref())));
     }
     if args.json {
-        let rows = made.iter().filter_map(|(_, schedule)| schedule.as_ref().ok());
+        let row = |(strategy, schedule): (Strategy, Result<Schedule, Failure>)| match schedule {
+            Ok(schedule) => Ok(Compare::Scheduled(scheduled(&schedule, scale, false))),
+            Err(Failure::Usage(error)) => Ok(Compare::Refused { strategy: strategy.name(), error }),
+            Err(failure) => Err(failure),
+        };
         let compared = Compared {
             from: described.from.to_string(),
             to: described.to.to_string(),
             shape: described.problem.shape().to_vec(),
-            rows: rows.map(|schedule| scheduled(schedule, scale, false)).collect(),
+            rows: made.into_iter().map(row).collect::<Result<_, _>>()?,
         };
         serde_json::to_writer(&mut screen.out, &compared)?;
         writeln!(screen.out)?;
@@ -244,13 +272,13 @@ fn show(
     }
     draw_costs(screen, schedule)?;
     let steps = counted(schedule.num_steps(), "step");
-    let said = |optimal: Option<bool>, bound: u64| match optimal {
+    let said = |optimal: Option<bool>, bound: u128| match optimal {
         Some(true) => "optimal".to_string(),
         Some(false) => format!("not optimal, at least {bound}"),
         None => format!("at least {bound}"),
     };
     let (of_steps, of_cost) = (
-        said(schedule.optimal_steps(), schedule.bound_steps()),
+        said(schedule.optimal_steps(), schedule.bound_steps().into()),
         said(schedule.optimal_cost(), schedule.bound_cost()),
     );
     writeln!(screen.out, "{steps} ({of_steps}), total cost {} ({of_cost})", schedule.total_cost())?;
@@ -317,7 +345,7 @@ pub fn letters(number: usize) -> String {
     letters.iter().rev().map(|&letter| char::from(letter)).collect()
 }
 
-/// Two decimal numbers as whole numbers of one unit.
+/// Two numbers as whole numbers of one unit.
 struct Scale {
     alpha: u64,
     beta: u64,
@@ -325,23 +353,19 @@ struct Scale {
 }
 
 fn scale(alpha: &str, beta: &str) -> Result<Scale, Failure> {
-    let digits =
-        [alpha, beta].iter().map(|text| text.split_once('.').map_or(0, |(_, rest)| rest.len())).max();
-    let digits = digits.unwrap_or(0);
-    let whole = |flag: &str, text: &str| {
-        let (before, after) = text.split_once('.').unwrap_or((text, ""));
-        let shifted = format!("{before}{after:0<digits$}");
-        let valid = !text.is_empty() && text != "." && shifted.chars().all(|c| c.is_ascii_digit());
-        shifted.parse::<u64>().ok().filter(|&number| valid && number <= u64::from(u32::MAX)).ok_or_else(|| {
+    let number = |flag: &str, text: &str| {
+        text.parse::<f64>().ok().filter(|number| (0.0..=1e9).contains(number)).ok_or_else(|| {
             Failure::usage(&format!(
-                "{flag}: {text:?} was given; expected a decimal number that is not negative, such as 10 or 0.25, of at \
-                 most 9 digits"
+                "{flag}: {text:?} was given; expected a number from 0 to 1e9, such as 10, 0.25 or 2e-6"
             ))
         })
     };
-    Ok(Scale {
-        alpha: whole("--alpha", alpha)?,
-        beta: whole("--beta", beta)?,
-        unit: 10_f64.powi(i32::try_from(digits).unwrap_or(i32::MAX)),
-    })
+    let (alpha, beta) = (number("--alpha", alpha)?, number("--beta", beta)?);
+    // The smallest power of ten that makes both whole, if there is one; else as fine as whole numbers allow.
+    let whole = |number: f64| (number - number.round()).abs() <= 1e-9 * number && number < 1e15;
+    let powers = (0..24).map(|power| 10_f64.powi(power));
+    let finest = 1e15 / alpha.max(beta).max(f64::MIN_POSITIVE);
+    let unit = powers.clone().find(|unit| whole(alpha * unit) && whole(beta * unit));
+    let unit = unit.or_else(|| powers.rev().find(|&unit| unit <= finest)).unwrap_or(1.0);
+    Ok(Scale { alpha: (alpha * unit).round() as u64, beta: (beta * unit).round() as u64, unit })
 }

@@ -95,15 +95,23 @@ impl Meant {
         } else {
             (1, 0)
         };
-        let options =
-            Options { strategy, shared_ranks: args.shared_ranks, alpha, beta, ..Options::default() };
+        if args.steps.is_some() && strategy != Strategy::MinCost {
+            return Err(Failure::usage("--steps limits min-cost only; add --strategy min-cost"));
+        }
+        let (shared_ranks, in_flight, most_steps) = (args.shared_ranks, args.in_flight, args.steps);
+        let options = Options { strategy, shared_ranks, in_flight, alpha, beta, most_steps };
         Ok(Self { described, options, machine: Machine { cost, network }, barriers: args.barriers })
     }
 
     /// The schedule and its run, message by message.
     pub fn run(&self) -> Result<(Schedule, Timeline), Failure> {
-        let schedule = Schedule::with(&self.described.problem, &self.options)
-            .map_err(Failure::hint("use optimal", "--strategy optimal"))?;
+        let schedule = Schedule::with(&self.described.problem, &self.options).map_err(|error| {
+            let message = error.to_string();
+            Failure::usage(&message.replace(
+                "ask for one rank at a time",
+                "larger runs are simulated by the strategy optimal, in one block-cyclic dimension over whole periods",
+            ))
+        })?;
         let timeline = simulate(&schedule, &self.machine, self.barriers)?;
         Ok((schedule, timeline))
     }

@@ -66,6 +66,11 @@ fn min_cost_says_what_it_proves() {
     // Where a step costs much, ten are better.
     let dear = json(&[&example[..], &["--alpha", "2.5", "--beta", "0.5"]].concat());
     assert_eq!((dear["num_steps"].as_u64(), dear["price"].as_f64()), (Some(10), Some(37.5)));
+    let seconds = json(&[&example[..], &["--alpha", "2e-6", "--beta", "1e-9"]].concat());
+    assert_eq!(seconds["num_steps"], 10);
+    // A dear step makes a schedule that is not the cheapest in elements, and it is told so.
+    let dearest = json(&[&example[..], &["--alpha", "100"]].concat());
+    assert_eq!((dearest["total_cost"].as_u64(), dearest["optimal_cost"].as_bool()), (Some(25), Some(false)));
     // Others are told that they are beaten.
     assert_eq!(json(&["--from", "15/2", "--to", "6/3", "--strategy", "stepwise"])["optimal_cost"], false);
 }
@@ -77,8 +82,20 @@ fn strategies_are_compared() {
         compared["rows"].as_array().unwrap().iter().map(|row| row["strategy"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["optimal", "classes", "stepwise", "greedy", "min-cost", "split", "async", "caterpillar", "eager"]
+        [
+            "optimal",
+            "classes",
+            "stepwise",
+            "greedy",
+            "min-cost",
+            "split",
+            "async",
+            "caterpillar",
+            "walker-otto",
+            "eager"
+        ]
     );
+    assert!(compared["rows"][8]["error"].as_str().unwrap().contains("walker-otto needs"));
     let text = String::from_utf8(schedule(&["--from", "16/3", "--to", "16/5", "--compare"]).stdout).unwrap();
     assert!(text.contains("walker-otto  not here:"), "{text}");
 }
@@ -132,8 +149,9 @@ fn mistakes_get_one_sentence() {
         (&["--steps", "9", "--strategy", "min-cost"], "at least 10 are needed"),
         (&["--steps", "10"], "--strategy min-cost"),
         (&["--alpha", "-1"], "--alpha"),
-        (&["--alpha", "much"], "a decimal number"),
-        (&["--beta", "1.2.3"], "a decimal number"),
+        (&["--alpha", "much"], "--alpha: \"much\" was given"),
+        (&["--alpha", "inf"], "from 0 to 1e9"),
+        (&["--beta", "1.2.3"], "--beta: \"1.2.3\" was given"),
         (&["--strategy", "eager", "--in-flight", "0"], "at least 1"),
         (&["--strategy", "classes"], "use the strategy optimal"),
         (&["--strategy", "walker-otto"], "use the strategy optimal"),

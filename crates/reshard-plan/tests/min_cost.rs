@@ -58,7 +58,26 @@ fn min_cost_is_never_below_its_bound_and_nearly_always_the_optimum() {
     let cases = if full_sweep() { 1_000 } else { 60 };
     let (mut optimal, mut proven) = (0, 0);
     for _ in 0..cases {
-        let (from, to): (Pattern, Pattern) = {
+        let irregular = random.one_in(4);
+        let (from, to): (Pattern, Pattern) = if irregular {
+            // Contiguous parts of any size: few messages, of many lengths.
+            let mut side = || {
+                let parts: Vec<String> =
+                    (0..random.within(2, 5)).map(|_| random.within(0, 9).to_string()).collect();
+                (
+                    parts.join(","),
+                    parts.len(),
+                    parts.iter().map(|part| part.parse::<u64>().unwrap()).sum::<u64>(),
+                )
+            };
+            let (one, other) = (side(), side());
+            // The shorter side gets a last part that fills it up.
+            let text = |(parts, count, len): &(String, usize, u64), fill: u64| {
+                format!("(gen_block({parts},{})) on {}", fill - len, count + 1).parse().unwrap()
+            };
+            let fill = one.2.max(other.2);
+            (text(&one, fill), text(&other, fill))
+        } else {
             let mut side = || format!("{}/{}", random.within(2, 6), random.within(1, 7)).parse().unwrap();
             (side(), side())
         };

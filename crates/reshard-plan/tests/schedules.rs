@@ -14,7 +14,7 @@ fn example(from: &str, to: &str) -> Problem {
 }
 
 /// (from, to, steps of the paper, cost of the paper's stepwise schedule)
-const EXAMPLES: [(&str, &str, u64, u64); 5] = [
+const EXAMPLES: [(&str, &str, u64, u128); 5] = [
     ("16/3", "16/5", 7, 15),
     ("16/7", "16/11", 16, 77),
     ("15/3", "15/5", 10, 26),
@@ -263,7 +263,12 @@ fn arbitrary_traffic_is_scheduled() {
             match strategy {
                 Strategy::Optimal | Strategy::Stepwise => assert_eq!(schedule.optimal_steps(), Some(true)),
                 Strategy::Split => assert_eq!(schedule.optimal_cost(), Some(true)),
-                Strategy::Async => assert!(schedule.total_cost() <= 2 * schedule.bound_cost()),
+                Strategy::Async => {
+                    assert!(schedule.total_cost() <= 2 * schedule.bound_cost());
+                    let stepwise = Options { strategy: Strategy::Stepwise, ..options };
+                    let stepwise = Schedule::with(&problem, &stepwise).unwrap();
+                    assert!(schedule.total_cost() <= stepwise.total_cost(), "{options:?} of {problem:?}");
+                }
                 _ => {}
             }
         }
@@ -312,5 +317,37 @@ fn min_cost_finds_and_proves_the_optimum_of_the_examples() {
         );
         assert_eq!((schedule.num_steps(), schedule.total_cost()), (steps, cost), "{from} to {to}");
         assert_eq!(schedule.optimal_cost(), Some(true), "{from} to {to}: bound {}", schedule.bound_cost());
+    }
+}
+
+/// Costs of the longest arrays leave 64 bits; nothing wraps, and min-cost still finds the cheaper order.
+#[test]
+fn costs_of_the_longest_arrays_do_not_wrap() {
+    let long = 1_u64 << 60;
+    let ones = ",1".repeat(16);
+    let from = format!("(gen_block({},{long},16)) on 3 of {}", long + 1, 2 * long + 17);
+    let to = format!("(gen_block(1,{long},{long}{ones})) on 19 of {}", 2 * long + 17);
+    let problem = Problem::new(from.parse().unwrap(), to.parse().unwrap()).unwrap();
+    let cost = |strategy| {
+        let schedule = Schedule::new(&problem, strategy).unwrap();
+        schedule.check(&problem).unwrap();
+        assert!(schedule.bound_cost() <= schedule.total_cost());
+        schedule.total_cost()
+    };
+    assert!(cost(Strategy::MinCost) <= cost(Strategy::Stepwise).min(cost(Strategy::Greedy)));
+    assert!(cost(Strategy::Async) <= cost(Strategy::Stepwise));
+    assert!(cost(Strategy::Caterpillar) >= u128::from(long));
+}
+
+/// One busy process among a hundred thousand idle ones needs no table of all colours for all.
+#[test]
+fn stars_are_coloured_in_little_memory() {
+    let star = |from: &str, to: &str, len: u64| {
+        let of = |pattern: &str| pattern.parse::<Pattern>().unwrap().over(&[len]).unwrap();
+        Problem::new(of(from), of(to)).unwrap()
+    };
+    for problem in [star("100000/1", "1/200000", 99_999), star("1/200000", "100000/1", 99_999)] {
+        let schedule = Schedule::new(&problem, Strategy::Optimal).unwrap();
+        assert_eq!((schedule.num_steps(), schedule.optimal_steps()), (99_999, Some(true)));
     }
 }

@@ -29,8 +29,8 @@ pub(super) struct Kinds {
     pub per_column: u64,
 }
 
-/// Prices are split in units of 2^-SCALE.
-const SCALE: u32 = 30;
+/// Prices are split in units of 2^-30, or larger ones where 128 bits would not hold the sums.
+const FINEST: u32 = 30;
 
 /// Past this many cells the simplex tableau is not worth its time; the caller has a simpler bound.
 const MOST_CELLS: usize = 6_000_000;
@@ -39,8 +39,8 @@ const MOST_CELLS: usize = 6_000_000;
 const MOST_LENGTHS: usize = 24;
 
 /// The least `alpha * steps + beta * cost` of any schedule, with at most so many steps if given: a bound, rounded up to a
-/// whole number. `None` if the problem is too large to try.
-pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>) -> Option<u128> {
+/// whole number. `None` if that takes more than the `effort` left, counted in cells of the simplex tableau.
+pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>, effort: &mut u64) -> Option<u128> {
     let mut lengths: Vec<u64> = of.kinds.iter().map(|kind| kind.elems).collect();
     lengths.sort_unstable();
     lengths.dedup();
@@ -55,8 +55,8 @@ pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>) -> Op
     let fits: Vec<usize> =
         of.kinds.iter().map(|kind| lengths.partition_point(|&length| length <= kind.elems) - 1).collect();
     let split = Split { of, lengths: &lengths, fits: &fits };
-    let (shares, toll) = split.best(alpha as f64, beta as f64, steps)?;
-    Some(split.proven(&shares, toll, alpha, beta, steps))
+    let (shares, toll) = split.best(alpha as f64, beta as f64, steps, effort)?;
+    split.proven(&shares, toll, alpha, beta, steps)
 }
 
 struct Split<'a> {
@@ -72,7 +72,7 @@ impl Split<'_> {
 
     /// A split of the prices, and a toll that every step pays on top, to be given back for as many steps as are allowed. By
     /// the simplex method on the dual, whose all-slack basis is feasible.
-    fn best(&self, alpha: f64, beta: f64, steps: Option<u64>) -> Option<(Vec<f64>, f64)> {
+    fn best(&self, alpha: f64, beta: f64, steps: Option<u64>, effort: &mut u64) -> Option<(Vec<f64>, f64)> {
         let (kinds, levels, processes) = (self.of.kinds.len(), self.lengths.len(), self.processes());
         // Columns: worth of each kind; shares by level and process; the toll.
         let columns = kinds + levels * processes + 1;
@@ -106,14 +106,14 @@ impl Split<'_> {
         if let Some(steps) = steps {
             worth[columns - 1] = -(steps as f64);
         }
-        let solution = simplex(&rows, &worth)?;
+        let solution = simplex(&rows, &worth, effort)?;
         let shares = solution[kinds..kinds + levels * processes].iter().map(|share| share * unit).collect();
         Some((shares, solution[columns - 1] * unit))
     }
 
     /// What a split proves, in integers: shares are rounded down, and cut where they exceed the price and the toll.
-    fn proven(&self, shares: &[f64], toll: f64, alpha: u64, beta: u64, steps: Option<u64>) -> u128 {
-        let one = 1_i128 << SCALE;
+    fn proven(&self, shares: &[f64], toll: f64, alpha: u64, beta: u64, steps: Option<u64>) -> Option<u128> {
+        let one = 1_i128 << self.scale(alpha, beta, steps)?;
         let fixed = |value: f64| (value.max(0.0) * one as f64).floor() as i128;
         let toll = if steps.is_some() { fixed(toll) } else { 0 };
         let processes = self.processes();
@@ -140,13 +140,25 @@ impl Split<'_> {
             sum += cheapest.unwrap_or(0);
         }
         // Prices are whole numbers, so every schedule's price is.
-        u128::try_from((sum + one - 1).div_euclid(one)).unwrap_or(0)
+        u128::try_from((sum + one - 1).div_euclid(one)).ok()
+    }
+
+    /// How fine prices are split so that no sum leaves 126 bits; `None` if even whole numbers would.
+    fn scale(&self, alpha: u64, beta: u64, steps: Option<u64>) -> Option<u32> {
+        let bits = |number: u128| 128 - number.leading_zeros();
+        let price =
+            u128::from(beta).checked_mul(self.lengths.last().copied()?.into())?.checked_add(alpha.into())?;
+        let times = (self.of.kinds.len() as u128)
+            .checked_mul(u128::from(self.of.per_row) + u128::from(self.of.per_column))?;
+        // A toll never pays beyond the price of all steps together.
+        let times = times.checked_add(steps.unwrap_or(0).into())?.checked_mul(times + 1)?;
+        126_u32.checked_sub(bits(price) + bits(times)).map(|free| free.min(FINEST))
     }
 }
 
 /// Maximises `worth . x` subject to sparse rows `row . x <= limit`, `x >= 0`, all limits at least 0. `None` if it does not
 /// come to an end in time.
-fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64]) -> Option<Vec<f64>> {
+fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64], effort: &mut u64) -> Option<Vec<f64>> {
     let (count, columns) = (rows.len(), worth.len());
     let width = columns + 1;
     // Slacks are kept implicitly: a basic variable's row expresses it by the others.
@@ -165,7 +177,9 @@ fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64]) -> Option<Vec<f64>>
     // Which variable stands in each row and column: originals 0..columns, slacks after them.
     let mut row_variable: Vec<usize> = (columns..columns + count).collect();
     let mut column_variable: Vec<usize> = (0..columns).collect();
-    for _ in 0..50 * (count + columns) {
+    let cells = ((count + 1) * width) as u64;
+    loop {
+        *effort = effort.checked_sub(cells)?;
         let bottom = &table[count * width..count * width + columns];
         let (enter, value) = bottom.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1))?;
         if value > -1e-9 {
@@ -184,7 +198,6 @@ fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64]) -> Option<Vec<f64>>
         pivot(&mut table, width, count + 1, leave, enter);
         std::mem::swap(&mut row_variable[leave], &mut column_variable[enter]);
     }
-    None
 }
 
 fn pivot(table: &mut [f64], width: usize, height: usize, row: usize, column: usize) {

@@ -6,14 +6,32 @@
 //! Chains stay short on redistributions, so this is fast; it is the fallback for whatever has no closed form.
 
 use super::graph::Graph;
+use crate::error::{Error, Result};
+use std::collections::HashMap;
 
 const NONE: u32 = u32::MAX;
 
+/// A table of one side has at most so many cells: 256 MiB.
+const MOST_CELLS: usize = 1 << 26;
+
+/// A vertex with more edges than this keeps a bit for each colour.
+const FEW: usize = 16;
+
+/// All those bits together: 512 MiB.
+const MOST_BYTES: usize = 1 << 29;
+
 /// A step for each edge, from 0 to the maximum degree less one.
-pub(super) fn colour(graph: &Graph) -> Vec<u64> {
+pub(super) fn colour(graph: &Graph) -> Result<Vec<u64>> {
     let colours = graph.max_degree() as usize;
-    let mut at_sender = Ports::new(graph.senders.len(), colours);
-    let mut at_receiver = Ports::new(graph.receivers.len(), colours);
+    let (sent, received) = graph.degrees();
+    let busy = sent.iter().chain(&received).filter(|&&degree| degree > FEW).count();
+    if busy.saturating_mul(colours / 8) > MOST_BYTES {
+        return Err(Error::too_large(format!(
+            "{busy} processes have many messages each, the busiest {colours}; they cannot all be scheduled at once"
+        )));
+    }
+    let mut at_sender = Ports::new(&sent, colours);
+    let mut at_receiver = Ports::new(&received, colours);
     let mut steps = vec![0_u32; graph.edges.len()];
     for (index, edge) in graph.edges.iter().enumerate() {
         let (sender, receiver) = (edge.sender, edge.receiver);
@@ -31,7 +49,7 @@ pub(super) fn colour(graph: &Graph) -> Vec<u64> {
         at_sender.set(sender, colour, index as u32);
         at_receiver.set(receiver, colour, index as u32);
     }
-    steps.into_iter().map(u64::from).collect()
+    Ok(steps.into_iter().map(u64::from).collect())
 }
 
 /// Swaps the colours `taken` and `free` along the chain that begins at `receiver` with `taken`.
@@ -75,42 +93,72 @@ fn swap_chain(
 /// Which edge has which colour at each vertex of one side, and which colours are free.
 struct Ports {
     colours: usize,
-    edges: Vec<u32>,
-    /// A bit for each colour in use; bits past the last colour are set.
-    used: Vec<u64>,
-    words: usize,
+    edges: Edges,
+    /// A bit for each colour in use, for vertices with many edges; bits past the last colour are set.
+    used: Vec<Vec<u64>>,
+}
+
+/// A table where that fits, or a map for each vertex: one busy vertex must not make room for all.
+enum Edges {
+    Table(Vec<u32>),
+    Maps(Vec<HashMap<u32, u32>>),
 }
 
 impl Ports {
-    fn new(vertices: usize, colours: usize) -> Self {
-        let words = colours.div_ceil(64);
-        let mut used = vec![0_u64; vertices * words];
-        if !colours.is_multiple_of(64) {
-            used.iter_mut()
-                .skip(words - 1)
-                .step_by(words)
-                .for_each(|word| *word = u64::MAX << (colours % 64));
-        }
-        Self { colours, edges: vec![NONE; vertices * colours], used, words }
+    fn new(degrees: &[usize], colours: usize) -> Self {
+        let edges = if degrees.len().saturating_mul(colours) <= MOST_CELLS {
+            Edges::Table(vec![NONE; degrees.len() * colours])
+        } else {
+            Edges::Maps(vec![HashMap::new(); degrees.len()])
+        };
+        let words = |degree: &usize| {
+            if *degree <= FEW {
+                return Vec::new();
+            }
+            let mut words = vec![0_u64; colours.div_ceil(64)];
+            if let Some(last) = words.last_mut().filter(|_| !colours.is_multiple_of(64)) {
+                *last = u64::MAX << (colours % 64);
+            }
+            words
+        };
+        Self { colours, edges, used: degrees.iter().map(words).collect() }
     }
 
     fn edge(&self, vertex: usize, colour: usize) -> u32 {
-        self.edges[vertex * self.colours + colour]
+        match &self.edges {
+            Edges::Table(table) => table[vertex * self.colours + colour],
+            Edges::Maps(maps) => maps[vertex].get(&(colour as u32)).copied().unwrap_or(NONE),
+        }
     }
 
     fn set(&mut self, vertex: usize, colour: usize, edge: u32) {
-        self.edges[vertex * self.colours + colour] = edge;
-        self.used[vertex * self.words + colour / 64] |= 1 << (colour % 64);
+        match &mut self.edges {
+            Edges::Table(table) => table[vertex * self.colours + colour] = edge,
+            Edges::Maps(maps) => drop(maps[vertex].insert(colour as u32, edge)),
+        }
+        if let Some(word) = self.used[vertex].get_mut(colour / 64) {
+            *word |= 1 << (colour % 64);
+        }
     }
 
     fn clear(&mut self, vertex: usize, colour: usize) {
-        self.edges[vertex * self.colours + colour] = NONE;
-        self.used[vertex * self.words + colour / 64] &= !(1 << (colour % 64));
+        match &mut self.edges {
+            Edges::Table(table) => table[vertex * self.colours + colour] = NONE,
+            Edges::Maps(maps) => drop(maps[vertex].remove(&(colour as u32))),
+        }
+        if let Some(word) = self.used[vertex].get_mut(colour / 64) {
+            *word &= !(1 << (colour % 64));
+        }
     }
 
     fn free(&self, vertex: usize) -> usize {
-        let words = &self.used[vertex * self.words..(vertex + 1) * self.words];
-        let word = words.iter().position(|&word| word != u64::MAX).expect("fewer edges than colours");
-        word * 64 + words[word].trailing_ones() as usize
+        let words = &self.used[vertex];
+        match words.iter().position(|&word| word != u64::MAX) {
+            Some(word) => word * 64 + words[word].trailing_ones() as usize,
+            // A vertex with few edges: look at its colours one by one.
+            None => (0..self.colours)
+                .find(|&colour| self.edge(vertex, colour) == NONE)
+                .expect("fewer edges than colours"),
+        }
     }
 }

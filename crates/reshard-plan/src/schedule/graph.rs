@@ -34,7 +34,10 @@ impl Graph {
     pub fn new(problem: &Problem, shared_ranks: bool) -> Result<Self> {
         let grids = [problem.from().grid(), problem.to().grid()];
         if let Some(grid) = grids.iter().find(|grid| u128::from(grid.size()) > MOST_MESSAGES) {
-            return Err(too_many(grid.size().into()));
+            return Err(Error::too_large(format!(
+                "a grid has {} processes, and at most {MOST_MESSAGES} are scheduled at once; ask for one rank at a time",
+                grid.size()
+            )));
         }
         let table = Traffic::new(problem).table()?;
         if table.message_count() > MOST_MESSAGES {
@@ -93,7 +96,7 @@ impl Graph {
 
     /// LB1: if every process's messages are sorted from longest to shortest, the i-th costliest step costs at least the
     /// longest of all i-th messages. The sum bounds the total cost of any schedule in steps; it is at least W.
-    pub fn cost_bound(&self) -> u64 {
+    pub fn cost_bound(&self) -> u128 {
         let mut lists = vec![Vec::new(); self.senders.len() + self.receivers.len()];
         for edge in &self.edges {
             lists[edge.sender].push(edge.elems);
@@ -109,13 +112,13 @@ impl Graph {
                 *most = (*most).max(elems);
             }
         }
-        longest.into_iter().sum()
+        longest.into_iter().map(u128::from).sum()
     }
 }
 
 fn too_many(count: u128) -> Error {
     Error::too_large(format!(
-        "this redistribution has {count} messages or more, and at most {MOST_MESSAGES} are scheduled at once; \
+        "this redistribution has {count} messages, and at most {MOST_MESSAGES} are scheduled at once; \
          ask for one rank at a time"
     ))
 }

@@ -11,8 +11,8 @@ use super::graph::{Edge, Graph};
 use crate::error::{Error, Result};
 use crate::transport::cheapest;
 
-/// Each step solves an assignment problem in cubic time: past this many processes a side that takes minutes.
-const MOST_PROCESSES: usize = 1024;
+/// Each step solves an assignment problem: past this many steps times processes squared that takes minutes.
+const MOST_WORK: usize = 100_000_000;
 
 /// The step of each edge.
 pub(super) fn stepwise(graph: &Graph) -> Result<Vec<u64>> {
@@ -26,9 +26,10 @@ pub(super) fn greedy(graph: &Graph) -> Result<Vec<u64>> {
 
 fn peel(graph: &Graph, fewest_steps: bool) -> Result<Vec<u64>> {
     let size = graph.senders.len().max(graph.receivers.len());
-    if size > MOST_PROCESSES {
+    let least_steps = graph.max_degree() as usize;
+    if least_steps.saturating_mul(size).saturating_mul(size) > MOST_WORK {
         return Err(Error::too_large(format!(
-            "matchings of {size} processes were asked for, and at most {MOST_PROCESSES} a side are tried; use optimal"
+            "{least_steps} matchings of {size} processes were asked for, which would take minutes; use optimal"
         )));
     }
     let mut steps = vec![u64::MAX; graph.edges.len()];

@@ -26,7 +26,10 @@ const MOST_EDGES: usize = 8_000;
 const TRIES: u64 = 8;
 
 /// Blocks tried times messages squared, which is about what a flow takes: seconds.
-const WORK: usize = 200_000_000;
+const WORK: usize = 50_000_000;
+
+/// Cells of simplex tableaux that may be computed for all bounds together: about a second.
+const EFFORT: u64 = 1_000_000_000;
 
 /// After a block the next may be of one of so many lengths.
 const MOST_BRANCHES: usize = 4;
@@ -34,7 +37,7 @@ const MOST_BRANCHES: usize = 4;
 /// The step of each message, and what no schedule can beat.
 pub(super) struct Found {
     pub steps: Vec<u64>,
-    pub bound_cost: u64,
+    pub bound_cost: u128,
     pub bound_price: u128,
 }
 
@@ -61,7 +64,7 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
         options,
         allowed: 0,
         best: None,
-        budget: (WORK / (1 + instance.edges.len().pow(2))).clamp(4, 2_000),
+        budget: (WORK / (1 + instance.edges.len().pow(2))).clamp(4, 800),
     };
     for steps in fewest..=most {
         search.allowed = steps;
@@ -69,7 +72,7 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
         let reserve = search.budget - search.budget / (most - steps + 1) as usize;
         search.budget -= reserve;
         let all: Vec<usize> = (0..instance.edges.len()).collect();
-        search.peel(&mut vec![u64::MAX; instance.edges.len()], &all, 0, 0);
+        search.peel(&mut vec![u64::MAX; instance.edges.len()], &all, 0, 0)?;
         search.budget += reserve;
     }
     let (_, steps) = search.best.ok_or_else(|| {
@@ -77,28 +80,35 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
             "no order of the messages was found; please report these layouts as a fault of reshard",
         )
     })?;
+    // The bound of the cost first, which every schedule is judged by; then as much of the price as there is effort for.
+    let mut effort = EFFORT;
+    let bound_cost = cost_bound(&kinds, options.most_steps, &mut effort);
     Ok(Found {
         steps: lifted.into_iter().map(|edge| steps[edge]).collect(),
-        bound_cost: u64::try_from(cost_bound(&kinds, options.most_steps)).unwrap_or(u64::MAX),
-        bound_price: bound_price(&kinds, options, fewest, most),
+        bound_cost,
+        bound_price: bound_price(&kinds, options, fewest, most, &mut effort),
     })
 }
 
-fn cost_bound(kinds: &Kinds, most_steps: Option<u64>) -> u128 {
-    certificate::bound(kinds, 0, 1, most_steps).unwrap_or(0)
+fn cost_bound(kinds: &Kinds, most_steps: Option<u64>, effort: &mut u64) -> u128 {
+    certificate::bound(kinds, 0, 1, most_steps, effort).unwrap_or(0)
 }
 
 /// No schedule has a lower price: by the prices themselves, or by the least cost for each number of steps, whichever says
 /// more.
-fn bound_price(kinds: &Kinds, options: &Options, fewest: u64, most: u64) -> u128 {
+fn bound_price(kinds: &Kinds, options: &Options, fewest: u64, most: u64, effort: &mut u64) -> u128 {
     let (alpha, beta) = (u128::from(options.alpha), u128::from(options.beta));
-    let direct = certificate::bound(kinds, options.alpha, options.beta, options.most_steps).unwrap_or(0);
+    let direct =
+        certificate::bound(kinds, options.alpha, options.beta, options.most_steps, effort).unwrap_or(0);
     if options.alpha == 0 {
         return direct;
     }
-    let at_most = |steps: u64| alpha * u128::from(steps) + beta * cost_bound(kinds, Some(steps));
-    let beyond = alpha * u128::from(most + 1) + beta * cost_bound(kinds, None);
-    let by_steps = (fewest..=most).map(at_most).min().unwrap_or(beyond);
+    let mut at = |steps: u64, most: Option<u64>| {
+        let cost = beta.saturating_mul(cost_bound(kinds, most, effort));
+        (alpha * u128::from(steps)).saturating_add(cost)
+    };
+    let beyond = at(most + 1, None);
+    let by_steps = (fewest..=most).map(|steps| at(steps, Some(steps))).min().unwrap_or(beyond);
     let by_steps = if options.most_steps == Some(most) { by_steps } else { by_steps.min(beyond) };
     direct.max(by_steps)
 }
@@ -194,18 +204,18 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Takes a block off the edges `left`, in every way that seems worth trying, and goes on with the rest.
-    fn peel(&mut self, steps: &mut Vec<u64>, left: &[usize], used: u64, cost: u64) {
+    fn peel(&mut self, steps: &mut Vec<u64>, left: &[usize], used: u64, cost: u128) -> Result<()> {
         if left.is_empty() {
             let price = super::price(self.options, used, cost);
             if self.best.as_ref().is_none_or(|(least, _)| price < *least) {
                 self.best = Some((price, steps.clone()));
             }
-            return;
+            return Ok(());
         }
         let rest = self.part(left);
         let hope = super::price(self.options, used + rest.max_degree(), cost + rest.cost_bound());
         if self.best.as_ref().is_some_and(|(least, _)| hope >= *least) {
-            return;
+            return Ok(());
         }
         let mut lengths: Vec<u64> = rest.edges.iter().map(|edge| edge.elems).collect();
         lengths.sort_unstable();
@@ -214,21 +224,23 @@ impl Search<'_> {
         // The next block may be of any shorter length; what is longer must go now.
         for next in lengths.into_iter().rev().take(MOST_BRANCHES - 1).chain([0]) {
             if self.best.is_some() && self.budget == 0 {
-                return;
+                return Ok(());
             }
             self.budget = self.budget.saturating_sub(1);
             let (must, may): (Vec<usize>, Vec<usize>) =
                 left.iter().partition(|&&edge| self.graph.edges[edge].elems > next);
             let Some(chosen) = choose(self.graph, &must, &may, self.allowed - used) else { continue };
             let block = self.part(&chosen);
-            for (&edge, step) in chosen.iter().zip(colouring::colour(&block)) {
+            for (&edge, step) in chosen.iter().zip(colouring::colour(&block)?) {
                 steps[edge] = used + step;
             }
-            let (more_steps, more_cost) = (block.max_degree(), block.max_degree() * longest);
+            let more_steps = block.max_degree();
+            let more_cost = u128::from(more_steps) * u128::from(longest);
             let left: Vec<usize> = left.iter().copied().filter(|&edge| steps[edge] == u64::MAX).collect();
-            self.peel(steps, &left, used + more_steps, cost + more_cost);
+            self.peel(steps, &left, used + more_steps, cost + more_cost)?;
             chosen.iter().for_each(|&edge| steps[edge] = u64::MAX);
         }
+        Ok(())
     }
 
     fn part(&self, edges: &[usize]) -> Graph {

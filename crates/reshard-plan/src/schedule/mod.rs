@@ -7,7 +7,7 @@
 //! | strategy | file | what it aims at |
 //! |---|---|---|
 //! | `optimal` | `closed_form.rs` (with `core.rs`), `colouring.rs` | fewest steps, always; by formula where there is one |
-//! | `classes` | `closed_form.rs` | equal messages in every step: fewest steps and least cost, where the classes allow it |
+//! | `classes` | `closed_form.rs` | class by class: fewest steps, and least cost over whole periods, where the classes allow it |
 //! | `stepwise`, `greedy` | `matching.rs` | heaviest matchings first, with the fewest steps or without minding them |
 //! | `min-cost` | `min_cost.rs` (with `flow.rs`, `certificate.rs`) | least of alpha steps + beta cost, with a proof of how near |
 //! | `split` | `split.rs` | least total cost of all, by cutting messages |
@@ -45,7 +45,7 @@ pub enum Strategy {
     /// The fewest steps, for any layouts.
     #[default]
     Optimal,
-    /// Class by class: fewest steps and least cost, where `gcd(r, Q) = gcd(s, P) = 1`.
+    /// Class by class, where `gcd(r, Q) = gcd(s, P) = 1`: fewest steps, and least cost if the array is whole periods.
     Classes,
     /// The heaviest matching that keeps the number of steps least, again and again.
     Stepwise,
@@ -176,16 +176,22 @@ pub struct Step {
 pub struct Schedule {
     options: Options,
     steps: Vec<Step>,
-    total_cost: u64,
+    total_cost: u128,
     bound_steps: u64,
-    bound_cost: u64,
+    bound_cost: u128,
     bound_price: u128,
     /// A cheaper schedule is known.
     beaten: bool,
 }
 
-fn price(options: &Options, steps: u64, cost: u64) -> u128 {
-    u128::from(options.alpha) * u128::from(steps) + u128::from(options.beta) * u128::from(cost)
+/// `alpha * steps + beta * cost`; costs of the longest arrays leave 64 bits, and prices may end at 128.
+fn price(options: &Options, steps: u64, cost: u128) -> u128 {
+    let of_steps = u128::from(options.alpha) * u128::from(steps);
+    of_steps.saturating_add(u128::from(options.beta).saturating_mul(cost))
+}
+
+fn total(steps: &[Step]) -> u128 {
+    steps.iter().map(|step| u128::from(step.cost)).sum()
 }
 
 impl Schedule {
@@ -208,8 +214,8 @@ impl Schedule {
             Strategy::MinCost => {
                 let found = min_cost::solve(problem, &graph, options)?;
                 let steps = by_step(&graph, &found.steps);
-                let total = steps.iter().map(|step| step.cost).sum();
-                let mut schedule = Self::bounded(options, &graph, steps, total);
+                let cost = total(&steps);
+                let mut schedule = Self::bounded(options, &graph, steps, cost);
                 schedule.bound_cost = schedule.bound_cost.max(found.bound_cost);
                 schedule.bound_price = schedule.bound_price.max(found.bound_price);
                 return Ok(schedule);
@@ -222,38 +228,35 @@ impl Schedule {
                     orders.push(matching::stepwise(&graph)?);
                 }
                 let (steps, makespan) = list::steps(&graph, &orders)?;
-                return Ok(Self::bounded(options, &graph, steps, makespan));
+                return Ok(Self::bounded(options, &graph, steps, makespan.into()));
             }
         };
-        let total = steps.iter().map(|step| step.cost).sum();
+        let cost = total(&steps);
         let steps = if options.strategy == Strategy::Caterpillar { padded(steps, &graph) } else { steps };
-        Ok(Self::bounded(options, &graph, steps, total))
+        Ok(Self::bounded(options, &graph, steps, cost))
     }
 
-    fn bounded(options: &Options, graph: &Graph, steps: Vec<Step>, total_cost: u64) -> Self {
+    fn bounded(options: &Options, graph: &Graph, steps: Vec<Step>, total_cost: u128) -> Self {
         let bound_steps = match options.strategy {
             Strategy::Eager => graph.max_sent().div_ceil(options.in_flight.max(1)),
             _ => graph.max_degree(),
         };
-        let bound_cost = if options.strategy.keeps_steps() { graph.cost_bound() } else { graph.max_load() };
+        let bound_cost =
+            if options.strategy.keeps_steps() { graph.cost_bound() } else { graph.max_load().into() };
         let bound_price = price(options, bound_steps, bound_cost);
         Self { options: *options, steps, total_cost, bound_steps, bound_cost, bound_price, beaten: false }
     }
 
-    /// The same schedule with its cost judged as sharply as we can: the bound of the linear programme in place of the
-    /// simple one, and whether a cheaper schedule is known. Takes longer than making most schedules.
-    pub fn judged(mut self, problem: &Problem) -> Result<Self> {
-        if !self.options.strategy.keeps_steps() || self.options.strategy == Strategy::MinCost {
-            return Ok(self);
+    /// The same schedule with its cost judged more sharply: by a bound that is harder to find, and by whether a cheaper
+    /// schedule is known. What judges must belong to the same problem and the same `shared_ranks`.
+    #[must_use]
+    pub fn judged(mut self, by: &Judgement) -> Self {
+        if self.options.strategy.keeps_steps() {
+            self.bound_cost = self.bound_cost.max(by.bound_cost);
+            // A limit on the steps may forbid the cheaper one.
+            self.beaten = by.known_cost < self.total_cost && self.options.most_steps.is_none();
         }
-        let graph = Graph::new(problem, self.options.shared_ranks)?;
-        let options = Options { alpha: 0, beta: 1, most_steps: None, ..self.options };
-        if let Ok(best) = min_cost::solve(problem, &graph, &options) {
-            let least: u64 = by_step(&graph, &best.steps).iter().map(|step| step.cost).sum();
-            self.beaten = least < self.total_cost;
-            self.bound_cost = self.bound_cost.max(best.bound_cost);
-        }
-        Ok(self)
+        self
     }
 
     /// `alpha * steps + beta * cost`, by the options.
@@ -282,7 +285,7 @@ impl Schedule {
     }
 
     /// TC: the sum of the steps' costs, in elements; for `async` the time of the last arrival.
-    pub fn total_cost(&self) -> u64 {
+    pub fn total_cost(&self) -> u128 {
         self.total_cost
     }
 
@@ -292,7 +295,7 @@ impl Schedule {
     }
 
     /// No schedule of this kind costs less.
-    pub fn bound_cost(&self) -> u64 {
+    pub fn bound_cost(&self) -> u128 {
         self.bound_cost
     }
 
@@ -363,6 +366,24 @@ impl Schedule {
     }
 }
 
+/// What is known of the total cost of any schedule of a problem: what none can beat, and what one reaches. Finding it takes
+/// longer than making most schedules, and serves for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    bound_cost: u128,
+    known_cost: u128,
+}
+
+impl Judgement {
+    /// Judges a problem; an error if it is too large for that.
+    pub fn new(problem: &Problem, shared_ranks: bool) -> Result<Self> {
+        let graph = Graph::new(problem, shared_ranks)?;
+        let options = Options { alpha: 0, beta: 1, shared_ranks, ..Options::default() };
+        let found = min_cost::solve(problem, &graph, &options)?;
+        Ok(Self { bound_cost: found.bound_cost, known_cost: total(&by_step(&graph, &found.steps)) })
+    }
+}
+
 /// What one rank sends and receives, with the step of each message, earliest first: the schedule `optimal` of grids of any
 /// size, computed by the rank alone. `None` where there is no closed form with the fewest steps; a [`Schedule`] of all
 /// ranks has the answer there.
@@ -394,15 +415,15 @@ fn optimal(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u6
     {
         return Ok(by_formula(problem, graph, &form));
     }
-    Ok(colouring::colour(graph))
+    colouring::colour(graph)
 }
 
 fn classes(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u64>> {
     let form = ClosedForm::new(problem)?.filter(|form| form.is_by_classes() && !options.shared_ranks);
     let form = form.ok_or_else(|| {
         Error::unsupported(
-            "classes can be sent one by one only between block-cyclic grids of distinct processes, over whole periods, \
-             where r and Q, and s and P, have no common factor; use the strategy optimal",
+            "classes can be sent one by one only between block-cyclic grids of distinct processes, of at least one \
+             period, where r and Q, and s and P, have no common factor; use the strategy optimal",
         )
     })?;
     Ok(by_formula(problem, graph, &form))

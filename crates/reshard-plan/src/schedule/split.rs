@@ -10,14 +10,15 @@ use super::{Step, busiest_port};
 use crate::error::{Error, Result};
 use crate::traffic::Message;
 
-/// Cutting looks for a matching of all processes in each step: past this many messages that takes minutes.
-const MOST_MESSAGES: usize = 20_000;
+/// Cutting looks for a matching of all processes in each step: past this many processes times messages it takes minutes.
+const MOST_WORK: usize = 4_000_000;
 
 pub(super) fn steps(graph: &Graph) -> Result<Vec<Step>> {
-    if graph.edges.len() > MOST_MESSAGES {
+    let (messages, processes) = (graph.edges.len(), graph.senders.len() + graph.receivers.len());
+    if messages.saturating_mul(processes) > MOST_WORK {
         return Err(Error::too_large(format!(
-            "split was asked for {} messages, and takes at most {MOST_MESSAGES}; use optimal or async",
-            graph.edges.len()
+            "split was asked for {messages} messages of {processes} processes, which would take minutes; use optimal or \
+             async"
         )));
     }
     let mut filled = Filled::new(graph);

@@ -36,8 +36,9 @@ pub use stream::{Stream, Streamed};
 pub use timeline::{Busy, Sent, Timeline};
 
 use crate::cost::CostModel;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::schedule::Schedule;
+use std::collections::BTreeMap;
 
 /// Where programs run: what messages cost and what they travel on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,5 +66,24 @@ pub struct Machine {
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn simulate(schedule: &Schedule, machine: &Machine, barriers: bool) -> Result<Timeline> {
+    check_crowds(schedule)?;
     Ok(run(&programs(schedule, &machine.cost, barriers)?, machine)?)
+}
+
+/// So many pairs of messages that wait at one port in one step are looked through: seconds.
+const MOST_WAITING: u64 = 50_000_000;
+
+/// Refuses a step in which so many messages crowd at one port that working them off takes minutes.
+fn check_crowds(schedule: &Schedule) -> Result<()> {
+    for step in schedule.steps() {
+        let mut arrivals: BTreeMap<u64, u64> = BTreeMap::new();
+        step.messages.iter().for_each(|message| *arrivals.entry(message.to).or_default() += 1);
+        if let Some((rank, crowd)) = arrivals.into_iter().find(|&(_, crowd)| crowd * crowd > MOST_WAITING) {
+            return Err(Error::too_large(format!(
+                "{crowd} messages arrive at rank {rank} in one step, which takes too long to simulate one by one; use a \
+                 strategy of steps, such as optimal"
+            )));
+        }
+    }
+    Ok(())
 }

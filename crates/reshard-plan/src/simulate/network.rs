@@ -204,7 +204,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self> {
         let unknown = || {
             Error::mismatch(format!(
-                "the network {text:?} is not known; choose flat, ring, torus, torus:4x4, fat-tree or fat-tree:16:2"
+                "the network {text:?} is not known; choose flat, ring, torus, torus:4x4, fat-tree or fat-tree:16:2, with numbers of at least 1"
             ))
         };
         // Extents are at least 1 and reach 2^31, so that their sums and strides stay far from overflow.
