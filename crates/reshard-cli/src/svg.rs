@@ -146,7 +146,7 @@ impl Drawing {
 
     /// A row of bars for each sender.
     fn timeline(&mut self, schedule: &Schedule, timeline: &Timeline) {
-        // The n-th message of a pair in time is the one of its n-th step.
+        // A message that was cut travels in the order of its steps.
         let mut steps: BTreeMap<(u64, u64), VecDeque<usize>> = BTreeMap::new();
         let mut rows: BTreeMap<u64, usize> = BTreeMap::new();
         for (number, step) in schedule.steps().iter().enumerate() {

@@ -14,7 +14,7 @@ use crate::transport::{cheapest, too_costly};
 /// The assignment is solved for so many positions at most: a second as a rule, half a minute where most costs tie.
 const MOST_POSITIONS: u64 = 4096;
 
-/// The matrix of positions and candidates has so many cells at most: 256 MiB.
+/// The matrix of positions and candidates has so many cells at most: 256 MiB, twice that for costs past 64 bits.
 const MOST_CELLS: u128 = 1 << 25;
 
 /// So many pairs of a position and a source rank are looked at, for each candidate that has a cost of its own.

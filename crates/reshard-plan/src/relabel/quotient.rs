@@ -81,7 +81,7 @@ fn place(small: &Quotient, volumes: &[u128], source: &Grid, given: &Grid) -> Res
         }
     }
     let (rows, cols) = (vec![small.row_copies(); row_types], vec![small.column_copies(); col_types]);
-    // Nothing is lost by keeping something for everybody on the smaller side.
+    // The smaller side is shipped whole: a pair that keeps nothing costs no more than none.
     let by_rows = small.row_copies() * small.row_types() <= small.column_copies() * small.column_types();
     let class_at = |near: usize, far: usize| {
         let (row, col) = if by_rows { (near, far) } else { (far, near) };

@@ -15,7 +15,7 @@
 //! | `caterpillar`, `walker-otto`, `eager` | `classic.rs` | what others do, to compare with |
 //!
 //! All are deterministic: every rank that asks gets the same schedule. The cost of a step is the load of its busiest
-//! port, which in steps of one message each is the longest message.
+//! port: the longest message, where each port has one.
 
 mod certificate;
 mod classic;

@@ -5,7 +5,7 @@
 //! are free, and last the links are divided anew. If no event is left and some program has not ended, each of them waits
 //! for another one, and following who waits for whom must close a circle: the deadlock.
 //!
-//! Times are seconds as `f64`; those from 0 on are ordered like their bits, which is how the queue compares them.
+//! Times are seconds as `f64`. The queue compares their bits, which for numbers that are not negative is the same order.
 
 use super::matched::Matched;
 use super::network::{Fitted, Link};
