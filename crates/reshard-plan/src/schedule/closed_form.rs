@@ -36,6 +36,18 @@ struct Axis {
     column_copies: u64,
 }
 
+impl Axis {
+    /// The step of a message where this is the only axis and needs no core.
+    #[inline]
+    fn plain_step(&self, sender: u64, receiver: u64, link: Link) -> u64 {
+        let most = self.row_copies.max(self.column_copies);
+        match self.kind {
+            Kind::Full => (sender + receiver) % most,
+            _ => link.class * most + (link.row_copy + link.column_copy) % most,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Full,
@@ -115,31 +127,32 @@ impl ClosedForm {
 
     /// The same as `visit(receiver, step, class)`: the class, as [`Classes`](crate::Classes) counts it, has the length.
     pub(crate) fn sends_by_class(&self, sender: u64, mut visit: impl FnMut(u64, u64, u64)) {
-        if let [axis] = self.axes.as_slice() {
+        let [axis] = self.axes.as_slice() else { return };
+        if let Kind::Irregular(core) = axis.kind {
+            let mut line = None;
             axis.quotient.receivers_of(sender, |receiver, link| {
-                visit(receiver, self.step_on_one_axis(axis, sender, receiver, link), link.class);
+                let line = line.get_or_insert_with(|| self.cores[core].line(link.row_copy, true));
+                visit(receiver, line.step(link.class, link.column_copy), link.class);
+            });
+        } else {
+            axis.quotient.receivers_of(sender, |receiver, link| {
+                visit(receiver, axis.plain_step(sender, receiver, link), link.class);
             });
         }
     }
 
     /// Calls `visit(sender, step)` for each message of a receiver on a one-dimensional grid.
     pub fn receives(&self, receiver: u64, mut visit: impl FnMut(u64, u64)) {
-        if let [axis] = self.axes.as_slice() {
+        let [axis] = self.axes.as_slice() else { return };
+        if let Kind::Irregular(core) = axis.kind {
+            let mut line = None;
             axis.quotient.senders_of(receiver, |sender, link| {
-                visit(sender, self.step_on_one_axis(axis, sender, receiver, link));
+                let line = line.get_or_insert_with(|| self.cores[core].line(link.column_copy, false));
+                visit(sender, line.step(link.class, link.row_copy));
             });
-        }
-    }
-
-    #[inline]
-    fn step_on_one_axis(&self, axis: &Axis, sender: u64, receiver: u64, link: Link) -> u64 {
-        match axis.kind {
-            Kind::Irregular(core) => self.cores[core].step(link.class, link.row_copy, link.column_copy),
-            Kind::Simple => {
-                let most = axis.row_copies.max(axis.column_copies);
-                link.class * most + (link.row_copy + link.column_copy) % most
-            }
-            Kind::Full => (sender + receiver) % axis.row_copies.max(axis.column_copies),
+        } else {
+            axis.quotient
+                .senders_of(receiver, |sender, link| visit(sender, axis.plain_step(sender, receiver, link)));
         }
     }
 

@@ -105,6 +105,11 @@ impl Core {
         layer * self.column_copies + (twist + beta) % self.column_copies
     }
 
+    /// The steps of one sender's messages (`of_row`) or one receiver's, given which copy it is.
+    pub fn line(&self, copy: u64, of_row: bool) -> Line<'_> {
+        Line { core: self, copy, of_row, class: u64::MAX, base: 0, twist: 0 }
+    }
+
     fn layer_and_twist(&self, k: u64, alpha: u64) -> (u64, u64) {
         match &self.rule {
             Rule::Even { whole, rest, rest_copies } => {
@@ -143,6 +148,36 @@ impl Core {
                 }
             }
         }
+    }
+}
+
+/// The steps of one process, class by class. Where the rule shifts by this process's copy, layer and twist are the same for
+/// all messages of a class, and each is an addition.
+pub(crate) struct Line<'a> {
+    core: &'a Core,
+    copy: u64,
+    of_row: bool,
+    /// The class `base` and `twist` belong to.
+    class: u64,
+    base: u64,
+    twist: u64,
+}
+
+impl Line<'_> {
+    /// The step of the message of class `k` to or from copy `other` of the other side.
+    #[inline]
+    pub fn step(&mut self, k: u64, other: u64) -> u64 {
+        if self.of_row == self.core.swapped {
+            let (alpha, beta) = if self.of_row { (self.copy, other) } else { (other, self.copy) };
+            return self.core.step(k, alpha, beta);
+        }
+        let copies = self.core.column_copies;
+        if self.class != k {
+            let (layer, twist) = self.core.layer_and_twist(k, self.copy);
+            (self.class, self.base, self.twist) = (k, layer * copies, twist % copies);
+        }
+        let turned = self.twist + other;
+        self.base + if turned >= copies { turned - copies } else { turned }
     }
 }
 
