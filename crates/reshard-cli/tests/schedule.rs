@@ -161,4 +161,11 @@ fn mistakes_get_one_sentence() {
     }
     assert!(complaint(&["--from", "99999/1", "--to", "99998/3"]).contains("one rank at a time with --rank"));
     assert!(complaint(&["--from", "4/1", "--to", "4/3", "--rank", "4"]).contains("neither"));
+    // What would take minutes is refused before it begins.
+    assert!(
+        complaint(&["--from", "6000/1", "--to", "1/6000", "--strategy", "split"])
+            .contains("use optimal or async")
+    );
+    let many = ["--from", "1024/3", "--to", "1023/5", "--shape", "20000003", "--strategy", "stepwise"];
+    assert!(complaint(&many).contains("use optimal"));
 }

@@ -199,6 +199,10 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (vec!["simulate"], "--from"),
         (simulate(&["--strategy", "fast"]), "--strategy: the strategy \"fast\" is not known"),
         (simulate(&["--strategy", "classes", "--shared-ranks"]), "use the strategy optimal"),
+        (
+            vec!["simulate", "--from", "20000/1", "--to", "1/20000", "--strategy", "eager"],
+            "20000 messages arrive at rank 0 in one step",
+        ),
         (simulate(&["--network", "mesh"]), "--network: the network \"mesh\" is not known"),
         (simulate(&["--network", "torus:1x2"]), "give a larger torus"),
         (simulate(&["--network", "fat-tree:0:1"]), "--network"),

@@ -1,4 +1,4 @@
-//! One dimension of an array, dealt out to processes. All modular arithmetic of reshard lives here.
+//! One dimension of an array, dealt out to processes. All arithmetic of who owns which index lives here.
 //!
 //! A [`Deal`] is the rule as one says it (`cyclic(64)`, `block`, ...); an [`Axis`] is the rule applied to a
 //! length and a number of processes, and answers every question about indices:

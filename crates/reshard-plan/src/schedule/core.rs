@@ -243,17 +243,20 @@ mod tests {
 
     #[test]
     fn every_small_quotient_is_coloured_with_the_fewest_steps() {
+        let mut cases = 0;
         for row_types in 1..=7 {
             for column_types in (1..=7).filter(|&c| gcd(row_types, c) == 1) {
                 for classes in 1..=24 {
                     for row_copies in 1..=6 {
                         for column_copies in 1..=6 {
                             check(classes, row_types, column_types, row_copies, column_copies);
+                            cases += 1;
                         }
                     }
                 }
             }
         }
+        assert_eq!(cases, 30_240);
     }
 
     #[test]
