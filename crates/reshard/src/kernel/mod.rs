@@ -1,0 +1,1 @@
+//! The only room with unsafe code: raw memory, vector instructions, and threads that outlive a borrow.

@@ -1,0 +1,1 @@
+//! Threads that wait for each other.
