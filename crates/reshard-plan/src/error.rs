@@ -1,11 +1,11 @@
-//! One error type for the whole planner: opaque, with a kind for programs and one sentence for people.
+//! One error type for all of reshard: opaque, with a kind for programs and one sentence for people.
 //!
 //! Every message says what was given, what was expected and, where there is one, what to do about it.
 //! Programs branch on [`Error::kind`]; nobody needs to match on text.
 
 use std::fmt;
 
-/// Why the planner refused.
+/// Why something was refused, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -19,6 +19,10 @@ pub enum ErrorKind {
     TooLarge,
     /// The request makes sense, but is not supported yet.
     Unsupported,
+    /// More memory would be needed than is allowed or there.
+    Memory,
+    /// A rank failed while data was moving; the destination holds an unfinished mixture.
+    Failed,
 }
 
 /// What went wrong, in one sentence.
@@ -41,7 +45,8 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    /// An error of a kind, in one sentence: what was given, what was expected, what to do.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), position: None }
     }
 

@@ -32,11 +32,13 @@ pub mod grid;
 pub mod layout;
 pub mod notation;
 pub mod overlap;
+pub mod plan;
 pub mod problem;
 pub mod quotient;
 pub mod relabel;
 pub mod schedule;
 pub mod simulate;
+pub mod track;
 pub mod traffic;
 mod transport;
 
@@ -47,9 +49,11 @@ pub use error::{Error, ErrorKind, Result};
 pub use grid::{Grid, MAX_DIMS, Order};
 pub use layout::Layout;
 pub use overlap::{Method, Overlap, Run, Side, Sides};
+pub use plan::{Array, Move, Plan, Source, Target, Triangle};
 pub use problem::{Part, Problem, Window};
 pub use quotient::Quotient;
 pub use relabel::{Among, Relabel, Relabelling, Solver, Volume};
+pub use track::{Loop, Stretch, Track};
 pub use traffic::{Message, Traffic};
 
 /// The README's example runs with the documentation tests.

@@ -1,0 +1,324 @@
+//! What an engine runs: for every destination rank, where each of its elements comes from, as addresses.
+//!
+//! A [`Move`] says what is wanted: one layout into another, through a window, perhaps only a triangle. A [`Plan`] is the
+//! answer, worked out once: for each destination rank a [`Target`] with one [`Track`] for each axis, and for each source
+//! rank its strides. Engines see nothing else: no distribution, no grid, no element type, only indices, strides and sizes.
+//! Several arrays may go in one plan; an engine moves them together.
+
+use crate::error::{Error, Result};
+use crate::grid::{Grid, Order, product};
+use crate::layout::Layout;
+use crate::problem::{Problem, Window};
+use crate::track::Track;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most source ranks one target may list.
+const MOST_PARTS: u64 = 1 << 24;
+
+/// Which part of a matrix moves, in the source's rows and columns of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Triangle {
+    /// Elements on and above the diagonal: row <= column.
+    Upper,
+    /// Elements above the diagonal alone: what a unit upper triangular matrix stores.
+    StrictlyUpper,
+    /// Elements on and below the diagonal: row >= column.
+    Lower,
+    /// Elements below the diagonal alone.
+    StrictlyLower,
+}
+
+impl Triangle {
+    /// Whether an element of the source's window belongs to it.
+    pub fn contains(self, row: u64, column: u64) -> bool {
+        match self {
+            Self::Upper => row <= column,
+            Self::StrictlyUpper => row < column,
+            Self::Lower => row >= column,
+            Self::StrictlyLower => row > column,
+        }
+    }
+
+    /// The same part once rows and columns have changed places.
+    fn transposed(self) -> Self {
+        match self {
+            Self::Upper => Self::Lower,
+            Self::StrictlyUpper => Self::StrictlyLower,
+            Self::Lower => Self::Upper,
+            Self::StrictlyLower => Self::StrictlyUpper,
+        }
+    }
+}
+
+/// One array to be moved, and how.
+///
+/// ```
+/// use reshard_plan::{Distribution, Layout, Move, Order, Plan, Triangle};
+/// let from: Distribution = "2x2/64x64 of 300x300".parse()?;
+/// let to: Distribution = "4x1/32x50 of 300x300".parse()?;
+/// let (from, to) = (Layout::new(from, Order::ColMajor), Layout::new(to, Order::ColMajor));
+/// let plan = Plan::new(vec![Move::new(from, to)?.of_bytes(8)?.only(Triangle::Upper)?])?;
+/// assert_eq!((plan.arrays()[0].sources().len(), plan.arrays()[0].targets().len()), (4, 4));
+/// assert_eq!(plan.bytes(), 8 * 300 * 301 / 2);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    problem: Problem,
+    from: Layout,
+    to: Layout,
+    elem_bytes: u64,
+    triangle: Option<Triangle>,
+}
+
+impl Move {
+    /// All of one array into all of another of the same shape. Elements are taken to be 8 bytes long.
+    pub fn new(from: Layout, to: Layout) -> Result<Self> {
+        let problem = Problem::new(from.distribution().clone(), to.distribution().clone())?;
+        Ok(Self { problem, from, to, elem_bytes: 8, triangle: None })
+    }
+
+    /// A window of one array into a window of another, axes perhaps permuted.
+    pub fn windowed(from: Layout, to: Layout, window: Window) -> Result<Self> {
+        let problem = Problem::windowed(from.distribution().clone(), to.distribution().clone(), window)?;
+        Ok(Self { problem, from, to, elem_bytes: 8, triangle: None })
+    }
+
+    /// The size of an element.
+    pub fn of_bytes(mut self, elem_bytes: u64) -> Result<Self> {
+        if elem_bytes == 0 || elem_bytes > 1 << 20 {
+            return Err(Error::mismatch(format!(
+                "elements of {elem_bytes} bytes were given; an element has at least 1 byte and at most 2^20"
+            )));
+        }
+        self.elem_bytes = elem_bytes;
+        Ok(self)
+    }
+
+    /// Only a triangle of a matrix; the rest of the destination stays as it is.
+    pub fn only(mut self, triangle: Triangle) -> Result<Self> {
+        if self.problem.shape().len() != 2 {
+            return Err(Error::mismatch(format!(
+                "a triangle of an array of {} dimensions was asked for; only matrices have triangles",
+                self.problem.shape().len()
+            )));
+        }
+        self.triangle = Some(triangle);
+        Ok(self)
+    }
+
+    /// What is moved where, without addresses.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Bytes in an element.
+    pub fn elem_bytes(&self) -> u64 {
+        self.elem_bytes
+    }
+
+    /// The part that moves, if not all.
+    pub fn triangle(&self) -> Option<Triangle> {
+        self.triangle
+    }
+}
+
+/// A source rank's part, as an engine sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The rank.
+    pub rank: u64,
+    /// Elements of memory its part reaches over, padding included.
+    pub span: u64,
+    /// From one element to the next along each axis of the *destination*, in elements.
+    pub strides: Vec<u64>,
+}
+
+/// What one destination rank receives: a box of positions, one track for each of its axes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The rank.
+    pub rank: u64,
+    /// Elements of memory its part reaches over, padding included.
+    pub span: u64,
+    /// From one element to the next along each axis, in elements.
+    pub strides: Vec<u64>,
+    /// Where its elements come from, axis by axis. Ranks with the same coordinate on an axis share the track.
+    pub tracks: Vec<Arc<Track>>,
+    /// Which source has the elements whose peers are `(p0, p1, ...)`: an index into [`Array::sources`], at
+    /// `(p0 * tracks[1].peers().len() + p1) * ...`.
+    pub parts: Vec<u32>,
+    /// For a triangle: which positions of axis 0 move, for each position of axis 1.
+    pub rows: Option<Arc<[Range<u64>]>>,
+}
+
+impl Target {
+    /// Positions along each axis.
+    pub fn shape(&self) -> Vec<u64> {
+        self.tracks.iter().map(|track| track.elems()).collect()
+    }
+
+    /// Elements that move here.
+    pub fn elems(&self) -> u64 {
+        match &self.rows {
+            Some(rows) => rows.iter().map(|row| row.end - row.start).sum(),
+            // Part of an array of at most 2^62 elements.
+            None => self.tracks.iter().map(|track| track.elems()).product(),
+        }
+    }
+}
+
+/// One array of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    wanted: Move,
+    sources: Vec<Source>,
+    targets: Vec<Target>,
+}
+
+impl Array {
+    fn new(wanted: Move) -> Result<Self> {
+        let problem = &wanted.problem;
+        let source_ranks = problem.from().grid().sorted_ranks();
+        let sources = source_ranks
+            .iter()
+            .map(|&rank| {
+                let strides = wanted.from.strides(rank)?;
+                let strides = problem.axes().iter().map(|&dim| strides[dim]).collect();
+                Ok(Source { rank, span: wanted.from.span(rank)?, strides })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let tracks = tracks_of(problem)?;
+        let targets = problem
+            .to()
+            .grid()
+            .sorted_ranks()
+            .into_iter()
+            .map(|rank| {
+                let coords = problem.to().coords(rank)?;
+                let of_axis = |dim: usize| Arc::clone(&tracks[dim][coords[dim] as usize]);
+                let tracks: Vec<_> = (0..coords.len()).map(of_axis).collect();
+                let parts = parts(&tracks, problem.axes(), problem.from().grid(), &source_ranks)?;
+                let (span, strides) = (wanted.to.span(rank)?, wanted.to.strides(rank)?);
+                let rows = wanted.triangle.map(|part| rows(part, problem, &coords, &tracks).into());
+                Ok(Target { rank, span, strides, tracks, parts, rows })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self { wanted, sources, targets })
+    }
+
+    /// What was asked for.
+    pub fn wanted(&self) -> &Move {
+        &self.wanted
+    }
+
+    /// The source ranks, ascending.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// The destination ranks, ascending.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// The local order of the destination's axes.
+    pub fn order(&self) -> Order {
+        self.wanted.to.order()
+    }
+
+    /// Elements that move.
+    pub fn elems(&self) -> u64 {
+        self.targets.iter().map(Target::elems).sum()
+    }
+}
+
+/// Everything there is to be known before data moves: a plain value, a function of the moves alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    arrays: Vec<Array>,
+}
+
+impl Plan {
+    /// Works out the moves, for all ranks of both sides.
+    pub fn new(moves: Vec<Move>) -> Result<Self> {
+        Ok(Self { arrays: moves.into_iter().map(Array::new).collect::<Result<_>>()? })
+    }
+
+    /// The arrays, as they were given.
+    pub fn arrays(&self) -> &[Array] {
+        &self.arrays
+    }
+
+    /// Bytes that move, of all arrays. Saturates at 2^64 - 1.
+    pub fn bytes(&self) -> u64 {
+        let of_one = |array: &Array| array.elems().saturating_mul(array.wanted.elem_bytes);
+        self.arrays.iter().map(of_one).fold(0, u64::saturating_add)
+    }
+}
+
+/// For each axis of the destination, the track of each coordinate.
+fn tracks_of(problem: &Problem) -> Result<Vec<Vec<Arc<Track>>>> {
+    let axes = problem.to().axes().iter().zip(problem.axes());
+    axes.map(|(axis, &from_dim)| {
+        let sides = problem.sides(from_dim).reversed();
+        (0..axis.procs()).map(|process| Track::new(&sides, process).map(Arc::new)).collect()
+    })
+    .collect()
+}
+
+/// The source of every combination of peers.
+fn parts(tracks: &[Arc<Track>], axes: &[usize], from: &Grid, ranks: &[u64]) -> Result<Vec<u32>> {
+    let counts: Vec<u64> = tracks.iter().map(|track| track.peers().len() as u64).collect();
+    let count = product(&counts).filter(|&count| count <= MOST_PARTS).ok_or_else(|| {
+        Error::too_large(format!("one rank receives from more than {MOST_PARTS} others; use smaller grids"))
+    })?;
+    let mut parts = Vec::with_capacity(count as usize);
+    let mut coords = vec![0; tracks.len()];
+    for mut index in 0..count {
+        for (dim, track) in tracks.iter().enumerate().rev() {
+            let peers = track.peers();
+            coords[axes[dim]] = peers[(index % peers.len() as u64) as usize];
+            index /= peers.len() as u64;
+        }
+        // Peers are coordinates on the source's grid, whose ranks these are.
+        let rank = from.rank(&coords).and_then(|rank| ranks.binary_search(&rank).ok());
+        parts.push(rank.expect("peers lie on the other grid") as u32);
+    }
+    Ok(parts)
+}
+
+/// Which positions of axis 0 belong to a triangle, for each position of axis 1.
+fn rows(part: Triangle, problem: &Problem, coords: &[u64], tracks: &[Arc<Track>]) -> Vec<Range<u64>> {
+    let part = if problem.axes() == [1, 0] { part.transposed() } else { part };
+    let indices: Vec<Vec<u64>> =
+        (0..2).map(|dim| window_indices(problem, dim, coords[dim], &tracks[dim])).collect();
+    let (rows, columns) = (&indices[0], &indices[1]);
+    let all = rows.len();
+    let range = |&column: &u64| {
+        // Window indices ascend with the position, so a triangle takes the first of a column, or the last.
+        let (first, end) = match part {
+            Triangle::Upper | Triangle::StrictlyUpper => {
+                (0, rows.partition_point(|&row| part.contains(row, column)))
+            }
+            Triangle::Lower | Triangle::StrictlyLower => {
+                (rows.partition_point(|&row| !part.contains(row, column)), all)
+            }
+        };
+        first as u64..end as u64
+    };
+    columns.iter().map(range).collect()
+}
+
+/// The window index of every position along one axis of the destination.
+fn window_indices(problem: &Problem, dim: usize, coord: u64, track: &Track) -> Vec<u64> {
+    let axis = &problem.to().axes()[dim];
+    let mut indices = Vec::with_capacity(track.elems() as usize);
+    for piece in track.pieces() {
+        let global = |local: u64| axis.global_from_local(coord, local).unwrap_or(0);
+        indices
+            .extend((piece.to..piece.to + piece.len).map(|local| global(local) - problem.to_offset()[dim]));
+    }
+    indices
+}
