@@ -113,6 +113,16 @@ impl Move {
         &self.problem
     }
 
+    /// The source's layout.
+    pub fn from(&self) -> &Layout {
+        &self.from
+    }
+
+    /// The destination's layout.
+    pub fn to(&self) -> &Layout {
+        &self.to
+    }
+
     /// Bytes in an element.
     pub fn elem_bytes(&self) -> u64 {
         self.elem_bytes

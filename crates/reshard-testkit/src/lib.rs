@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 mod dealer;
 mod random;
 

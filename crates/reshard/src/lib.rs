@@ -1,8 +1,17 @@
 //! Moves a distributed array from any layout to any other, at the speed of memory.
+//!
+//! Describe two layouts, plan once, run as often as you like. [`redistribute`] does all of it in one call;
+//! [`Redistribution`] keeps plan, threads and memory for the next run; [`Plan`] and the engines in [`engine`] are the parts
+//! both are made of. The planner's nouns are here, too: this crate is the one to name.
 
 pub use reshard_plan::*;
 
 pub mod engine;
 #[allow(unsafe_code)]
 mod kernel;
+mod redistribution;
 mod sync;
+
+pub use kernel::plain_copy;
+pub use kernel::scale::Number;
+pub use redistribution::{Pair, Parts, Redistribution, redistribute};

@@ -1,0 +1,269 @@
+//! One suite for every engine: random redistributions, judged by value.
+//!
+//! Each byte of a source element is a function of the element's global index, so the right destination is known without
+//! moving anything. Padding, elements outside the window and a margin around every part are filled with canaries, which
+//! must survive. Parts begin at any address.
+
+use crate::random::{Random, random_deal};
+use reshard_plan::{Distribution, Grid, Layout, MAX_DIMS, Move, Order, Pattern, Plan, Triangle, Window};
+use std::ops::Range;
+
+/// Bytes of canaries before and after every part.
+const MARGIN: usize = 64;
+
+/// A redistribution to be judged.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What moves.
+    pub moving: Move,
+    /// By how many bytes source and destination parts are out of line, each below 64.
+    pub skew: [usize; 2],
+    /// Makes the values of this case differ from others'.
+    pub salt: u64,
+}
+
+/// What random cases may be like.
+#[derive(Clone, Debug)]
+pub struct Kinds {
+    /// Dimensions.
+    pub dims: Range<usize>,
+    /// The most elements of a window, about.
+    pub elems: u64,
+    /// The most processes along a dimension.
+    pub procs: u64,
+    /// Bytes of an element.
+    pub elem_bytes: Range<u64>,
+    /// Now and then a transposition, a triangle, strides of its own.
+    pub all_sorts: bool,
+}
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Self { dims: 1..5, elems: 1500, procs: 4, elem_bytes: 1..33, all_sorts: true }
+    }
+}
+
+impl Case {
+    /// Some redistribution.
+    pub fn random(random: &mut Random, kinds: &Kinds) -> Self {
+        let dims = random.within(kinds.dims.start as u64, kinds.dims.end as u64 - 1) as usize;
+        let side = (kinds.elems as f64).powf(1.0 / dims as f64).ceil() as u64;
+        let shape: Vec<u64> =
+            (0..dims).map(|_| random.within(0, 2 * side).min(random.within(1, 2 * side))).collect();
+        let mut axes: Vec<usize> = (0..dims).collect();
+        if kinds.all_sorts && random.one_in(3) {
+            (1..dims).for_each(|k| axes.swap(k, random.within(0, k as u64) as usize));
+        }
+        let windowed = random.one_in(2);
+        let mut side = |shape: &[u64]| {
+            let at: Vec<u64> = shape.iter().map(|_| if windowed { random.within(0, 5) } else { 0 }).collect();
+            let whole: Vec<u64> = shape
+                .iter()
+                .zip(&at)
+                .map(|(extent, at)| at + extent + if windowed { random.within(0, 5) } else { 0 })
+                .collect();
+            (random_layout(random, &whole, kinds), at)
+        };
+        let (from, from_at) = side(&shape);
+        let to_shape: Vec<u64> = axes.iter().map(|&dim| shape[dim]).collect();
+        let (to, to_at) = side(&to_shape);
+        let window = Window::of(&shape).from(&from_at).to(&to_at).permuted(&axes);
+        let elem = match random.within(0, 3) {
+            0 => random.within(kinds.elem_bytes.start, kinds.elem_bytes.end - 1),
+            1 => 4.clamp(kinds.elem_bytes.start, kinds.elem_bytes.end - 1),
+            2 => 16.clamp(kinds.elem_bytes.start, kinds.elem_bytes.end - 1),
+            _ => 8.clamp(kinds.elem_bytes.start, kinds.elem_bytes.end - 1),
+        };
+        let mut moving =
+            Move::windowed(from, to, window).and_then(|m| m.of_bytes(elem)).expect("the window fits");
+        if kinds.all_sorts && dims == 2 && random.one_in(5) {
+            let parts = [Triangle::Upper, Triangle::Lower, Triangle::StrictlyUpper, Triangle::StrictlyLower];
+            moving = moving.only(parts[random.within(0, 3) as usize]).expect("a matrix");
+        }
+        let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
+        let skew = if random.one_in(2) { skew } else { [0, 0] };
+        Self { moving, skew, salt: random.bits() }
+    }
+
+    /// Runs a redistribution and looks at every byte of every part. `run` gets the plan, the source parts and the destination
+    /// parts, both by ascending rank, as bytes.
+    ///
+    /// # Panics
+    /// If a byte is not what it must be; the message names the case.
+    pub fn judge(&self, run: impl FnOnce(&Plan, &[&[u8]], &mut [&mut [u8]])) {
+        let plan = Plan::new(vec![self.moving.clone()]).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let mut parts = self.parts();
+        self.with_slices(&mut parts, |from, to| run(&plan, from, to));
+        self.check(&parts);
+    }
+
+    /// Memory for all parts, filled.
+    pub fn parts(&self) -> Parts {
+        let elem = self.moving.elem_bytes();
+        let room = |layout: &Layout, skew: usize| -> Vec<Vec<u8>> {
+            let ranks = layout.distribution().grid().sorted_ranks();
+            let bytes = |rank| (layout.span(rank).expect("a rank of the grid") * elem) as usize;
+            ranks.into_iter().map(|rank| canaries(rank, MARGIN + skew + bytes(rank) + MARGIN)).collect()
+        };
+        let mut from = room(self.moving.from(), self.skew[0]);
+        let to = room(self.moving.to(), self.skew[1]);
+        let ranks = self.moving.from().distribution().grid().sorted_ranks();
+        for (part, rank) in from.iter_mut().zip(ranks) {
+            for_each_element(self.moving.from(), rank, |address, global| {
+                let at = MARGIN + self.skew[0] + (address * elem) as usize;
+                let value = (0..elem).map(|byte| self.value(global, byte));
+                part[at..at + elem as usize].iter_mut().zip(value).for_each(|(place, value)| *place = value);
+            });
+        }
+        Parts { from, to }
+    }
+
+    /// Lends the parts as slices, without their margins.
+    pub fn with_slices<R>(&self, parts: &mut Parts, run: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R) -> R {
+        let from: Vec<&[u8]> =
+            parts.from.iter().map(|part| &part[MARGIN + self.skew[0]..part.len() - MARGIN]).collect();
+        let mut to: Vec<&mut [u8]> = parts
+            .to
+            .iter_mut()
+            .map(|part| {
+                let end = part.len() - MARGIN;
+                &mut part[MARGIN + self.skew[1]..end]
+            })
+            .collect();
+        run(&from, &mut to)
+    }
+
+    /// Looks at every byte of every destination part.
+    ///
+    /// # Panics
+    /// If one is not what it must be.
+    pub fn check(&self, parts: &Parts) {
+        let elem = self.moving.elem_bytes();
+        let problem = self.moving.problem();
+        let layout = self.moving.to();
+        for (part, rank) in parts.to.iter().zip(layout.distribution().grid().sorted_ranks()) {
+            let mut expected = canaries(rank, part.len());
+            for_each_element(layout, rank, |address, global| {
+                let mut source = [0; MAX_DIMS];
+                let mut window = [0; MAX_DIMS];
+                for (dim, &from_dim) in problem.axes().iter().enumerate() {
+                    let Some(index) = global[dim].checked_sub(problem.to_offset()[dim]) else { return };
+                    if index >= problem.shape()[from_dim] {
+                        return;
+                    }
+                    window[from_dim] = index;
+                    source[from_dim] = problem.from_offset()[from_dim] + index;
+                }
+                if self.moving.triangle().is_some_and(|part| !part.contains(window[0], window[1])) {
+                    return;
+                }
+                let at = MARGIN + self.skew[1] + (address * elem) as usize;
+                for byte in 0..elem {
+                    expected[at + byte as usize] = self.value(&source[..global.len()], byte);
+                }
+            });
+            if let Some(at) = (0..part.len()).find(|&at| part[at] != expected[at]) {
+                panic!(
+                    "rank {rank}: byte {at} of {} is {:#04x} and must be {:#04x}: {self:?}",
+                    part.len(),
+                    part[at],
+                    expected[at]
+                );
+            }
+        }
+    }
+
+    /// A byte of an element of the source array.
+    fn value(&self, global: &[u64], byte: u64) -> u8 {
+        let mixed = global.iter().chain([&(byte / 8)]).fold(self.salt, |mixed, &index| {
+            let mixed = (mixed ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            mixed ^ (mixed >> 29)
+        });
+        (mixed >> (8 * (byte % 8))) as u8
+    }
+}
+
+/// All parts of a case, with their margins.
+#[derive(Clone)]
+pub struct Parts {
+    from: Vec<Vec<u8>>,
+    to: Vec<Vec<u8>>,
+}
+
+fn canaries(rank: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|at| (at.wrapping_mul(31) ^ rank ^ 0xa5) as u8).collect()
+}
+
+/// Calls `each(address, global index)` for every element of a rank's part.
+fn for_each_element(layout: &Layout, rank: u64, mut each: impl FnMut(u64, &[u64])) {
+    let distribution = layout.distribution();
+    let shape = distribution.local_shape(rank).expect("a rank of the grid");
+    if shape.contains(&0) {
+        return;
+    }
+    let coords = distribution.coords(rank).expect("a rank of the grid");
+    let strides = layout.strides(rank).expect("a rank of the grid");
+    let globals: Vec<Vec<u64>> = (0..shape.len())
+        .map(|dim| {
+            let axis = &distribution.axes()[dim];
+            let global = |local| axis.global_from_local(coords[dim], local).expect("a local index");
+            (0..shape[dim]).map(global).collect()
+        })
+        .collect();
+    let mut local = vec![0; shape.len()];
+    let mut global = vec![0; shape.len()];
+    loop {
+        for dim in 0..shape.len() {
+            global[dim] = globals[dim][local[dim] as usize];
+        }
+        each(local.iter().zip(&strides).map(|(index, stride)| index * stride).sum(), &global);
+        let Some(dim) = (0..shape.len()).rev().find(|&dim| local[dim] + 1 < shape[dim]) else { return };
+        local[dim] += 1;
+        local[dim + 1..].fill(0);
+    }
+}
+
+/// Some layout of an array of this shape.
+fn random_layout(random: &mut Random, shape: &[u64], kinds: &Kinds) -> Layout {
+    let procs: Vec<u64> =
+        shape.iter().map(|_| random.within(1, kinds.procs).min(random.within(1, kinds.procs))).collect();
+    let size = procs.iter().product();
+    let mut grid = Grid::new(&procs).expect("a small grid");
+    if random.one_in(3) {
+        grid = grid.with_order(Order::ColMajor);
+    }
+    if random.one_in(4) {
+        let mut ranks: Vec<u64> = (0..size).map(|rank| 2 * rank + 1).collect();
+        (1..ranks.len()).for_each(|k| ranks.swap(k, random.within(0, k as u64) as usize));
+        grid = grid.with_ranks(&ranks).expect("ranks that differ");
+    } else if random.one_in(4) {
+        grid = grid.with_first_rank(random.within(0, 9)).expect("a small rank");
+    }
+    let dealt: Vec<_> =
+        shape.iter().zip(&procs).map(|(&len, &procs)| random_deal(random, len, procs)).collect();
+    let (deals, first) = dealt.into_iter().unzip();
+    let pattern = Pattern::new(grid, deals, first).expect("rules that fit the grid");
+    let distribution: Distribution = pattern.over(shape).expect("rules that fit the shape");
+    let order = if random.one_in(2) { Order::ColMajor } else { Order::RowMajor };
+    let layout = Layout::new(distribution, order);
+    let most: Vec<u64> = layout.distribution().axes().iter().map(|axis| axis.max_local_len()).collect();
+    match random.within(0, if kinds.all_sorts { 5 } else { 2 }) {
+        3 => {
+            let padded: Vec<u64> = most.iter().map(|&len| len + random.within(0, 3)).collect();
+            layout.with_allocated(&padded).expect("large enough")
+        }
+        4 => {
+            // Strides in any order of the axes, perhaps with holes.
+            let mut dims: Vec<usize> = (0..most.len()).collect();
+            (1..dims.len()).for_each(|k| dims.swap(k, random.within(0, k as u64) as usize));
+            let mut strides = vec![0; most.len()];
+            let mut stride = random.within(1, 3);
+            for dim in dims {
+                strides[dim] = stride;
+                stride = stride * most[dim].max(1) + random.within(0, 2);
+            }
+            layout.with_strides(&strides).expect("strides that step over each other")
+        }
+        _ => layout,
+    }
+}

@@ -1,0 +1,158 @@
+//! Walks the slow axes: from row to row, knowing where each begins on both sides.
+
+use super::route::{Outer, Route};
+use reshard_plan::{MAX_DIMS, Stretch};
+
+/// Where on a track one stands: a stretch in absolute indices, and how deep in it.
+#[derive(Clone, Copy)]
+struct Stand {
+    index: usize,
+    round: u64,
+    stretch: usize,
+    /// The stretch in its round, and how many of its elements are behind.
+    here: Stretch,
+    within: u64,
+}
+
+impl Stand {
+    /// Stands at a position, which must be below the track's number of elements.
+    fn at(outer: &Outer, position: u64) -> Self {
+        let track = &outer.track;
+        let (index, round) = track.find(position).expect("the position lies on the track");
+        let each = &track.loops()[index];
+        let deep = position - each.at - round * each.elems;
+        let stretch = each.stretches.partition_point(|stretch| stretch.at <= deep) - 1;
+        let here = each.in_round(&each.stretches[stretch], round);
+        Self { index, round, stretch, here, within: position - here.at }
+    }
+
+    /// One further, from the end back to the beginning.
+    #[inline(always)]
+    fn advance(&mut self, outer: &Outer) -> Step {
+        self.within += 1;
+        if self.within < self.here.len {
+            return Step::Within;
+        }
+        self.next_stretch(outer)
+    }
+
+    fn next_stretch(&mut self, outer: &Outer) -> Step {
+        self.within = 0;
+        let loops = outer.track.loops();
+        self.stretch += 1;
+        let mut step = Step::Next;
+        if self.stretch == loops[self.index].stretches.len() {
+            self.stretch = 0;
+            self.round += 1;
+            if self.round == loops[self.index].rounds {
+                self.round = 0;
+                self.index += 1;
+                if self.index == loops.len() {
+                    self.index = 0;
+                    step = Step::Around;
+                }
+            }
+        }
+        let each = &loops[self.index];
+        self.here = each.in_round(&each.stretches[self.stretch], self.round);
+        step
+    }
+}
+
+/// What one step along a track led to.
+#[derive(PartialEq, Eq)]
+enum Step {
+    /// The same stretch.
+    Within,
+    /// Another stretch.
+    Next,
+    /// The beginning.
+    Around,
+}
+
+/// A row: a position of each slow axis, and where it begins in the part of each peer of the fast axis.
+pub struct Front<'a> {
+    stands: [Option<Stand>; MAX_DIMS],
+    bases: &'a mut [*const u8],
+    /// Index into the route's parts of the first peer.
+    first: usize,
+}
+
+impl<'a> Front<'a> {
+    /// Stands at row number `row`. `bases` has room for all peers of the route.
+    pub fn at(route: &Route, from: &[*const u8], row: u64, bases: &'a mut [*const u8]) -> Self {
+        let mut stands = [None; MAX_DIMS];
+        let mut row = row;
+        for (k, outer) in route.outer.iter().enumerate().rev() {
+            let elems = outer.track.elems();
+            stands[k] = Some(Stand::at(outer, row % elems));
+            row /= elems;
+        }
+        let mut front = Self { stands, bases, first: 0 };
+        front.find(route, from);
+        front
+    }
+
+    fn stand(&self, k: usize) -> &Stand {
+        self.stands[k].as_ref().expect("a stand for each slow axis")
+    }
+
+    /// The beginnings of the row, all anew.
+    fn find(&mut self, route: &Route, from: &[*const u8]) {
+        let of_axis = |(k, outer): (usize, &Outer)| self.stand(k).here.peer as usize * outer.peer_stride;
+        self.first = route.outer.iter().enumerate().map(of_axis).sum();
+        for peer in 0..route.peers {
+            let part = &route.parts[self.first + peer];
+            let index = |k: usize| (self.stand(k).here.from + self.stand(k).within) as usize;
+            let ahead: usize = (0..route.outer.len()).map(|k| index(k) * part.strides[k]).sum();
+            // Combinations of peers that no end has are never read from.
+            let source = from.get(part.source as usize).copied().unwrap_or(std::ptr::null());
+            self.bases[peer] = source.wrapping_add(ahead);
+        }
+    }
+
+    /// The next row.
+    #[inline(always)]
+    pub fn tick(&mut self, route: &Route, from: &[*const u8]) {
+        let slow = route.outer.len();
+        for k in (0..slow).rev() {
+            let Some(stand) = &mut self.stands[k] else { continue };
+            match stand.advance(&route.outer[k]) {
+                Step::Within if k + 1 == slow => {
+                    for (peer, base) in self.bases.iter_mut().enumerate().take(route.peers) {
+                        *base = base.wrapping_add(route.parts[self.first + peer].strides[k]);
+                    }
+                    return;
+                }
+                Step::Around => {}
+                _ => break,
+            }
+        }
+        self.find(route, from);
+    }
+
+    /// Where the row begins in the part of each peer of the fast axis, at index 0 of that axis.
+    pub fn bases(&self) -> &[*const u8] {
+        self.bases
+    }
+
+    /// Rows from here on that lie in the same stretch of the last slow axis; all there are without slow axes.
+    pub fn left_in_stretch(&self) -> u64 {
+        let last = self.stands.iter().flatten().last();
+        last.map_or(u64::MAX, |stand| stand.here.len - stand.within)
+    }
+
+    /// Bytes from one index to the next in the part of a peer, along an axis (slow ones in order, then the fast one).
+    pub fn stride(&self, route: &Route, peer: usize, axis: usize) -> usize {
+        route.parts[self.first + peer].strides[axis]
+    }
+
+    /// Where the row begins in a destination with these strides, in bytes.
+    #[inline(always)]
+    pub fn to(&self, strides: &[usize; MAX_DIMS]) -> usize {
+        let of_axis = |(stand, stride): (&Option<Stand>, &usize)| {
+            stand.as_ref().map_or(0, |stand| (stand.here.to + stand.within) as usize * stride)
+        };
+        self.stands.iter().zip(strides).map(of_axis).sum()
+    }
+}

@@ -1,0 +1,221 @@
+//! The memory of a run: where every part of every array lies, borrowed from the caller while the run lasts.
+//!
+//! Callers hand in slices; engines need addresses they can share among threads. A [`Table`] keeps those addresses (and its
+//! own memory from run to run, so that entering them allocates nothing); [`Data`] is a table filled for one run, and keeps
+//! the borrows alive.
+
+use super::scale::Scaling;
+use bytemuck::Pod;
+use reshard_plan::{Array, Error, ErrorKind, Plan, Result};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Room for the addresses of all parts of a plan's arrays.
+pub struct Table {
+    plan: Arc<Plan>,
+    sources: Vec<*const u8>,
+    source_bytes: Vec<usize>,
+    targets: Vec<*mut u8>,
+    target_bytes: Vec<usize>,
+    arrays: Vec<Place>,
+}
+
+/// An array's parts in the table.
+struct Place {
+    sources: Range<usize>,
+    targets: Range<usize>,
+    scaling: Option<Scaling>,
+    entered: bool,
+}
+
+// SAFETY: between runs the addresses are not used; during a run `Data` keeps the borrows they came from.
+unsafe impl Send for Table {}
+// SAFETY: a shared table gives out addresses only through `Data`, whose methods say what may be done with them.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// Room for all parts of all arrays.
+    pub fn new(plan: Arc<Plan>) -> Self {
+        let (mut sources, mut targets) = (0, 0);
+        let mut place = |array: &Array| {
+            let (first_source, first_target) = (sources, targets);
+            sources += array.sources().len();
+            targets += array.targets().len();
+            Place {
+                sources: first_source..sources,
+                targets: first_target..targets,
+                scaling: None,
+                entered: false,
+            }
+        };
+        let arrays = plan.arrays().iter().map(&mut place).collect();
+        Self {
+            plan,
+            sources: vec![std::ptr::null(); sources],
+            source_bytes: vec![0; sources],
+            targets: vec![std::ptr::null_mut(); targets],
+            target_bytes: vec![0; targets],
+            arrays,
+        }
+    }
+
+    /// Begins to fill the table.
+    pub fn fill(&mut self) -> Data<'_> {
+        self.arrays.iter_mut().for_each(|place| (place.entered, place.scaling) = (false, None));
+        Data { table: self, borrowed: PhantomData }
+    }
+}
+
+/// All parts of all arrays of a plan, for one run.
+pub struct Data<'a> {
+    table: &'a mut Table,
+    borrowed: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Data<'a> {
+    /// Enters the parts of one array: those of its source ranks and those of its destination ranks, both by ascending rank.
+    /// Refuses parts that are too few, too many, too short, or of another element size.
+    pub fn enter<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
+        &mut self,
+        array: usize,
+        from: &'a [S],
+        to: &'a mut [D],
+        scaling: Option<Scaling>,
+    ) -> Result<()> {
+        let elem = self.planned(array)?.wanted().elem_bytes();
+        if size_of::<T>() as u64 != elem {
+            return Err(mismatch(format!(
+                "elements of {} bytes were given for array {array}, which was planned for elements of {elem}",
+                size_of::<T>()
+            )));
+        }
+        self.enter_parts(array, from, to)?;
+        self.table.arrays[array].scaling = scaling;
+        Ok(())
+    }
+
+    /// The same for parts given as bytes, at any address: elements of any size, moved bit for bit.
+    pub fn enter_bytes<S: AsRef<[u8]>, D: AsMut<[u8]>>(
+        &mut self,
+        array: usize,
+        from: &'a [S],
+        to: &'a mut [D],
+    ) -> Result<()> {
+        self.enter_parts(array, from, to)
+    }
+
+    fn planned(&self, array: usize) -> Result<&Array> {
+        let arrays = self.table.plan.arrays();
+        arrays.get(array).ok_or_else(|| {
+            mismatch(format!("array {array} was given for a plan of {} arrays, counted from 0", arrays.len()))
+        })
+    }
+
+    fn enter_parts<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
+        &mut self,
+        array: usize,
+        from: &'a [S],
+        to: &'a mut [D],
+    ) -> Result<()> {
+        self.planned(array)?;
+        let Table { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
+        let (planned, place) = (&plan.arrays()[array], &mut arrays[array]);
+        let elem = planned.wanted().elem_bytes();
+        check_count("source", from.len(), planned.sources().len())?;
+        check_count("destination", to.len(), planned.targets().len())?;
+        for (at, (part, source)) in place.sources.clone().zip(from.iter().zip(planned.sources())) {
+            let part = part.as_ref();
+            check_length("source", source.rank, size_of_val(part), source.span, elem)?;
+            sources[at] = part.as_ptr().cast();
+            source_bytes[at] = size_of_val(part);
+        }
+        for (at, (part, target)) in place.targets.clone().zip(to.iter_mut().zip(planned.targets())) {
+            let part = part.as_mut();
+            check_length("destination", target.rank, size_of_val(part), target.span, elem)?;
+            targets[at] = part.as_mut_ptr().cast();
+            target_bytes[at] = size_of_val(part);
+        }
+        place.entered = true;
+        Ok(())
+    }
+
+    /// Whether the table was made for this very plan.
+    pub(crate) fn belongs_to(&self, plan: &Arc<Plan>) -> bool {
+        Arc::ptr_eq(&self.table.plan, plan)
+    }
+
+    /// Refuses to run another plan than the one the data was entered for, or while an array is missing.
+    pub(crate) fn check(&self, plan: &Arc<Plan>) -> Result<()> {
+        if !self.belongs_to(plan) {
+            return Err(mismatch(
+                "the data was entered for another plan; make its table from the plan of the engine that runs it".into(),
+            ));
+        }
+        match self.table.arrays.iter().position(|place| !place.entered) {
+            Some(array) => Err(mismatch(format!(
+                "array {array} of {} was not given; a run moves all arrays of its plan",
+                self.table.arrays.len()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The beginnings of an array's source parts, valid for reading over the spans of the plan.
+    pub(crate) fn sources(&self, array: usize) -> &[*const u8] {
+        &self.table.sources[self.table.arrays[array].sources.clone()]
+    }
+
+    /// The beginnings of an array's destination parts, valid for reading and writing over the spans of the plan, by
+    /// whoever makes sure that no two threads touch the same element.
+    pub(crate) fn targets(&self, array: usize) -> &[*mut u8] {
+        &self.table.targets[self.table.arrays[array].targets.clone()]
+    }
+
+    /// How an array is scaled, if it is.
+    pub(crate) fn scaling(&self, array: usize) -> Option<&Scaling> {
+        self.table.arrays[array].scaling.as_ref()
+    }
+
+    /// The bytes of one source part.
+    pub fn source(&self, array: usize, index: usize) -> &[u8] {
+        let at = self.table.arrays[array].sources.start + index;
+        // SAFETY: address and length came from a slice that is borrowed for `'a`, of a type without padding.
+        unsafe { std::slice::from_raw_parts(self.table.sources[at], self.table.source_bytes[at]) }
+    }
+
+    /// The bytes of one destination part.
+    pub fn target(&mut self, array: usize, index: usize) -> &mut [u8] {
+        let at = self.table.arrays[array].targets.start + index;
+        // SAFETY: address and length came from a slice that is mutably borrowed for `'a`, of a type that any bytes are a
+        // value of; `&mut self` makes this the only use.
+        unsafe { std::slice::from_raw_parts_mut(self.table.targets[at], self.table.target_bytes[at]) }
+    }
+}
+
+// SAFETY: `Data` only hands out addresses (to unsafe code that promises disjoint use) and plain bytes.
+unsafe impl Sync for Data<'_> {}
+
+fn mismatch(message: String) -> Error {
+    Error::new(ErrorKind::Mismatch, message)
+}
+
+fn check_count(side: &str, given: usize, expected: usize) -> Result<()> {
+    if given == expected {
+        return Ok(());
+    }
+    Err(mismatch(format!(
+        "{given} {side} parts were given for {expected} {side} ranks; give one for each rank, by ascending rank, empty ones \
+         included"
+    )))
+}
+
+fn check_length(side: &str, rank: u64, bytes: usize, span: u64, elem: u64) -> Result<()> {
+    if u128::from(span) * u128::from(elem) <= bytes as u128 {
+        return Ok(());
+    }
+    Err(mismatch(format!(
+        "the {side} part of rank {rank} has {} elements, but its layout reaches over {span}; give at least as many",
+        bytes as u64 / elem
+    )))
+}

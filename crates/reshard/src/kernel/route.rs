@@ -1,0 +1,434 @@
+//! A part of a plan made ready to be copied: everything in bytes, axes in order, kernels chosen.
+//!
+//! A [`Route`] fills boxes of positions: what one destination rank receives, or several ranks that differ only along the
+//! fast axis and therefore take from the same rows of the same sources; one message into its buffer, or out of it. The
+//! positions of the slow axes are the *rows*, counted in a fixed order; each [`End`] of the route is a destination with
+//! its own fast axis. Any range of rows can be copied alone, and any part of a row, so work is cut into units and messages
+//! into chunks anywhere.
+
+use super::Share;
+use super::vector::Level;
+use reshard_plan::{Loop, MAX_DIMS, Stretch, Track};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Gathers are for pieces shorter than this on average, in bytes.
+const SHORT: u64 = 48;
+
+/// The longest group of gathered lanes, in bytes.
+const MOST_GATHERED: u64 = 2048;
+
+/// The most ends of one route: each has a stage in the first-level cache.
+pub const MOST_ENDS: usize = 8;
+
+/// What is to be copied, in the words of the planner.
+pub struct Wanted<'a> {
+    /// Bytes of an element.
+    pub elem: u64,
+    /// The axes from the slowest to the fastest.
+    pub order: &'a [usize],
+    /// Strides of each source, in elements.
+    pub from_strides: Vec<&'a [u64]>,
+    /// Destinations that have all tracks in common but that of the fast axis.
+    pub ends: Vec<WantedEnd<'a>>,
+}
+
+/// One destination of what is to be copied.
+pub struct WantedEnd<'a> {
+    /// Its number among the destinations.
+    pub target: usize,
+    /// One track for each axis.
+    pub tracks: &'a [Arc<Track>],
+    /// The source of each combination of peers: see [`reshard_plan::Target::parts`].
+    pub parts: &'a [u32],
+    /// Its strides, in elements.
+    pub strides: &'a [u64],
+    /// For triangles: positions of axis 0 for each position of axis 1.
+    pub rows: Option<Arc<[Range<u64>]>>,
+}
+
+/// Boxes of positions, ready to be copied.
+pub struct Route {
+    pub(super) elem: usize,
+    /// All axes but the fastest, slowest first.
+    pub(super) outer: Vec<Outer>,
+    /// Peers of the fast axis, of all ends together.
+    pub(super) peers: usize,
+    /// For each combination of peers (those of the fast axis next to each other) the source and its strides.
+    pub(super) parts: Vec<Part>,
+    pub(super) ends: Vec<End>,
+    pub(super) kernel: Kernel,
+    rows: u64,
+}
+
+/// How a route's rows are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Elements of a row are adjacent on both sides.
+    Rows,
+    /// Adjacent in the destination, and along this slow axis in the source: a transposition.
+    Tiles {
+        /// Which of the slow axes.
+        across: usize,
+    },
+    /// One by one.
+    Elements,
+}
+
+pub(super) struct Part {
+    pub source: u32,
+    /// Bytes from one index to the next: slow axes in order, then the fast one.
+    pub strides: [usize; MAX_DIMS],
+}
+
+/// A slow axis.
+pub(super) struct Outer {
+    pub track: Arc<Track>,
+    /// How far apart this axis' peers lie in `parts`.
+    pub peer_stride: usize,
+}
+
+/// A destination.
+pub struct End {
+    /// Its number among the destinations.
+    pub target: usize,
+    /// Bytes from one index to the next: slow axes in order, then the fast one.
+    pub(super) strides: [usize; MAX_DIMS],
+    /// Positions in a row.
+    pub(super) elems: u64,
+    pub(super) loops: Vec<RowLoop>,
+    /// For triangles: the positions of each row that move.
+    pub(super) clip: Option<Arc<[Range<u64>]>>,
+    /// Rows follow each other in memory without gaps, the first at this byte.
+    dense: Option<usize>,
+}
+
+/// A loop of the fast axis.
+pub(super) struct RowLoop {
+    pub at: u64,
+    pub rounds: u64,
+    pub elems: u64,
+    /// A round lies in the destination without gaps.
+    pub in_order: bool,
+    pub stretches: Vec<RowStretch>,
+    pub lanes: Option<Lanes>,
+}
+
+/// A stretch of the fast axis; `from`, `to` and the steps are indices, as the planner gives them.
+pub(super) struct RowStretch {
+    pub stretch: Stretch,
+    /// Bytes at and behind `from` that will be needed, by this end or its neighbours: asked for some rows ahead.
+    pub fetch: usize,
+}
+
+/// A group of rounds as lanes of a gather.
+pub(super) struct Lanes {
+    /// Bytes of a lane: 4 or 8.
+    pub width: usize,
+    /// Rounds in a group.
+    pub rounds: u64,
+    /// Bytes from one group to the next, at every source.
+    pub shift: u64,
+    /// Peer and byte offset of each lane.
+    pub lanes: Vec<(u32, u64)>,
+    /// Whether this end asks for what it and its neighbours will need.
+    pub fetches: bool,
+}
+
+impl Route {
+    pub fn new(wanted: &Wanted<'_>, level: Level) -> Self {
+        let Wanted { elem, order, from_strides, ends } = wanted;
+        let (&fast, slow) = order.split_last().expect("arrays have at least one dimension");
+        let tracks = ends[0].tracks;
+        let mut peers: Vec<u64> = ends.iter().flat_map(|end| end.tracks[fast].peers()).copied().collect();
+        peers.sort_unstable();
+        peers.dedup();
+        let mut peer_stride = peers.len();
+        let mut outer: Vec<Outer> = Vec::with_capacity(slow.len());
+        for &dim in slow.iter().rev() {
+            outer.insert(0, Outer { track: Arc::clone(&tracks[dim]), peer_stride });
+            peer_stride *= tracks[dim].peers().len();
+        }
+        let stride_bytes = |strides: &[u64]| {
+            let mut in_order = [0; MAX_DIMS];
+            for (bytes, &dim) in in_order.iter_mut().zip(*order) {
+                *bytes = (strides[dim] * elem) as usize;
+            }
+            in_order
+        };
+        let mut parts: Vec<Part> =
+            (0..peer_stride).map(|_| Part { source: u32::MAX, strides: [0; MAX_DIMS] }).collect();
+        for end in ends {
+            place_parts(end, order, &peers, &outer, |place, source| {
+                parts[place] = Part { source, strides: stride_bytes(from_strides[source as usize]) };
+            });
+        }
+        let kernel = choose(ends, &parts, order, *elem as usize);
+        let mut ready: Vec<End> = Vec::with_capacity(ends.len());
+        for end in ends {
+            let track = &end.tracks[fast];
+            let known = |peer: u32| {
+                let coord = track.peers()[peer as usize];
+                peers.partition_point(|&other| other < coord) as u32
+            };
+            // The first end asks for the rows of all.
+            let fetches = ready.is_empty();
+            let mut loops: Vec<RowLoop> =
+                track.loops().iter().map(|each| RowLoop::new(each, *elem, known, fetches)).collect();
+            if kernel == Kernel::Rows && level > Level::Portable {
+                loops.iter_mut().for_each(|each| each.find_lanes(*elem, fetches));
+            }
+            let clip = end.rows.as_ref().map(|rows| match fast {
+                0 => Arc::clone(rows),
+                _ => turned(rows, end.tracks[0].elems()),
+            });
+            ready.push(End {
+                target: end.target,
+                strides: stride_bytes(end.strides),
+                elems: track.elems(),
+                loops,
+                clip,
+                dense: dense(end, order).map(|first| (first * elem) as usize),
+            });
+        }
+        let rows = outer.iter().map(|outer| outer.track.elems()).product();
+        Self { elem: *elem as usize, outer, peers: peers.len(), parts, ends: ready, kernel, rows }
+    }
+
+    /// Number of rows: positions of the slow axes.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The destinations.
+    pub fn ends(&self) -> &[End] {
+        &self.ends
+    }
+
+    /// Bytes of a row, of all ends.
+    pub fn row_bytes(&self) -> u64 {
+        self.ends.iter().map(|end| end.elems).sum::<u64>() * self.elem as u64
+    }
+
+    /// How rows are copied.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// Positions of the only end, those outside a triangle included.
+    pub fn positions(&self) -> u64 {
+        self.rows * self.ends[0].elems
+    }
+
+    /// How many positions at the beginning of a row go with the row before if that is where two shares meet, so that they
+    /// do not write one cache line of a destination at address `to`.
+    pub(super) fn spare(&self, end: &End, to: *mut u8, row: u64) -> u64 {
+        if row == 0 || row >= self.rows || self.kernel != Kernel::Rows {
+            return 0;
+        }
+        end.to_line(self.elem, to, row * end.elems).min(end.elems)
+    }
+
+    /// A share with its ends moved to where cache lines of the destination begin, the same way for both that meet there.
+    pub(super) fn on_lines(&self, to: &[*mut u8], share: Share) -> Share {
+        let end = &self.ends[0];
+        let target = to[end.target];
+        match share {
+            Share::Positions(range) => {
+                let all = self.positions();
+                let moved = |position: u64| match position == 0 || position >= all {
+                    true => position,
+                    false => (position + end.to_line(self.elem, target, position)).min(all),
+                };
+                Share::Positions(moved(range.start)..moved(range.end))
+            }
+            Share::Rows(range) if self.kernel != Kernel::Rows => {
+                // At most eight rows, as lines have 64 bytes, if elements begin at multiples of their size.
+                let begins = |row: &u64| end.to_line(self.elem, target, row * end.elems) == 0;
+                let moved = |row: u64| match row == 0 || row >= self.rows {
+                    true => row,
+                    false => (row..(row + 64).min(self.rows)).find(begins).unwrap_or(row),
+                };
+                Share::Rows(moved(range.start)..moved(range.end))
+            }
+            rows => rows,
+        }
+    }
+
+    /// The most lanes of a loop.
+    pub(super) fn lanes(&self) -> usize {
+        let loops = self.ends.iter().flat_map(|end| &end.loops);
+        loops.map(|each| each.lanes.as_ref().map_or(0, |lanes| lanes.lanes.len())).max().unwrap_or(0)
+    }
+}
+
+impl End {
+    /// How many elements lie between a position and the next beginning of a cache line, if the destination is at address
+    /// `to`; 0 where that cannot be said.
+    fn to_line(&self, elem: usize, to: *mut u8, position: u64) -> u64 {
+        let (Some(first), true) = (self.dense, 64_usize.is_multiple_of(elem)) else { return 0 };
+        let at = to.addr().wrapping_add(first).wrapping_add(position as usize * elem);
+        (at.wrapping_neg() % 64 / elem) as u64
+    }
+}
+
+/// Calls `place(index into parts, source)` for every combination of peers of one end.
+fn place_parts(
+    end: &WantedEnd<'_>,
+    order: &[usize],
+    peers: &[u64],
+    outer: &[Outer],
+    mut place: impl FnMut(usize, u32),
+) {
+    for (at, &source) in end.parts.iter().enumerate() {
+        let mut at = at;
+        let mut index = 0;
+        for (dim, track) in end.tracks.iter().enumerate().rev() {
+            let peer = at % track.peers().len();
+            at /= track.peers().len();
+            let slow = order.iter().position(|&other| other == dim).unwrap_or(0);
+            index += match outer.get(slow) {
+                Some(outer) => peer * outer.peer_stride,
+                None => peers.partition_point(|&other| other < track.peers()[peer]),
+            };
+        }
+        place(index, source);
+    }
+}
+
+/// Rows if both sides are adjacent along the fast axis, tiles if the source is along another, else one by one.
+fn choose(ends: &[WantedEnd<'_>], parts: &[Part], order: &[usize], elem: usize) -> Kernel {
+    let last = order.len() - 1;
+    // A stride matters where an index is not 0.
+    let reaches = |at: usize, index: fn(&Stretch) -> u64| {
+        let loops = ends.iter().flat_map(|end| end.tracks[order[at]].loops());
+        loops
+            .flat_map(|each| &each.stretches)
+            .any(|s| s.len > 1 || s.from_step + s.to_step > 0 || index(s) > 0)
+    };
+    let adjacent = |at: usize| {
+        let next = parts.iter().all(|part| part.source == u32::MAX || part.strides[at] == elem);
+        next || !reaches(at, |s| s.from)
+    };
+    if reaches(last, |s| s.to) && ends.iter().any(|end| end.strides[order[last]] != 1) {
+        return Kernel::Elements;
+    }
+    if adjacent(last) {
+        return Kernel::Rows;
+    }
+    let long = |at: usize| ends.iter().any(|end| end.tracks[order[at]].elems() > 1);
+    let across = (0..last).rev().find(|&at| long(at) && adjacent(at));
+    across.map_or(Kernel::Elements, |across| Kernel::Tiles { across })
+}
+
+/// The element at which positions begin, if they follow each other in memory without gaps.
+fn dense(end: &WantedEnd<'_>, order: &[usize]) -> Option<u64> {
+    let mut reach = 1;
+    let mut first = 0;
+    for &dim in order.iter().rev() {
+        let track = &end.tracks[dim];
+        let to = track.loops().first()?.stretches.first()?.to;
+        let goes_on = track.pieces().all(|piece| piece.to == to + piece.at);
+        if !goes_on || (track.elems() > 1 && end.strides[dim] != reach) {
+            return None;
+        }
+        reach *= track.elems();
+        first += to * end.strides[dim];
+    }
+    Some(first)
+}
+
+/// Ranges of axis 0 for each position of axis 1, as ranges of axis 1 for each position of axis 0.
+fn turned(columns: &[Range<u64>], rows: u64) -> Arc<[Range<u64>]> {
+    // In a triangle the columns that have a row are the first or the last, and their number only grows or only shrinks.
+    let mut turned = vec![0..0; rows as usize];
+    for (column, range) in (0..).zip(columns) {
+        for row in range.clone() {
+            let of_row = &mut turned[row as usize];
+            *of_row = if of_row.is_empty() { column..column + 1 } else { of_row.start..column + 1 };
+        }
+    }
+    turned.into()
+}
+
+impl RowLoop {
+    /// The destination's index of a position of this loop, and how many from there on follow without a gap.
+    pub fn place(&self, position: u64) -> (u64, u64) {
+        let (round, deep) = ((position - self.at) / self.elems, (position - self.at) % self.elems);
+        let first = &self.stretches[0].stretch;
+        if self.in_order {
+            let goes_on = first.to_step == self.elems;
+            let left =
+                if goes_on { self.rounds * self.elems - (position - self.at) } else { self.elems - deep };
+            return (first.to + round * first.to_step + deep, left);
+        }
+        let index = self.stretches.partition_point(|s| s.stretch.at <= deep) - 1;
+        let stretch = &self.stretches[index].stretch;
+        let within = deep - stretch.at;
+        (stretch.to + round * stretch.to_step + within, stretch.len - within)
+    }
+
+    fn new(each: &Loop, elem: u64, known: impl Fn(u32) -> u32, fetches: bool) -> Self {
+        let mut stretches: Vec<RowStretch> = each
+            .stretches
+            .iter()
+            .map(|stretch| {
+                let stretch = Stretch { peer: known(stretch.peer), ..*stretch };
+                RowStretch { stretch, fetch: 0 }
+            })
+            .collect();
+        if each.elems * elem >= 192 * each.stretches.len() as u64 {
+            for s in &mut stretches {
+                s.fetch = (s.stretch.len * elem) as usize;
+            }
+        } else if fetches {
+            // Up to where the next stretch of the same peer begins: what lies between belongs to the neighbours.
+            for index in 0..stretches.len() {
+                let Stretch { peer, from, len, from_step, .. } = stretches[index].stretch;
+                let later = &stretches[index + 1..];
+                let next =
+                    later.iter().find(|later| later.stretch.peer == peer).map(|later| later.stretch.from);
+                let first = stretches[..=index].iter().find(|other| other.stretch.peer == peer);
+                let around = first.map_or(from, |first| first.stretch.from + from_step);
+                let end = next.unwrap_or(around).max(from + len);
+                stretches[index].fetch = ((end - from).min(8 * len) * elem) as usize;
+            }
+        }
+        let in_order = each.stretches.iter().all(|s| s.to == each.stretches[0].to + s.at);
+        Self { at: each.at, rounds: each.rounds, elems: each.elems, in_order, stretches, lanes: None }
+    }
+
+    /// Short pieces that go on without a gap in the destination, all sources at one pace, become lanes.
+    fn find_lanes(&mut self, elem: u64, fetches: bool) {
+        let (width, per_elem) = match elem {
+            4 => (4, 1),
+            8 => (8, 1),
+            16 => (8, 2),
+            _ => return,
+        };
+        let Some(RowStretch { stretch: first, .. }) = self.stretches.first() else { return };
+        let step = first.from_step;
+        let even = |s: &RowStretch| s.stretch.from_step == step && s.stretch.to_step == self.elems;
+        let short = self.elems * elem < SHORT * self.stretches.len() as u64;
+        if !short || !self.in_order || !self.stretches.iter().all(even) {
+            return;
+        }
+        // So many rounds that the lanes fill whole vectors of eight, and some more if that is little.
+        let in_round = self.elems * per_elem;
+        let rounds = (1..=8).find(|rounds| in_round * rounds % 8 == 0).unwrap_or(8);
+        let rounds = rounds * (32 / (in_round * rounds)).max(1);
+        if in_round * rounds * width as u64 > MOST_GATHERED || self.rounds < 2 * rounds {
+            return;
+        }
+        let mut lanes = Vec::with_capacity((in_round * rounds) as usize);
+        for round in 0..rounds {
+            for RowStretch { stretch, .. } in &self.stretches {
+                let first = (stretch.from + round * step) * elem;
+                lanes.extend(
+                    (0..stretch.len * per_elem).map(|lane| (stretch.peer, first + lane * width as u64)),
+                );
+            }
+        }
+        self.lanes = Some(Lanes { width, rounds, shift: rounds * step * elem, lanes, fetches });
+    }
+}

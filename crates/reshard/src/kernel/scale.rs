@@ -1,0 +1,142 @@
+//! `alpha * op(A) + beta * B`, element by element, by the rules of the BLAS: a beta of zero overwrites B without reading it,
+//! an alpha of zero does not read A, and `op` may conjugate.
+//!
+//! The planner knows no element types, so a [`Scaling`] carries its own loop, made for the type when the type was known.
+
+use bytemuck::{Pod, Zeroable};
+use num_complex::Complex;
+use std::ops::{Add, Mul};
+
+/// A number that can be scaled: the four types of the BLAS.
+pub trait Number: Pod + PartialEq + Add<Output = Self> + Mul<Output = Self> + Zeroable + Send + Sync {
+    /// One.
+    const ONE: Self;
+    /// Whether it has an imaginary part.
+    const COMPLEX: bool;
+    /// The conjugate; of a real number, the number itself.
+    #[must_use]
+    fn conjugate(self) -> Self;
+}
+
+macro_rules! numbers {
+    ($($real:ty),*) => { $(
+        impl Number for $real {
+            const ONE: Self = 1.0;
+            const COMPLEX: bool = false;
+            fn conjugate(self) -> Self {
+                self
+            }
+        }
+        impl Number for Complex<$real> {
+            const ONE: Self = Complex::new(1.0, 0.0);
+            const COMPLEX: bool = true;
+            fn conjugate(self) -> Self {
+                self.conj()
+            }
+        }
+    )* };
+}
+numbers!(f32, f64);
+
+/// Places for one number of any type.
+type Bits = [u64; 2];
+
+/// What to do with each element on its way.
+#[derive(Clone, Copy)]
+pub struct Scaling {
+    alpha: Bits,
+    beta: Bits,
+    /// alpha is zero: A is not read.
+    pub(super) ignores_source: bool,
+    run: unsafe fn(&Self, Strided, usize),
+}
+
+/// Elements on both sides and the bytes from one to the next.
+#[derive(Clone, Copy)]
+pub(super) struct Strided {
+    pub to: *mut u8,
+    pub to_stride: usize,
+    pub from: *const u8,
+    pub from_stride: usize,
+}
+
+impl Scaling {
+    /// `alpha * op(A) + beta * B`. `None` if that is a plain copy, bit for bit.
+    pub fn new<T: Number>(alpha: T, beta: T, conjugated: bool) -> Option<Self> {
+        let zero = T::zeroed();
+        // Conjugating a real number does nothing, and a plain copy keeps all bits.
+        let conjugated = conjugated && T::COMPLEX;
+        if alpha == T::ONE && beta == zero && !conjugated {
+            return None;
+        }
+        let run = match (alpha == zero, beta == zero, conjugated) {
+            (true, _, _) => scale::<T>,
+            (false, true, false) => multiply::<T, false>,
+            (false, true, true) => multiply::<T, true>,
+            (false, false, false) => combine::<T, false>,
+            (false, false, true) => combine::<T, true>,
+        };
+        Some(Self { alpha: bits(alpha), beta: bits(beta), ignores_source: alpha == zero, run })
+    }
+
+    /// Scales `count` elements.
+    ///
+    /// # Safety
+    /// Both sides hold `count` elements of the scaling's type at the strides given; the destination's are
+    /// nobody else's; unless `ignores_source`, the source's are readable.
+    #[inline(always)]
+    pub(super) unsafe fn apply(&self, strided: Strided, count: usize) {
+        // SAFETY: passed on.
+        unsafe { (self.run)(self, strided, count) }
+    }
+}
+
+fn bits<T: Pod>(value: T) -> Bits {
+    let mut bits = [0; 2];
+    bytemuck::bytes_of_mut(&mut bits)[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+    bits
+}
+
+fn value<T: Pod>(bits: &Bits) -> T {
+    bytemuck::pod_read_unaligned(&bytemuck::bytes_of(bits)[..size_of::<T>()])
+}
+
+/// `B = beta * B`, with a zero that does not read.
+unsafe fn scale<T: Number>(scaling: &Scaling, s: Strided, count: usize) {
+    let beta: T = value(&scaling.beta);
+    for k in 0..count {
+        // SAFETY: element k of the destination, as the caller promises.
+        unsafe {
+            let to = s.to.add(k * s.to_stride).cast::<T>();
+            to.write_unaligned(if beta == T::zeroed() { beta } else { beta * to.read_unaligned() });
+        }
+    }
+}
+
+/// `B = alpha * op(A)`.
+unsafe fn multiply<T: Number, const CONJUGATED: bool>(scaling: &Scaling, s: Strided, count: usize) {
+    let alpha: T = value(&scaling.alpha);
+    for k in 0..count {
+        // SAFETY: element k of both sides, as the caller promises.
+        unsafe {
+            let from = s.from.add(k * s.from_stride).cast::<T>().read_unaligned();
+            let from = if CONJUGATED { from.conjugate() } else { from };
+            let to = s.to.add(k * s.to_stride).cast::<T>();
+            to.write_unaligned(if alpha == T::ONE { from } else { alpha * from });
+        }
+    }
+}
+
+/// `B = alpha * op(A) + beta * B`.
+unsafe fn combine<T: Number, const CONJUGATED: bool>(scaling: &Scaling, s: Strided, count: usize) {
+    let (alpha, beta): (T, T) = (value(&scaling.alpha), value(&scaling.beta));
+    for k in 0..count {
+        // SAFETY: element k of both sides, as the caller promises.
+        unsafe {
+            let from = s.from.add(k * s.from_stride).cast::<T>().read_unaligned();
+            let from = if CONJUGATED { from.conjugate() } else { from };
+            let to = s.to.add(k * s.to_stride).cast::<T>();
+            to.write_unaligned(alpha * from + beta * to.read_unaligned());
+        }
+    }
+}

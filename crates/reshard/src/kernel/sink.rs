@@ -1,0 +1,213 @@
+//! Where rows of bytes end up: straight in memory, or past the caches a whole line at a time.
+//!
+//! A copy larger than the caches should not read what it overwrites. Streaming stores avoid that, but only whole lines of
+//! 64 bytes, written at once, are fast; pieces of a redistribution begin and end anywhere. So a [`Stage`] carries the line
+//! that is not yet complete (in a register, where the level has one so long), merges the next piece into it and lets go
+//! of whole lines. It carries on across pieces and rows as long as the destination goes on without a gap. [`Scaled`] is for
+//! sums and products: it computes what it writes.
+
+use super::scale::{Scaling, Strided};
+use super::vector::{LINE, Vector};
+
+/// A consumer of bytes in destination order.
+///
+/// # Safety
+/// For all methods: the processor has the level's instructions; what is pushed is readable, where it goes is writable, and
+/// the two do not overlap. What was pushed is in its place only after `close`.
+pub trait Sink<V: Vector>: Copy {
+    /// The next bytes go to `to`.
+    unsafe fn open(&mut self, to: *mut u8);
+    /// The next `n` bytes.
+    unsafe fn push(&mut self, from: *const u8, n: usize);
+    /// The next bytes: for each 8 addresses a vector of what lies there, see [`Vector::gather`].
+    unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64);
+    /// Everything pushed is in its place.
+    unsafe fn close(&mut self);
+}
+
+/// Straight to memory.
+#[derive(Clone, Copy)]
+pub struct Direct {
+    to: *mut u8,
+}
+
+impl Direct {
+    pub fn new() -> Self {
+        Self { to: std::ptr::null_mut() }
+    }
+}
+
+impl<V: Vector> Sink<V> for Direct {
+    #[inline(always)]
+    unsafe fn open(&mut self, to: *mut u8) {
+        self.to = to;
+    }
+
+    #[inline(always)]
+    unsafe fn push(&mut self, from: *const u8, n: usize) {
+        // SAFETY: as the caller promises for the `n` bytes at `from` and at the open place.
+        unsafe {
+            V::copy(self.to, from, n);
+            self.to = self.to.add(n);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
+        for eight in lanes.chunks_exact(8) {
+            // SAFETY: as the caller promises for each lane and for all bytes at the open place.
+            unsafe {
+                V::gather::<WIDTH>(self.to, eight, shift);
+                self.to = self.to.add(8 * WIDTH);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn close(&mut self) {}
+}
+
+/// Whole lines past the caches.
+#[derive(Clone, Copy)]
+pub struct Stage<V: Vector> {
+    /// Where the line in hand belongs: a multiple of `LINE`.
+    to: *mut u8,
+    line: V::Line,
+    /// Bytes `start..fill` of the line in hand were pushed, `fill` below `LINE`; those before belong to others.
+    start: usize,
+    fill: usize,
+}
+
+impl<V: Vector> Stage<V> {
+    pub fn new() -> Self {
+        Self { to: std::ptr::null_mut(), line: V::empty(), start: 0, fill: 0 }
+    }
+
+    /// Lets go of the line in hand, which is complete from `start` on.
+    #[inline(always)]
+    unsafe fn release(&mut self) {
+        // SAFETY: bytes `start..LINE` were pushed for this place, which the pusher promised to be writable.
+        unsafe {
+            if self.start == 0 {
+                V::stream_line(self.to, self.line);
+            } else {
+                V::store(self.to, self.line, self.start, LINE - self.start);
+            }
+            self.to = self.to.add(LINE);
+        }
+        self.start = 0;
+    }
+}
+
+impl<V: Vector> Sink<V> for Stage<V> {
+    #[inline(always)]
+    unsafe fn open(&mut self, to: *mut u8) {
+        if self.to.wrapping_add(self.fill) == to {
+            return;
+        }
+        // SAFETY: what was pushed so far is put in its place, as promised when it was pushed.
+        unsafe { self.close() };
+        let ahead = to.addr() % LINE;
+        self.to = to.wrapping_sub(ahead);
+        (self.start, self.fill) = (ahead, ahead);
+    }
+
+    #[inline(always)]
+    unsafe fn push(&mut self, from: *const u8, n: usize) {
+        let (mut from, mut n) = (from, n);
+        // SAFETY: a piece that does not complete the line in hand becomes part of it. Otherwise its head completes it, whole
+        // lines go from `from` to where the next line belongs, and the rest, less than a line, is in hand.
+        unsafe {
+            if self.fill + n < LINE {
+                self.line = V::merge(self.line, self.fill, from, n);
+                self.fill += n;
+                return;
+            }
+            if self.fill > 0 {
+                let head = LINE - self.fill;
+                self.line = V::merge(self.line, self.fill, from, head);
+                self.release();
+                (from, n) = (from.add(head), n - head);
+            }
+            let lines = n / LINE;
+            V::stream(self.to, from, lines);
+            self.to = self.to.add(lines * LINE);
+            (from, n) = (from.add(lines * LINE), n % LINE);
+            self.line = V::merge(self.line, 0, from, n);
+            self.fill = n;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
+        let mut space = [std::mem::MaybeUninit::<u8>::uninit(); LINE];
+        let taken = space.as_mut_ptr().cast::<u8>();
+        for eight in lanes.chunks_exact(8) {
+            // SAFETY: as the caller promises for each lane; `8 * WIDTH` bytes, at most a line, are written to `taken` and
+            // pushed from there, or go straight to a place the caller promised.
+            unsafe {
+                if WIDTH == 8 && self.fill.is_multiple_of(8) {
+                    let (out, kept) = V::gather_line(self.line, self.fill, eight, shift);
+                    self.line = out;
+                    self.release();
+                    self.line = kept;
+                } else {
+                    V::gather::<WIDTH>(taken, eight, shift);
+                    self.push(taken, 8 * WIDTH);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn close(&mut self) {
+        if self.fill > self.start {
+            // SAFETY: these bytes were pushed for this place.
+            unsafe { V::store(self.to, self.line, self.start, self.fill - self.start) };
+        }
+        self.to = std::ptr::null_mut();
+        (self.start, self.fill) = (0, 0);
+    }
+}
+
+/// Straight to memory, scaled on the way.
+#[derive(Clone, Copy)]
+pub struct Scaled<'a> {
+    pub scaling: &'a Scaling,
+    pub elem: usize,
+    pub to: *mut u8,
+}
+
+impl<V: Vector> Sink<V> for Scaled<'_> {
+    #[inline(always)]
+    unsafe fn open(&mut self, to: *mut u8) {
+        self.to = to;
+    }
+
+    #[inline(always)]
+    unsafe fn push(&mut self, from: *const u8, n: usize) {
+        let strided = Strided { to: self.to, to_stride: self.elem, from, from_stride: self.elem };
+        // SAFETY: whole elements of the scaling's type are pushed, to where the caller promised such elements.
+        unsafe {
+            self.scaling.apply(strided, n / self.elem);
+            self.to = self.to.add(n);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
+        let mut space = [0; LINE];
+        for eight in lanes.chunks_exact(8) {
+            // SAFETY: `8 * WIDTH` bytes, at most a line, are taken and pushed; nothing is taken that is not to be read.
+            unsafe {
+                if !self.scaling.ignores_source {
+                    V::gather::<WIDTH>(space.as_mut_ptr(), eight, shift);
+                }
+                Sink::<V>::push(self, space.as_ptr(), 8 * WIDTH);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn close(&mut self) {}
+}

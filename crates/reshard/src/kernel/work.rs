@@ -1,0 +1,208 @@
+//! A plan cut into units that any worker may take, none of which touches what another writes.
+//!
+//! Destinations that differ only along the fast axis share a route, so that each row of a source is fetched once for all
+//! of them. Units are some hundred kilobytes: large enough to make their beginning cheap, small enough that the workers
+//! end together. They are taken in the order in which they lie in the array, so that neighbours, which share lines of
+//! the sources, run at about the same time.
+
+use super::crew::{Crew, Panicked};
+use super::data::Data;
+use super::route::{Kernel, MOST_ENDS, Route, Wanted, WantedEnd};
+use super::vector::Level;
+use super::{Manner, Share, Worker, copy};
+use reshard_plan::{Array, Order, Plan, Target};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A unit has at most about so many bytes.
+const UNIT: u64 = 1 << 20;
+
+/// And at least about so many.
+const LEAST: u64 = 1 << 15;
+
+/// Arrays from this size on are streamed past the caches.
+const STREAMED: u64 = 8 << 20;
+
+/// All routes and units of a plan.
+pub struct Work {
+    plan: Arc<Plan>,
+    routes: Vec<Route>,
+    units: Vec<Unit>,
+    streamed: Vec<bool>,
+    workers: Vec<Mutex<Worker>>,
+}
+
+struct Unit {
+    array: usize,
+    route: usize,
+    share: Share,
+}
+
+/// What is usually left to the plan and the processor, and what tests insist on.
+#[derive(Clone, Copy)]
+pub struct Tuning {
+    /// Which instructions to use.
+    pub level: Level,
+    /// The size of a unit.
+    pub unit_bytes: Option<u64>,
+    /// Whether destinations are streamed past the caches.
+    pub streams: Option<bool>,
+}
+
+impl Work {
+    /// Cuts a plan for so many workers.
+    pub fn new(plan: Arc<Plan>, workers: usize, tuning: Tuning) -> Self {
+        let mut routes = Vec::new();
+        let mut units: Vec<(f64, Unit)> = Vec::new();
+        let level = tuning.level;
+        let fair = (plan.bytes() / (8 * workers as u64)).clamp(LEAST, UNIT);
+        let unit_bytes = tuning.unit_bytes.unwrap_or(fair);
+        for (number, array) in plan.arrays().iter().enumerate() {
+            for route in routes_of(array, unit_bytes, level) {
+                cut(&route, unit_bytes, |fraction, share| {
+                    units.push((fraction, Unit { array: number, route: routes.len(), share }));
+                });
+                routes.push(route);
+            }
+        }
+        units.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
+        let streamed = plan.arrays().iter().map(|array| {
+            let bytes = array.elems().saturating_mul(array.wanted().elem_bytes());
+            tuning.streams.unwrap_or(bytes >= STREAMED)
+        });
+        let streamed = streamed.collect();
+        // One worker is enough for one unit.
+        let workers = workers.min(units.len()).max(1);
+        let workers = (0..workers).map(|_| Mutex::new(Worker::new(level, routes.iter()))).collect();
+        Self { plan, routes, units, streamed, workers }
+    }
+
+    /// At most so many bytes the workers keep.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.workers.len() as u64 * Worker::bytes(self.routes.iter())
+    }
+
+    /// Workers that will find something to do.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Copies everything.
+    pub fn run(&self, data: &mut Data<'_>, crew: &mut Crew) -> Result<(), Panicked> {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        let data = &*data;
+        let next = AtomicUsize::new(0);
+        let share = |worker: usize| {
+            let Some(worker) = self.workers.get(worker) else { return };
+            let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+            while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let manner = Manner { stream: self.streamed[unit.array], scaling: data.scaling(unit.array) };
+                let (from, to) = (data.sources(unit.array), data.targets(unit.array));
+                let route = &self.routes[unit.route];
+                let share = route.on_lines(to, unit.share.clone());
+                // SAFETY: the data holds every part of this plan's arrays over its whole span, borrowed until the run ends,
+                // sources apart from destinations. Each unit is taken once, and no two units have an element in common:
+                // routes have different ends, and the units of a route cut its rows, or positions, into disjoint ranges,
+                // whose ends `on_lines` moves for both neighbours alike. A scaling was made for the array's type.
+                unsafe { copy(route, manner, from, to, share, &mut worker) };
+            }
+        };
+        crew.run(&share)
+    }
+}
+
+/// The axes from the slowest to the fastest in the destination's memory.
+fn by_stride(target: &Target) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..target.strides.len()).collect();
+    // Axes of one position have no say; they go first.
+    order.sort_by_key(|&dim| {
+        let long = target.tracks[dim].elems() > 1;
+        (long, std::cmp::Reverse(target.strides[dim]))
+    });
+    order
+}
+
+/// The axes from the slowest to the fastest as the destination's order says.
+pub fn by_order(order: Order, dims: usize) -> Vec<usize> {
+    match order {
+        Order::RowMajor => (0..dims).collect(),
+        Order::ColMajor => (0..dims).rev().collect(),
+    }
+}
+
+fn wanted<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Wanted<'a> {
+    let end = |&target: &usize| {
+        let Target { strides, tracks, parts, rows, .. } = &array.targets()[target];
+        WantedEnd { target, tracks, parts, strides, rows: rows.clone() }
+    };
+    Wanted {
+        elem: array.wanted().elem_bytes(),
+        order,
+        from_strides: array.sources().iter().map(|source| source.strides.as_slice()).collect(),
+        ends: targets.iter().map(end).collect(),
+    }
+}
+
+/// One route for each target, or for several that share all but the fast axis.
+fn routes_of(array: &Array, unit_bytes: u64, level: Level) -> Vec<Route> {
+    let busy = |&target: &usize| array.targets()[target].elems() > 0;
+    let mut targets: Vec<(Vec<usize>, Vec<*const reshard_plan::Track>, usize)> = (0..array.targets().len())
+        .filter(busy)
+        .map(|target| {
+            let order = by_stride(&array.targets()[target]);
+            let tracks = &array.targets()[target].tracks;
+            let slow = order[..order.len() - 1].iter().map(|&dim| Arc::as_ptr(&tracks[dim])).collect();
+            (order, slow, target)
+        })
+        .collect();
+    targets.sort();
+    let mut routes = Vec::new();
+    for alike in targets.chunk_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1)) {
+        for group in alike.chunks(MOST_ENDS) {
+            let numbers: Vec<usize> = group.iter().map(|(_, _, target)| *target).collect();
+            let together = Route::new(&wanted(array, &group[0].0, &numbers), level);
+            let many_rows = together.row_bytes() <= unit_bytes;
+            if numbers.len() == 1 || (together.kernel() == Kernel::Rows && many_rows) {
+                routes.push(in_reach(together, array, &group[0].0, &numbers, level));
+                continue;
+            }
+            for &number in &numbers {
+                let alone = Route::new(&wanted(array, &group[0].0, &[number]), level);
+                routes.push(in_reach(alone, array, &group[0].0, &[number], level));
+            }
+        }
+    }
+    routes
+}
+
+/// A transposition needs the axis along which its source is adjacent next to the fast one.
+fn in_reach(route: Route, array: &Array, order: &[usize], targets: &[usize], level: Level) -> Route {
+    let Kernel::Tiles { across } = route.kernel() else { return route };
+    if across + 2 == order.len() {
+        return route;
+    }
+    let mut order = order.to_vec();
+    let moved = order.remove(across);
+    order.insert(order.len() - 1, moved);
+    Route::new(&wanted(array, &order, targets), level)
+}
+
+/// Calls `unit(how far in the array, share)` for pieces of about the given size.
+fn cut(route: &Route, unit_bytes: u64, mut unit: impl FnMut(f64, Share)) {
+    let rows = route.rows();
+    let row_bytes = route.row_bytes();
+    // A row longer than a unit is cut itself.
+    let (count, by_row) = match row_bytes > unit_bytes && route.ends().len() == 1 {
+        true => (route.positions(), false),
+        false => (rows, true),
+    };
+    let bytes = u128::from(rows) * u128::from(row_bytes);
+    let units = (bytes.div_ceil(u128::from(unit_bytes)) as u64).clamp(1, count.max(1));
+    let at = |k: u64| (u128::from(count) * u128::from(k) / u128::from(units)) as u64;
+    for k in 0..units {
+        let range = at(k)..at(k + 1);
+        let share = if by_row { Share::Rows(range) } else { Share::Positions(range) };
+        unit(k as f64 / units as f64, share);
+    }
+}
