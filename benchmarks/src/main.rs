@@ -10,6 +10,7 @@ mod chart;
 mod machine;
 mod plan;
 mod schedule;
+mod threads;
 
 use std::process::ExitCode;
 
@@ -18,9 +19,10 @@ fn main() -> ExitCode {
     let result = match (arguments.next().as_deref(), arguments.next().as_deref()) {
         (Some("plan"), None) => plan::run(),
         (Some("schedule"), None) => schedule::run(),
+        (Some("threads"), only) => threads::run(only),
         // For instruction counts: the default method alone, so many times over all cases.
         (Some("plan-loop"), Some(rounds)) => rounds.parse().map_err(Into::into).and_then(plan::run_loop),
-        _ => Err("usage: reshard-bench plan | schedule | plan-loop ROUNDS".into()),
+        _ => Err("usage: reshard-bench plan | schedule | threads [CASE] | plan-loop ROUNDS".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

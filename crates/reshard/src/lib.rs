@@ -12,6 +12,6 @@ mod kernel;
 mod redistribution;
 mod sync;
 
-pub use kernel::plain_copy;
+pub use kernel::pages::Memory;
 pub use kernel::scale::Number;
 pub use redistribution::{Pair, Parts, Redistribution, redistribute};

@@ -7,9 +7,11 @@
 //! |---|---|---|
 //! | [`Threads`] | each byte is read where it is and written where it belongs, by a few threads | all ranks in one process: the default |
 
+mod plain;
 mod threads;
 
 pub use crate::kernel::data::{Data, Table};
+pub use plain::PlainCopy;
 pub use threads::Threads;
 
 use reshard_plan::{Plan, Result};

@@ -9,6 +9,7 @@
 //! | `clock.rs` | from row to row along the slow axes |
 //! | `rows.rs`, `tiles.rs`, `elements.rs` | the three kernels |
 //! | `data.rs` | the caller's memory |
+//! | `pages.rs` | memory on huge pages |
 //! | `work.rs` | a plan cut into units for many workers |
 //! | `crew.rs` | threads that wait for work |
 
@@ -16,6 +17,7 @@ mod clock;
 pub mod crew;
 pub mod data;
 mod elements;
+pub mod pages;
 pub mod route;
 mod rows;
 pub mod scale;
@@ -174,52 +176,53 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(
     let Worker { scratch, tile, .. } = worker;
     let target = to[route.ends[0].target];
     let elems = route.ends[0].elems;
-    // SAFETY: passed on.
-    unsafe {
-        let mut rows = |rows: Range<u64>, scratch: &mut rows::Scratch| match route.kernel() {
-            Kernel::Rows => rows::copy::<V, S>(route, from, to, rows, scratch, &mut sinks),
-            Kernel::Tiles { across } if across + 1 == route.outer.len() && !ignores(manner) => {
-                tiles::copy::<V, S>(route, from, target, rows, &mut scratch.here, tile, &mut sinks[0]);
-            }
-            _ => elements::copy(route, from, target, rows, &(0..elems), &mut scratch.here, manner.scaling),
-        };
-        match share {
-            Share::Rows(range) => rows(range, scratch),
-            Share::Positions(range) if !range.is_empty() => {
-                let (first, last) = (range.start.div_ceil(elems), range.end / elems);
-                let mut part = |row: u64, part: Range<u64>, scratch: &mut rows::Scratch| match route.kernel()
-                {
-                    Kernel::Rows => {
-                        let mut sink = sink;
-                        rows::copy_part::<V, S>(route, from, target, row, part, scratch, &mut sink);
-                        sink.close();
-                    }
-                    _ => elements::copy(
-                        route,
-                        from,
-                        target,
-                        row..row + 1,
-                        &part,
-                        &mut scratch.here,
-                        manner.scaling,
-                    ),
-                };
-                if first > last {
-                    // Inside one row.
-                    part(last, range.start - last * elems..range.end - last * elems, scratch);
-                } else {
-                    if !range.start.is_multiple_of(elems) {
-                        part(first - 1, range.start % elems..elems, scratch);
-                    }
-                    rows(first..last, scratch);
-                    if !range.end.is_multiple_of(elems) {
-                        part(last, 0..range.end % elems, scratch);
-                    }
+    // One place for each kernel, so that it is compiled into this function, for this level.
+    for (rows, part) in share.stretches(elems) {
+        if rows.is_empty() {
+            continue;
+        }
+        // SAFETY: passed on.
+        unsafe {
+            match (route.kernel(), part) {
+                (Kernel::Rows, None) => {
+                    rows::copy::<V, S>(route, from, to, rows, manner.stream, scratch, &mut sinks)
+                }
+                (Kernel::Rows, Some(part)) => {
+                    rows::copy_part::<V, S>(route, from, target, rows.start, part, scratch, &mut sinks[0]);
+                    sinks[0].close();
+                }
+                (Kernel::Tiles { across }, None) if across + 1 == route.outer.len() && !ignores(manner) => {
+                    tiles::copy::<V, S>(route, from, target, rows, &mut scratch.here, tile, &mut sinks[0]);
+                }
+                (_, part) => {
+                    let part = part.unwrap_or(0..elems);
+                    elements::copy(route, from, target, rows, &part, &mut scratch.here, manner.scaling);
                 }
             }
-            Share::Positions(_) => {}
         }
-        sinks.iter_mut().for_each(|sink| sink.close());
+    }
+    // SAFETY: passed on.
+    sinks.iter_mut().for_each(|sink| unsafe { sink.close() });
+}
+
+impl Share {
+    /// Whole rows, before and after them parts of a row, of rows of `elems` positions.
+    fn stretches(self, elems: u64) -> [(Range<u64>, Option<Range<u64>>); 3] {
+        let nothing = (0..0, None);
+        match self {
+            Self::Rows(rows) => [(rows, None), nothing.clone(), nothing],
+            Self::Positions(range) if range.is_empty() => [nothing.clone(), nothing.clone(), nothing],
+            Self::Positions(range) => {
+                let (first, last) = (range.start.div_ceil(elems), range.end / elems);
+                if first > last {
+                    let part = range.start - last * elems..range.end - last * elems;
+                    return [(last..last + 1, Some(part)), nothing.clone(), nothing];
+                }
+                let head = (range.start / elems..first, Some(range.start % elems..elems));
+                let tail = (last..range.end.div_ceil(elems), Some(0..range.end % elems));
+                [head, (first..last, None), tail]
+            }
+        }
     }
 }
 

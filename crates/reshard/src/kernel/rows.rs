@@ -54,13 +54,15 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     from: &[*const u8],
     to: &[*mut u8],
     rows: Range<u64>,
+    fetch: bool,
     scratch: &mut Scratch,
     sinks: &mut [S],
 ) {
     if rows.is_empty() {
         return;
     }
-    let ahead_rows = (AHEAD / route.row_bytes().max(1)).clamp(1, 32);
+    // 0: what fits into the caches is not asked for.
+    let ahead_rows = if fetch { (AHEAD / route.row_bytes().max(1)).clamp(1, 32) } else { 0 };
     let mut here = Front::at(route, from, rows.start, &mut scratch.here);
     let mut ahead = Front::at(route, from, rows.start, &mut scratch.ahead);
     for row in rows.start + 1..=rows.start + ahead_rows {
@@ -82,7 +84,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
                     route,
                     end,
                     row,
-                    [here.bases(), ahead.bases()],
+                    [here.bases(), if fetch { ahead.bases() } else { &[] }],
                     place,
                     range,
                     &mut scratch.lanes,
@@ -92,7 +94,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
         }
         if row + 1 < last {
             here.tick(route, from);
-            if row + ahead_rows + 1 < last {
+            if fetch && row + ahead_rows + 1 < last {
                 ahead.tick(route, from);
             }
         }
@@ -117,18 +119,7 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
     let end = &route.ends[0];
     let place = to.wrapping_add(here.to(&end.strides));
     // SAFETY: passed on.
-    unsafe {
-        copy_row::<V, S>(
-            route,
-            end,
-            row,
-            [here.bases(), here.bases()],
-            place,
-            range,
-            &mut scratch.lanes,
-            sink,
-        )
-    };
+    unsafe { copy_row::<V, S>(route, end, row, [here.bases(), &[]], place, range, &mut scratch.lanes, sink) };
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -246,7 +237,9 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
         for RowStretch { stretch, fetch } in &each.stretches {
             let peer = stretch.peer as usize;
             let from = (stretch.from + round * stretch.from_step) as usize * elem;
-            prefetch(nexts[peer].wrapping_add(from), *fetch);
+            if let Some(next) = nexts.get(peer) {
+                prefetch(next.wrapping_add(from), *fetch);
+            }
             if whole {
                 // SAFETY: elements of the part the base points into; they go where the last ones ended.
                 unsafe { sink.push(bases[peer].add(from), stretch.len as usize * elem) };

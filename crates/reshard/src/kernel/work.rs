@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const UNIT: u64 = 1 << 20;
 
 /// And at least about so many.
-const LEAST: u64 = 1 << 15;
+const LEAST: u64 = 1 << 17;
 
 /// Arrays from this size on are streamed past the caches.
 const STREAMED: u64 = 8 << 20;

@@ -1,0 +1,109 @@
+//! Memory for large parts: zeroed, at the beginning of a cache line, on huge pages where the system grants them.
+//!
+//! A redistribution touches far more pages than a processor remembers; with pages of two megabytes it forgets none. The
+//! system is asked politely and may refuse.
+
+use bytemuck::Pod;
+use reshard_plan::{Error, ErrorKind, Result};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// What a huge page holds on the systems we know.
+const HUGE: usize = 2 << 20;
+
+/// One part of an array, allocated for its purpose. Behaves like a slice of zeros to begin with.
+///
+/// ```
+/// let mut part: reshard::Memory<f64> = reshard::Memory::zeroed(1000)?;
+/// part[7] = 1.5;
+/// assert_eq!((part.len(), part[6], part[7]), (1000, 0.0, 1.5));
+/// # Ok::<(), reshard::Error>(())
+/// ```
+pub struct Memory<T> {
+    first: NonNull<u8>,
+    layout: Layout,
+    elems: usize,
+    elements: PhantomData<T>,
+}
+
+// SAFETY: it owns its elements, like a boxed slice.
+unsafe impl<T: Send> Send for Memory<T> {}
+// SAFETY: it owns its elements, like a boxed slice.
+unsafe impl<T: Sync> Sync for Memory<T> {}
+
+impl<T: Pod> Memory<T> {
+    /// So many elements, all bytes zero. Fails with an error when there is no memory.
+    pub fn zeroed(elems: usize) -> Result<Self> {
+        let refused = || {
+            Error::new(
+                ErrorKind::Memory,
+                format!("{elems} elements of {} bytes do not fit in memory", size_of::<T>()),
+            )
+        };
+        let bytes = elems.checked_mul(size_of::<T>()).ok_or_else(refused)?;
+        // Whole huge pages, if it takes more than one.
+        let (bytes, align) = match bytes {
+            0..HUGE => (bytes.max(1), 64),
+            _ => (bytes.checked_next_multiple_of(HUGE).ok_or_else(refused)?, HUGE),
+        };
+        let layout = Layout::from_size_align(bytes, align.max(align_of::<T>())).map_err(|_| refused())?;
+        let first = if align == HUGE { huge(layout) } else { ordinary(layout) };
+        Ok(Self { first: first.ok_or_else(refused)?, layout, elems, elements: PhantomData })
+    }
+}
+
+fn ordinary(layout: Layout) -> Option<NonNull<u8>> {
+    // SAFETY: the layout has at least one byte.
+    NonNull::new(unsafe { alloc_zeroed(layout) })
+}
+
+/// Allocates without touching, asks for huge pages, then touches.
+fn huge(layout: Layout) -> Option<NonNull<u8>> {
+    // SAFETY: the layout has at least one byte.
+    let first = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
+    #[cfg(target_os = "linux")]
+    // SAFETY: the range was just allocated, begins and ends at multiples of a page, and advice changes no contents.
+    unsafe {
+        libc::madvise(first.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE);
+    }
+    // SAFETY: all of it was just allocated.
+    unsafe { first.as_ptr().write_bytes(0, layout.size()) };
+    Some(first)
+}
+
+impl<T> Drop for Memory<T> {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and plain data needs no dropping.
+        unsafe { dealloc(self.first.as_ptr(), self.layout) }
+    }
+}
+
+impl<T: Pod> Deref for Memory<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `elems` initialised elements lie there, aligned; any bytes are a value of a plain type.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr().cast(), self.elems) }
+    }
+}
+
+impl<T: Pod> DerefMut for Memory<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; it is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr().cast(), self.elems) }
+    }
+}
+
+impl<T: Pod> AsRef<[T]> for Memory<T> {
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T: Pod> AsMut<[T]> for Memory<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
