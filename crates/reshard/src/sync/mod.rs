@@ -8,6 +8,9 @@
 
 #![allow(dead_code)] // used by the engines
 
+pub(crate) mod post;
+mod watched;
+
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
