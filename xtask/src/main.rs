@@ -65,8 +65,21 @@ fn test() -> Outcome {
     }
     say("tests and documentation examples");
     cargo(&["test", "--workspace", "--locked"]).run()?;
+    say("thread interleavings, all of them (loom)");
+    models()?;
     say("documentation, warnings refused");
     cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings").run()
+}
+
+/// The flag builds everything anew: in a folder of its own, where it leaves the other builds alone, and without the
+/// optimisations that take longer than they save here.
+fn models() -> Outcome {
+    let package = ["--package", "reshard", "--lib", "--release", "--target-dir", "target/loom"];
+    cargo(&[&["test", "--locked"], &package[..], &["loom"]].concat())
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .run()
 }
 
 fn full() -> Outcome {

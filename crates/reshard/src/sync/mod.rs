@@ -55,7 +55,7 @@ pub(crate) mod patience {
             test();
             ended.send(()).ok();
         });
-        match end.recv_timeout(Duration::from_secs(500)) {
+        match end.recv_timeout(Duration::from_secs(60)) {
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("somebody waits for ever"),
             _ => runner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         }
@@ -64,7 +64,7 @@ pub(crate) mod patience {
 
 #[cfg(all(test, loom))]
 pub(crate) mod models {
-    //! How thoroughly loom tries a test: in every interleaving where those take seconds. Where they take hours, in all
+    //! How thoroughly loom tries a test: in every interleaving where those take seconds. Where they take longer, in all
     //! those with a few preemptions: how often a thread is interrupted where it could have gone on. Waiting does not
     //! count, and nearly all mistakes need no more than two or three.
 

@@ -18,7 +18,7 @@ fn every_worker_gets_every_job_once() {
             let mut crew = Crew::new(workers).unwrap();
             assert_eq!(crew.workers(), workers);
             let calls = counters(workers);
-            for round in 0..6 {
+            for round in 0..200 {
                 crew.run(&|worker| _ = calls[worker].fetch_add(1, Ordering::Relaxed)).unwrap();
                 assert!(calls.iter().all(|calls| calls.load(Ordering::Relaxed) == round + 1));
             }
@@ -74,7 +74,7 @@ fn run_returns_after_the_slowest_worker() {
 fn the_lowest_panic_is_reported_when_all_have_ended_and_the_crew_goes_on() {
     within_a_minute(|| {
         let mut crew = Crew::new(4).unwrap();
-        for round in 0..6 {
+        for round in 0..200 {
             let guilty = round % 4;
             let ended = AtomicUsize::new(0);
             let outcome = crew.run(&|worker| {
@@ -157,8 +157,8 @@ fn a_job_allocates_nothing_on_any_thread() {
 #[test]
 fn five_hundred_workers_share_few_processors() {
     within_a_minute(|| {
-        let mut crew = Crew::new(12).unwrap();
-        let calls = counters(12);
+        let mut crew = Crew::new(500).unwrap();
+        let calls = counters(500);
         for _ in 0..20 {
             crew.run(&|worker| _ = calls[worker].fetch_add(1, Ordering::Relaxed)).unwrap();
         }
@@ -169,7 +169,7 @@ fn five_hundred_workers_share_few_processors() {
 #[test]
 fn dropping_ends_the_threads_whether_they_spin_or_sleep() {
     within_a_minute(|| {
-        for round in 0..6 {
+        for round in 0..200 {
             let crew = Crew::new(1 + round % 4).unwrap();
             if round % 8 == 0 {
                 std::thread::sleep(Duration::from_millis(1));
