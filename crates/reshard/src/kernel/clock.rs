@@ -111,6 +111,17 @@ impl<'a> Front<'a> {
         }
     }
 
+    /// The next row, as far as destinations are concerned: the beginnings in the parts stay behind.
+    #[inline(always)]
+    pub fn tick_places(&mut self, route: &Route) {
+        for (k, outer) in route.outer.iter().enumerate().rev() {
+            let Some(stand) = &mut self.stands[k] else { continue };
+            if stand.advance(outer) != Step::Around {
+                return;
+            }
+        }
+    }
+
     /// The next row.
     #[inline(always)]
     pub fn tick(&mut self, route: &Route, from: &[*const u8]) {

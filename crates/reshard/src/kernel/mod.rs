@@ -1,3 +1,274 @@
 //! The only room with unsafe code: raw memory, vector instructions, and threads that outlive a borrow.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `vector.rs` | bytes copied, streamed, gathered, transposed: portable, AVX2, AVX-512 behind one trait |
+//! | `sink.rs` | where rows end up: straight in memory, streamed past the caches, or scaled |
+//! | `scale.rs` | `alpha * op(A) + beta * B` |
+//! | `route.rs` | a part of a plan made ready: bytes, order of axes, kernel |
+//! | `clock.rs` | from row to row along the slow axes |
+//! | `rows.rs`, `tiles.rs`, `elements.rs` | the three kernels |
+//! | `data.rs` | the caller's memory |
+//! | `pages.rs` | memory on huge pages |
+//! | `work.rs` | a plan cut into units for many workers |
+//! | `crew.rs` | threads that wait for work |
 
-pub(crate) mod crew;
+mod clock;
+pub mod crew;
+pub mod data;
+mod elements;
+pub mod pages;
+pub mod route;
+mod rows;
+pub mod scale;
+mod sink;
+mod tiles;
+pub mod vector;
+pub mod work;
+
+use route::{Kernel, MOST_ENDS, Route};
+use scale::Scaling;
+use sink::{Direct, Scaled, Sink, Stage};
+use std::ops::Range;
+use tiles::Tile;
+#[cfg(target_arch = "x86_64")]
+use vector::{Avx2, Avx512};
+use vector::{Level, Portable, Vector};
+
+/// What one worker keeps from run to run, so that copying allocates nothing.
+pub struct Worker {
+    level: Level,
+    scratch: rows::Scratch,
+    tiles: [Tile; 2],
+}
+
+// SAFETY: the addresses in its scratch are only used while a run borrows what they point to, by the thread that runs.
+unsafe impl Send for Worker {}
+
+impl Worker {
+    /// Ready for all these routes.
+    pub fn new<'a>(level: Level, routes: impl Iterator<Item = &'a Route>) -> Self {
+        let mut worker =
+            Self { level, scratch: rows::Scratch::default(), tiles: [Tile::new(0), Tile::new(0)] };
+        for route in routes {
+            worker.scratch.fit(route);
+            if matches!(route.kernel(), Kernel::Tiles { .. }) && worker.tiles[0].len() < Tile::bytes(route) {
+                worker.tiles = [(); 2].map(|()| Tile::new(Tile::bytes(route)));
+            }
+        }
+        worker
+    }
+
+    /// At most so many bytes it takes to be ready for all these routes.
+    pub fn bytes<'a>(routes: impl Iterator<Item = &'a Route>) -> u64 {
+        let (mut scratch, mut tile) = (0, 0);
+        for route in routes {
+            scratch = rows::Scratch::bytes(route).max(scratch);
+            if matches!(route.kernel(), Kernel::Tiles { .. }) {
+                tile = tile.max(2 * Tile::bytes(route) as u64);
+            }
+        }
+        scratch + tile
+    }
+}
+
+/// How a route is run.
+#[derive(Clone, Copy)]
+pub struct Manner<'a> {
+    /// Past the caches: for destinations that do not fit into them.
+    pub stream: bool,
+    /// Scaled on the way.
+    pub scaling: Option<&'a Scaling>,
+}
+
+/// What of a route is copied.
+#[derive(Clone)]
+pub enum Share {
+    /// Whole rows, of all ends; the first positions of a row may go with the row before: see [`Route`].
+    Rows(Range<u64>),
+    /// Some positions of the route's only end, counted row after row.
+    Positions(Range<u64>),
+}
+
+/// Copies a share of a route.
+///
+/// # Safety
+/// `from[s]` is the beginning of source `s` and `to[t]` of destination `t`, each valid for the whole span its layout says,
+/// no source overlapping a destination; nobody else touches the destination's bytes of this share; the worker was made
+/// for this route; with a scaling, elements are of its type.
+pub unsafe fn copy(
+    route: &Route,
+    manner: Manner<'_>,
+    from: &[*const u8],
+    to: &[*mut u8],
+    share: Share,
+    worker: &mut Worker,
+) {
+    // SAFETY: passed on; the level is one the processor has.
+    unsafe {
+        match worker.level {
+            Level::Portable => run::<Portable>(route, manner, from, to, share, worker),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => avx2(route, manner, from, to, share, worker),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => avx512(route, manner, from, to, share, worker),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => run::<Portable>(route, manner, from, to, share, worker),
+        }
+    }
+}
+
+macro_rules! compiled_for {
+    ($name:ident, $level:ty, $features:literal) => {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name(
+            route: &Route,
+            manner: Manner<'_>,
+            from: &[*const u8],
+            to: &[*mut u8],
+            share: Share,
+            worker: &mut Worker,
+        ) {
+            // SAFETY: passed on.
+            unsafe { run::<$level>(route, manner, from, to, share, worker) }
+        }
+    };
+}
+compiled_for!(avx2, Avx2, "avx2");
+compiled_for!(avx512, Avx512, "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2");
+
+#[inline(always)]
+unsafe fn run<V: Vector>(
+    route: &Route,
+    manner: Manner<'_>,
+    from: &[*const u8],
+    to: &[*mut u8],
+    share: Share,
+    worker: &mut Worker,
+) {
+    // SAFETY: passed on.
+    unsafe {
+        match (manner.scaling, manner.stream) {
+            (Some(scaling), _) => {
+                let sink = Scaled { scaling, elem: route.elem, to: std::ptr::null_mut() };
+                run_into::<V, _>(route, manner, from, to, share, worker, sink);
+            }
+            (None, true) => {
+                run_into::<V, _>(route, manner, from, to, share, worker, Stage::<V>::new());
+                V::fence();
+            }
+            (None, false) => run_into::<V, _>(route, manner, from, to, share, worker, Direct::new()),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn run_into<V: Vector, S: Sink<V>>(
+    route: &Route,
+    manner: Manner<'_>,
+    from: &[*const u8],
+    to: &[*mut u8],
+    share: Share,
+    worker: &mut Worker,
+    sink: S,
+) {
+    let mut sinks = [sink; MOST_ENDS];
+    let Worker { scratch, tiles, .. } = worker;
+    let target = to[route.ends[0].target];
+    let elems = route.ends[0].elems;
+    // One place for each kernel, so that it is compiled into this function, for this level.
+    for (rows, part) in share.stretches(elems) {
+        if rows.is_empty() {
+            continue;
+        }
+        // SAFETY: passed on.
+        unsafe {
+            match (route.kernel(), part) {
+                (Kernel::Rows, None) => {
+                    rows::copy::<V, S>(route, from, to, rows, manner.stream, scratch, &mut sinks)
+                }
+                (Kernel::Rows, Some(part)) => {
+                    rows::copy_part::<V, S>(route, from, target, rows.start, part, scratch, &mut sinks[0]);
+                    sinks[0].close();
+                }
+                (Kernel::Tiles { across }, None) if across + 1 == route.outer.len() && !ignores(manner) => {
+                    let bases = [scratch.here.as_mut_slice(), scratch.ahead.as_mut_slice()];
+                    tiles::copy::<V, S>(route, from, target, rows, bases, tiles, &mut sinks[0]);
+                }
+                (_, part) => {
+                    let part = part.unwrap_or(0..elems);
+                    elements::copy(route, from, target, rows, &part, &mut scratch.here, manner.scaling);
+                }
+            }
+        }
+    }
+    // SAFETY: passed on.
+    sinks.iter_mut().for_each(|sink| unsafe { sink.close() });
+}
+
+impl Share {
+    /// Whole rows, before and after them parts of a row, of rows of `elems` positions.
+    fn stretches(self, elems: u64) -> [(Range<u64>, Option<Range<u64>>); 3] {
+        let nothing = (0..0, None);
+        match self {
+            Self::Rows(rows) => [(rows, None), nothing.clone(), nothing],
+            Self::Positions(range) if range.is_empty() => [nothing.clone(), nothing.clone(), nothing],
+            Self::Positions(range) => {
+                let (first, last) = (range.start.div_ceil(elems), range.end / elems);
+                if first > last {
+                    let part = range.start - last * elems..range.end - last * elems;
+                    return [(last..last + 1, Some(part)), nothing.clone(), nothing];
+                }
+                let head = (range.start / elems..first, Some(range.start % elems..elems));
+                let tail = (last..range.end.div_ceil(elems), Some(0..range.end % elems));
+                [head, (first..last, None), tail]
+            }
+        }
+    }
+}
+
+/// Nothing is read from the sources.
+fn ignores(manner: Manner<'_>) -> bool {
+    manner.scaling.is_some_and(|scaling| scaling.ignores_source)
+}
+
+/// Copies bytes the way the best plain copy does: what every ratio is measured against.
+pub fn plain_copy(to: &mut [u8], from: &[u8], stream: bool) {
+    assert_eq!(to.len(), from.len(), "a plain copy has as many bytes on both sides");
+    if !stream {
+        return to.copy_from_slice(from);
+    }
+    let head = to.as_ptr().align_offset(vector::LINE).min(to.len());
+    let lines = (to.len() - head) / vector::LINE;
+    let tail = head + lines * vector::LINE;
+    to[..head].copy_from_slice(&from[..head]);
+    to[tail..].copy_from_slice(&from[tail..]);
+    let (middle, source) = (&mut to[head..tail], &from[head..tail]);
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2")]
+        unsafe fn widest(to: *mut u8, from: *const u8, lines: usize) {
+            // SAFETY: passed on.
+            unsafe {
+                Avx512::stream(to, from, lines);
+                Avx512::fence();
+            }
+        }
+        #[target_feature(enable = "avx2")]
+        unsafe fn wide(to: *mut u8, from: *const u8, lines: usize) {
+            // SAFETY: passed on.
+            unsafe {
+                Avx2::stream(to, from, lines);
+                Avx2::fence();
+            }
+        }
+        // SAFETY: both slices have `lines` lines, and the destination begins at a multiple of a line; the level is there.
+        match Level::best() {
+            Level::Avx512 => return unsafe { widest(middle.as_mut_ptr(), source.as_ptr(), lines) },
+            Level::Avx2 => return unsafe { wide(middle.as_mut_ptr(), source.as_ptr(), lines) },
+            Level::Portable => {}
+        }
+    }
+    middle.copy_from_slice(source);
+}

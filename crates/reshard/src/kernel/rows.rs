@@ -17,7 +17,7 @@ use std::ops::Range;
 #[derive(Default)]
 pub struct Scratch {
     pub(super) here: Vec<*const u8>,
-    ahead: Vec<*const u8>,
+    pub(super) ahead: Vec<*const u8>,
     lanes: Vec<u64>,
 }
 
