@@ -27,6 +27,7 @@ pub mod vector;
 pub mod work;
 
 use route::{Kernel, MOST_ENDS, Route};
+use rows::Way;
 use scale::Scaling;
 use sink::{Direct, Scaled, Sink, Stage};
 use std::ops::Range;
@@ -46,28 +47,38 @@ pub struct Worker {
 unsafe impl Send for Worker {}
 
 impl Worker {
-    /// Ready for all these routes.
+    /// Ready for all these routes: takes `bytes` of them, at no moment more.
     pub fn new<'a>(level: Level, routes: impl Iterator<Item = &'a Route>) -> Self {
-        let mut worker = Self { level, scratch: rows::Scratch::default(), tile: Tile::new(0) };
-        for route in routes {
-            worker.scratch.fit(route);
-            if matches!(route.kernel(), Kernel::Tiles { .. }) && worker.tile.len() < Tile::bytes(route) {
-                worker.tile = Tile::new(Tile::bytes(route));
-            }
-        }
-        worker
+        let Needs { peers, lanes, tile } = Needs::of(routes);
+        Self { level, scratch: rows::Scratch::new(peers, lanes), tile: Tile::new(tile) }
     }
 
-    /// At most so many bytes it takes to be ready for all these routes.
+    /// So many bytes it takes to be ready for all these routes.
     pub fn bytes<'a>(routes: impl Iterator<Item = &'a Route>) -> u64 {
-        let (mut scratch, mut tile) = (0, 0);
+        let Needs { peers, lanes, tile } = Needs::of(routes);
+        rows::Scratch::bytes(peers, lanes) + tile as u64
+    }
+}
+
+/// The most that any of some routes needs, of each kind.
+struct Needs {
+    peers: usize,
+    lanes: usize,
+    /// Bytes of a tile.
+    tile: usize,
+}
+
+impl Needs {
+    fn of<'a>(routes: impl Iterator<Item = &'a Route>) -> Self {
+        let mut needs = Self { peers: 0, lanes: 0, tile: 0 };
         for route in routes {
-            scratch = rows::Scratch::bytes(route).max(scratch);
+            needs.peers = needs.peers.max(route.peers);
+            needs.lanes = needs.lanes.max(route.lanes());
             if matches!(route.kernel(), Kernel::Tiles { .. }) {
-                tile = tile.max(Tile::bytes(route) as u64);
+                needs.tile = needs.tile.max(Tile::bytes(route));
             }
         }
-        scratch + tile
+        needs
     }
 }
 
@@ -176,6 +187,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(
     let Worker { scratch, tile, .. } = worker;
     let target = to[route.ends[0].target];
     let elems = route.ends[0].elems;
+    let way = Way { exact: matches!(share, Share::Positions(_)), fetch: manner.stream };
     // One place for each kernel, so that it is compiled into this function, for this level.
     for (rows, part) in share.stretches(elems) {
         if rows.is_empty() {
@@ -185,7 +197,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(
         unsafe {
             match (route.kernel(), part) {
                 (Kernel::Rows, None) => {
-                    rows::copy::<V, S>(route, from, to, rows, manner.stream, scratch, &mut sinks)
+                    rows::copy::<V, S>(route, from, to, rows, way, scratch, &mut sinks)
                 }
                 (Kernel::Rows, Some(part)) => {
                     rows::copy_part::<V, S>(route, from, target, rows.start, part, scratch, &mut sinks[0]);

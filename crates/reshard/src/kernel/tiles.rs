@@ -39,11 +39,6 @@ impl Tile {
     pub fn new(bytes: usize) -> Self {
         Self(vec![Line([0; 64]); bytes.div_ceil(64)])
     }
-
-    /// How many bytes it has.
-    pub fn len(&self) -> usize {
-        self.0.len() * 64
-    }
 }
 
 /// A part of a track: elements `from..from + len` of one peer, at positions from `at` on.
