@@ -12,16 +12,21 @@
 //! | `pages.rs` | memory on huge pages |
 //! | `work.rs` | a plan cut into units for many workers |
 //! | `crew.rs` | threads that wait for work |
+//! | `cargo.rs` | a plan as messages between ranks, each with its way in and out |
+//! | `freight.rs`, `station.rs` | messages on their way: slots to travel in, and the place where a rank fills and empties them |
 
+pub mod cargo;
 mod clock;
 pub mod crew;
 pub mod data;
 mod elements;
+pub mod freight;
 pub mod pages;
 pub mod route;
 mod rows;
 pub mod scale;
 mod sink;
+pub mod station;
 mod tiles;
 pub mod vector;
 pub mod work;
@@ -103,9 +108,10 @@ pub enum Share {
 /// Copies a share of a route.
 ///
 /// # Safety
-/// `from[s]` is the beginning of source `s` and `to[t]` of destination `t`, each valid for the whole span its layout says,
-/// no source overlapping a destination; nobody else touches the destination's bytes of this share; the worker was made
-/// for this route; with a scaling, elements are of its type.
+/// `from[s]` is the beginning of source `s` and `to[t]` of destination `t`. From there, all elements of this share lie in
+/// memory that is valid for reading, or for writing; the beginning itself may lie outside of it, as addresses are reckoned
+/// by wrapping. No source overlaps a destination; nobody else touches the destination's bytes of this share; the worker was
+/// made for this route; with a scaling, elements are of its type.
 pub unsafe fn copy(
     route: &Route,
     manner: Manner<'_>,
@@ -196,9 +202,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(
         // SAFETY: passed on.
         unsafe {
             match (route.kernel(), part) {
-                (Kernel::Rows, None) => {
-                    rows::copy::<V, S>(route, from, to, rows, way, scratch, &mut sinks)
-                }
+                (Kernel::Rows, None) => rows::copy::<V, S>(route, from, to, rows, way, scratch, &mut sinks),
                 (Kernel::Rows, Some(part)) => {
                     rows::copy_part::<V, S>(route, from, target, rows.start, part, scratch, &mut sinks[0]);
                     sinks[0].close();

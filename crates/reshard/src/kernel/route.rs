@@ -345,7 +345,7 @@ fn turned(columns: &[Range<u64>], rows: u64) -> Arc<[Range<u64>]> {
     for (column, range) in (0..).zip(columns) {
         for row in range.clone() {
             let of_row = &mut turned[row as usize];
-            *of_row = if of_row.is_empty() { column..column + 1 } else { of_row.start..column + 1 };
+            *of_row = if of_row.start == of_row.end { column..column + 1 } else { of_row.start..column + 1 };
         }
     }
     turned.into()

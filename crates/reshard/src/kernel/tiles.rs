@@ -22,7 +22,7 @@ pub struct Tile(Vec<Line>);
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([u8; 64]);
+struct Line(#[allow(dead_code)] [u8; 64]);
 
 /// Rows and row length of a tile, in elements.
 fn extents(elem: usize) -> (usize, usize) {
