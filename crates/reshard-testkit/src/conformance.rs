@@ -248,7 +248,7 @@ fn random_layout(random: &mut Random, shape: &[u64], kinds: &Kinds) -> Layout {
     let distribution: Distribution = pattern.over(shape).expect("rules that fit the shape");
     let order = if random.one_in(2) { Order::ColMajor } else { Order::RowMajor };
     let layout = Layout::new(distribution, order);
-    let most: Vec<u64> = layout.distribution().axes().iter().map(|axis| axis.max_local_len()).collect();
+    let most: Vec<u64> = layout.distribution().axes().iter().map(reshard_plan::Axis::max_local_len).collect();
     match random.within(0, if kinds.all_sorts { 5 } else { 2 }) {
         3 => {
             let padded: Vec<u64> = most.iter().map(|&len| len + random.within(0, 3)).collect();

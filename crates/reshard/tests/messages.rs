@@ -158,7 +158,7 @@ fn scaled_like_the_other_engine() {
         let case = Case::random(&mut random, &small());
         let moving = |bytes| case.moving.clone().of_bytes(bytes).unwrap();
         // Not a number now and then: it must not get through a zero.
-        let some = |bits: u64| if bits % 7 == 0 { f64::NAN } else { (bits % 1000) as f64 / 8.0 };
+        let some = |bits: u64| if bits.is_multiple_of(7) { f64::NAN } else { (bits % 1000) as f64 / 8.0 };
         let scales = [[0.0, 0.0], [0.0, 3.0], [2.0, 0.0], [1.0, 1.0], [0.5, -2.0]][number % 5];
         match number % 3 {
             0 => both(&moving(8), &mut random, scales, false, some),

@@ -1,7 +1,7 @@
 //! How much memory messages travel in: slots for each sender, as large as is useful and as small as is asked for.
 
 use super::program::Program;
-use crate::kernel::cargo::Cargo;
+use crate::kernel::cargo::{Cargo, Message};
 use reshard_plan::{Error, ErrorKind, Result};
 
 /// A slot has at most so many bytes: longer pieces gain nothing and leave the caches.
@@ -40,7 +40,7 @@ impl Needs {
         Self {
             senders: programs.iter().filter(|program| !program.sends.is_empty()).count() as u64,
             workers: (0..programs.len()).map(|rank| cargo.worker_bytes(rank)).sum(),
-            longest_elem: cargo.messages().iter().map(|message| message.longest_elem()).max().unwrap_or(0),
+            longest_elem: cargo.messages().iter().map(Message::longest_elem).max().unwrap_or(0),
             longest: bytes.max().unwrap_or(0),
             most_parcels: sends.max().unwrap_or(0),
         }
@@ -57,9 +57,7 @@ impl Needs {
         let letters = self.most_parcels.saturating_mul(self.longest.div_ceil(chunk.max(1)));
         let slots = (PER_SENDER / chunk.max(1)).clamp(2, MOST_SLOTS).min(letters).max(1);
         let ready = |slots: u64, chunk: u64| Ok(Room { slots: slots as usize, chunk: chunk as usize });
-        let Some(memory) = memory.filter(|_| self.senders > 0 || self.workers > 0) else {
-            return ready(slots, chunk);
-        };
+        let Some(memory) = memory else { return ready(slots, chunk) };
         if memory < self.least() {
             return Err(Error::new(
                 ErrorKind::Memory,
