@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Destinations are streamed to in pieces of at least so many bytes on average.
+const LONG: u64 = 512;
+
 /// Every message of a plan, and all that stays.
 pub struct Cargo {
     pub(super) plan: Arc<Plan>,
@@ -28,8 +31,6 @@ pub struct Cargo {
     departures: Vec<Vec<usize>>,
     pub(super) arrivals: Vec<Vec<usize>>,
     pub(super) kept: Vec<Vec<Kept>>,
-    /// For each array, whether its destination is streamed past the caches.
-    pub(super) streamed: Vec<bool>,
 }
 
 /// What one rank sends another, of all arrays of a group. Ranks are numbers among [`Cargo::ranks`].
@@ -54,6 +55,8 @@ pub(super) struct Section {
     pub positions: u64,
     /// Positions along the fast axis.
     pub row: u64,
+    /// Whether the destination is streamed past the caches.
+    pub stream: bool,
     /// From the source into the dense box.
     pub pack: Route,
     /// From the dense box into the destination.
@@ -65,6 +68,7 @@ pub(super) struct Kept {
     pub array: usize,
     pub source: usize,
     pub target: usize,
+    pub stream: bool,
     pub route: Route,
 }
 
@@ -106,9 +110,7 @@ impl Cargo {
             departures[message.from].push(number);
             arrivals[message.to].push(number);
         }
-        let large = |array: &Array| array.elems().saturating_mul(array.wanted().elem_bytes()) >= STREAMED;
-        let streamed = plan.arrays().iter().map(large).collect();
-        Self { plan, level, ranks, messages, departures, arrivals, kept, streamed }
+        Self { plan, level, ranks, messages, departures, arrivals, kept }
     }
 
     /// All ranks of the plan, ascending.
@@ -177,6 +179,8 @@ struct Shares<'a> {
     array: &'a Array,
     order: Vec<usize>,
     level: Level,
+    /// The destination does not fit into the caches.
+    large: bool,
     /// By track and peer. Ranks with the same coordinate share tracks, and messages share what is made of them.
     lanes: HashMap<(*const Track, u32), Lane>,
 }
@@ -200,7 +204,8 @@ struct Share {
 impl<'a> Shares<'a> {
     fn new(number: usize, array: &'a Array, level: Level) -> Self {
         let order = by_order(array.order(), array.wanted().problem().shape().len());
-        Self { number, array, order, level, lanes: HashMap::new() }
+        let large = array.elems().saturating_mul(array.wanted().elem_bytes()) >= STREAMED;
+        Self { number, array, order, level, large, lanes: HashMap::new() }
     }
 
     /// The share at a place in a target's parts; nothing if no element of it moves.
@@ -239,7 +244,15 @@ impl<'a> Shares<'a> {
     fn keep(&self, share: &Share, source: usize, target: usize) -> Kept {
         let tracks: Vec<_> = share.lanes.iter().map(|lane| Arc::clone(&lane.alone)).collect();
         let (from, to) = (&self.array.sources()[source].strides, &self.array.targets()[target].strides);
-        Kept { array: self.number, source, target, route: self.route(&tracks, from, to, share.rows.clone()) }
+        let route = self.route(&tracks, from, to, share.rows.clone());
+        Kept { array: self.number, source, target, stream: self.streams(share), route }
+    }
+
+    /// Lines that pieces only fill in part are left to the caches, where the next message finds them.
+    fn streams(&self, share: &Share) -> bool {
+        let track = &share.lanes[self.order[self.order.len() - 1]].alone;
+        let pieces: u64 = track.loops().iter().map(|each| each.rounds * each.stretches.len() as u64).sum();
+        self.large && track.elems() * self.array.wanted().elem_bytes() >= pieces * LONG
     }
 
     fn section(&self, share: &Share, source: usize, target: usize) -> Section {
@@ -260,6 +273,7 @@ impl<'a> Shares<'a> {
             elem: self.array.wanted().elem_bytes(),
             positions,
             row: fast,
+            stream: self.streams(share),
             pack: self.route(&packed, from, &dense, None),
             unpack: self.route(&unpacked, &dense, to, share.rows.clone()),
         }

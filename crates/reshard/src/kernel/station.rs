@@ -74,7 +74,7 @@ impl<'a> Station<'a> {
             let target = round.data.targets(section.array)[section.target];
             let base = first_position(place.wrapping_add(offset), &range, section.elem).cast_const();
             let scaling = round.data.scaling(section.array);
-            let manner = Manner { stream: round.freight.cargo.streamed[section.array], scaling };
+            let manner = Manner { stream: section.stream, scaling };
             // SAFETY: positions `range` are the bytes from `offset` on of a slot that the post has given to us and that goes
             // back below; nobody writes there meanwhile. The target is this plan's, whole, and a part of this rank, as all
             // targets of a message's sections belong to its receiver: whoever writes there has this station, which is
@@ -89,7 +89,7 @@ impl<'a> Station<'a> {
     /// Does the next piece of what this rank does on its own; false if all is done. `begin` is called before there is more.
     pub fn work_alone(&mut self, begin: impl FnOnce()) -> bool {
         let Self { round, rank, worker, alone } = self;
-        let Cargo { kept, arrivals, streamed, .. } = round.freight.cargo();
+        let Cargo { kept, arrivals, .. } = round.freight.cargo();
         let worker = worker.as_mut().expect("a run has workers");
         if let Some(kept) = kept[*rank].get(alone.kept) {
             begin();
@@ -97,7 +97,7 @@ impl<'a> Station<'a> {
             let range = alone.next_piece(positions, row, kept.route.row_bytes() / row);
             alone.kept += usize::from(alone.at == 0);
             let (array, scaling) = (kept.array, round.data.scaling(kept.array));
-            let manner = Manner { stream: streamed[array], scaling };
+            let manner = Manner { stream: kept.stream, scaling };
             let (from, to) = (round.data.sources(array)[kept.source], round.data.targets(array)[kept.target]);
             // SAFETY: both parts are this plan's, whole, the target one of this rank's: whoever writes there has this
             // station, which is borrowed. The rank's worker was made for all its routes; a scaling for the array's type.
