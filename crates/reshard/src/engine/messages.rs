@@ -50,7 +50,7 @@ pub struct MessagesOptions {
 /// let mut moved = [vec![-1; 4], vec![-1; 4], vec![-1; 2]];
 /// let report = Redistribution::with(engine).run(&[vec![0, 1, 2, 6, 7, 8], vec![3, 4, 5, 9]], &mut moved)?;
 /// assert_eq!(moved, [vec![0, 1, 6, 7], vec![2, 3, 8, 9], vec![4, 5]]);
-/// assert_eq!((report.messages, report.steps), (3, 2)); // what stays is not sent
+/// assert_eq!((report.messages, report.steps), (2, 1)); // what stays is not sent
 /// # Ok::<(), reshard::Error>(())
 /// ```
 pub struct Messages {

@@ -415,7 +415,7 @@ impl RowLoop {
         }
         // So many rounds that the lanes fill whole vectors of eight, and some more if that is little.
         let in_round = self.elems * per_elem;
-        let rounds = (1..=8).find(|rounds| in_round * rounds % 8 == 0).unwrap_or(8);
+        let rounds = (1..=8).find(|rounds| (in_round * rounds).is_multiple_of(8)).unwrap_or(8);
         let rounds = rounds * (32 / (in_round * rounds)).max(1);
         if in_round * rounds * width as u64 > MOST_GATHERED || self.rounds < 2 * rounds {
             return;

@@ -96,7 +96,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
                     range,
                     &mut scratch.lanes,
                     sink,
-                )
+                );
             };
         }
         if row + 1 < last {
