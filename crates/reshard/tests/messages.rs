@@ -209,6 +209,27 @@ fn boxes_without_an_element_of_the_triangle_are_not_sent() {
 }
 
 #[test]
+fn arrays_beyond_the_caches() {
+    let shape = "1111x1003";
+    for (from, to, order, triangle) in [
+        ("2x2/64x64", "1x3/1111x100", Order::ColMajor, None),
+        ("2x1/700x1003", "1x2/1111x333", Order::ColMajor, Some(Triangle::Lower)),
+        ("4x1/3x1003", "1x4/1111x5", Order::RowMajor, None),
+    ] {
+        let from = layout(&format!("{from} of {shape}"), Order::ColMajor);
+        let mut moving = Move::new(from, layout(&format!("{to} of {shape}"), order)).unwrap();
+        if let Some(triangle) = triangle {
+            moving = moving.of_bytes(16).unwrap().only(triangle).unwrap();
+        }
+        let case = Case { moving, skew: [8, 24], salt: 9 };
+        let plan = plan_of(std::slice::from_ref(&case));
+        assert!(plan.bytes() >= 8 << 20);
+        let mut engine = Messages::new(plan, MessagesOptions::default()).unwrap();
+        judge(&mut engine, std::slice::from_ref(&case));
+    }
+}
+
+#[test]
 fn too_little_memory_is_refused_with_a_sentence() {
     let mut random = Random::new(25);
     for _ in 0..if full_sweep() { 2000 } else { 60 } {
