@@ -123,7 +123,8 @@ impl Track {
         })
     }
 
-    /// Only what comes from one peer (an index into [`peers`](Self::peers)), its elements counted anew from 0.
+    /// Only what comes from one peer (an index into [`peers`](Self::peers)), who is the only one left; its elements are
+    /// counted anew from 0.
     #[must_use]
     pub fn with_peer(&self, peer: u32) -> Self {
         let mut loops: Vec<Loop> = Vec::new();
@@ -132,13 +133,14 @@ impl Track {
             let mut at = 0;
             let mut stretches: Vec<Stretch> = Vec::new();
             for stretch in each.stretches.iter().filter(|stretch| stretch.peer == peer) {
-                push(&mut stretches, Stretch { at, ..*stretch });
+                push(&mut stretches, Stretch { at, peer: 0, ..*stretch });
                 at += stretch.len;
             }
             join(&mut loops, elems, each.rounds, at, stretches);
             elems += at * each.rounds;
         }
-        Self { loops, peers: self.peers.clone(), elems }
+        let peers = self.peers.get(peer as usize).copied().into_iter().collect();
+        Self { loops, peers, elems }
     }
 
     /// The same elements written one after the other: `to` is the position.

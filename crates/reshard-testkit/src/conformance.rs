@@ -120,17 +120,19 @@ impl Case {
 
     /// Lends the parts as slices, without their margins.
     pub fn with_slices<R>(&self, parts: &mut Parts, run: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R) -> R {
-        let from: Vec<&[u8]> =
-            parts.from.iter().map(|part| &part[MARGIN + self.skew[0]..part.len() - MARGIN]).collect();
-        let mut to: Vec<&mut [u8]> = parts
-            .to
-            .iter_mut()
-            .map(|part| {
-                let end = part.len() - MARGIN;
-                &mut part[MARGIN + self.skew[1]..end]
-            })
-            .collect();
+        let (from, mut to) = self.slices(parts);
         run(&from, &mut to)
+    }
+
+    /// Source and destination parts as slices, without their margins.
+    pub fn slices<'a>(&self, parts: &'a mut Parts) -> (Vec<&'a [u8]>, Vec<&'a mut [u8]>) {
+        let inside = |part: &[u8], skew: usize| MARGIN + skew..part.len() - MARGIN;
+        let from = parts.from.iter().map(|part| &part[inside(part, self.skew[0])]);
+        let to = parts.to.iter_mut().map(|part| {
+            let range = inside(part, self.skew[1]);
+            &mut part[range]
+        });
+        (from.collect(), to.collect())
     }
 
     /// Looks at every byte of every destination part.
@@ -246,7 +248,7 @@ fn random_layout(random: &mut Random, shape: &[u64], kinds: &Kinds) -> Layout {
     let distribution: Distribution = pattern.over(shape).expect("rules that fit the shape");
     let order = if random.one_in(2) { Order::ColMajor } else { Order::RowMajor };
     let layout = Layout::new(distribution, order);
-    let most: Vec<u64> = layout.distribution().axes().iter().map(|axis| axis.max_local_len()).collect();
+    let most: Vec<u64> = layout.distribution().axes().iter().map(reshard_plan::Axis::max_local_len).collect();
     match random.within(0, if kinds.all_sorts { 5 } else { 2 }) {
         3 => {
             let padded: Vec<u64> = most.iter().map(|&len| len + random.within(0, 3)).collect();

@@ -6,11 +6,14 @@
 //! | engine | how | when |
 //! |---|---|---|
 //! | [`Threads`] | each byte is read where it is and written where it belongs, by a few threads | all ranks in one process: the default |
+//! | [`Messages`] | packed, sent and unpacked step by step, one thread for each rank | to try schedules, limits of memory and failures before there is a cluster |
 
+mod messages;
 mod plain;
 mod threads;
 
 pub use crate::kernel::data::{Data, Table};
+pub use messages::{Messages, MessagesOptions};
 pub use plain::PlainCopy;
 pub use threads::Threads;
 

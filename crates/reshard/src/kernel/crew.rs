@@ -8,8 +8,6 @@
 //! The two atomics beside it are hints that let a thread spin for some microseconds before it sleeps. A stale hint
 //! costs time, never correctness.
 
-#![allow(dead_code)] // used by the engines
-
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, lock, sleep, thread};
 use std::any::Any;
@@ -266,7 +264,7 @@ impl Shared {
 }
 
 /// Calls `job(worker)`; a panic becomes an error. Never unwinds.
-fn catch(worker: usize, job: &Job<'_>) -> Result<(), Panicked> {
+pub(crate) fn catch(worker: usize, job: &Job<'_>) -> Result<(), Panicked> {
     // What the job leaves half done is its owner's to judge: the owner is told of the panic.
     catch_unwind(AssertUnwindSafe(|| job(worker))).map_err(|payload| {
         let message = message(&*payload);

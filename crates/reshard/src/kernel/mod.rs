@@ -12,21 +12,27 @@
 //! | `pages.rs` | memory on huge pages |
 //! | `work.rs` | a plan cut into units for many workers |
 //! | `crew.rs` | threads that wait for work |
+//! | `cargo.rs` | a plan as messages between ranks, each with its way in and out |
+//! | `freight.rs`, `station.rs` | messages on their way: slots to travel in, and the place where a rank fills and empties them |
 
+pub mod cargo;
 mod clock;
 pub mod crew;
 pub mod data;
 mod elements;
+pub mod freight;
 pub mod pages;
 pub mod route;
 mod rows;
 pub mod scale;
 mod sink;
+pub mod station;
 mod tiles;
 pub mod vector;
 pub mod work;
 
 use route::{Kernel, MOST_ENDS, Route};
+use rows::Way;
 use scale::Scaling;
 use sink::{Direct, Scaled, Sink, Stage};
 use std::ops::Range;
@@ -46,29 +52,38 @@ pub struct Worker {
 unsafe impl Send for Worker {}
 
 impl Worker {
-    /// Ready for all these routes.
+    /// Ready for all these routes: takes `bytes` of them, at no moment more.
     pub fn new<'a>(level: Level, routes: impl Iterator<Item = &'a Route>) -> Self {
-        let mut worker =
-            Self { level, scratch: rows::Scratch::default(), tiles: [Tile::new(0), Tile::new(0)] };
-        for route in routes {
-            worker.scratch.fit(route);
-            if matches!(route.kernel(), Kernel::Tiles { .. }) && worker.tiles[0].len() < Tile::bytes(route) {
-                worker.tiles = [(); 2].map(|()| Tile::new(Tile::bytes(route)));
-            }
-        }
-        worker
+        let Needs { peers, lanes, tile } = Needs::of(routes);
+        Self { level, scratch: rows::Scratch::new(peers, lanes), tiles: [Tile::new(tile), Tile::new(tile)] }
     }
 
-    /// At most so many bytes it takes to be ready for all these routes.
+    /// So many bytes it takes to be ready for all these routes.
     pub fn bytes<'a>(routes: impl Iterator<Item = &'a Route>) -> u64 {
-        let (mut scratch, mut tile) = (0, 0);
+        let Needs { peers, lanes, tile } = Needs::of(routes);
+        rows::Scratch::bytes(peers, lanes) + 2 * tile as u64
+    }
+}
+
+/// The most that any of some routes needs, of each kind.
+struct Needs {
+    peers: usize,
+    lanes: usize,
+    /// Bytes of a tile.
+    tile: usize,
+}
+
+impl Needs {
+    fn of<'a>(routes: impl Iterator<Item = &'a Route>) -> Self {
+        let mut needs = Self { peers: 0, lanes: 0, tile: 0 };
         for route in routes {
-            scratch = rows::Scratch::bytes(route).max(scratch);
+            needs.peers = needs.peers.max(route.peers);
+            needs.lanes = needs.lanes.max(route.lanes());
             if matches!(route.kernel(), Kernel::Tiles { .. }) {
-                tile = tile.max(2 * Tile::bytes(route) as u64);
+                needs.tile = needs.tile.max(Tile::bytes(route));
             }
         }
-        scratch + tile
+        needs
     }
 }
 
@@ -93,9 +108,10 @@ pub enum Share {
 /// Copies a share of a route.
 ///
 /// # Safety
-/// `from[s]` is the beginning of source `s` and `to[t]` of destination `t`, each valid for the whole span its layout says,
-/// no source overlapping a destination; nobody else touches the destination's bytes of this share; the worker was made
-/// for this route; with a scaling, elements are of its type.
+/// `from[s]` is the beginning of source `s` and `to[t]` of destination `t`. From there, all elements of this share lie in
+/// memory that is valid for reading, or for writing; the beginning itself may lie outside of it, as addresses are reckoned
+/// by wrapping. No source overlaps a destination; nobody else touches the destination's bytes of this share; the worker was
+/// made for this route; with a scaling, elements are of its type.
 pub unsafe fn copy(
     route: &Route,
     manner: Manner<'_>,
@@ -177,6 +193,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(
     let Worker { scratch, tiles, .. } = worker;
     let target = to[route.ends[0].target];
     let elems = route.ends[0].elems;
+    let way = Way { exact: matches!(share, Share::Positions(_)), fetch: manner.stream };
     // One place for each kernel, so that it is compiled into this function, for this level.
     for (rows, part) in share.stretches(elems) {
         if rows.is_empty() {
@@ -185,9 +202,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(
         // SAFETY: passed on.
         unsafe {
             match (route.kernel(), part) {
-                (Kernel::Rows, None) => {
-                    rows::copy::<V, S>(route, from, to, rows, manner.stream, scratch, &mut sinks)
-                }
+                (Kernel::Rows, None) => rows::copy::<V, S>(route, from, to, rows, way, scratch, &mut sinks),
                 (Kernel::Rows, Some(part)) => {
                     rows::copy_part::<V, S>(route, from, target, rows.start, part, scratch, &mut sinks[0]);
                     sinks[0].close();

@@ -345,7 +345,7 @@ fn turned(columns: &[Range<u64>], rows: u64) -> Arc<[Range<u64>]> {
     for (column, range) in (0..).zip(columns) {
         for row in range.clone() {
             let of_row = &mut turned[row as usize];
-            *of_row = if of_row.is_empty() { column..column + 1 } else { of_row.start..column + 1 };
+            *of_row = if of_row.start == of_row.end { column..column + 1 } else { of_row.start..column + 1 };
         }
     }
     turned.into()
@@ -415,7 +415,7 @@ impl RowLoop {
         }
         // So many rounds that the lanes fill whole vectors of eight, and some more if that is little.
         let in_round = self.elems * per_elem;
-        let rounds = (1..=8).find(|rounds| in_round * rounds % 8 == 0).unwrap_or(8);
+        let rounds = (1..=8).find(|rounds| (in_round * rounds).is_multiple_of(8)).unwrap_or(8);
         let rounds = rounds * (32 / (in_round * rounds)).max(1);
         if in_round * rounds * width as u64 > MOST_GATHERED || self.rounds < 2 * rounds {
             return;

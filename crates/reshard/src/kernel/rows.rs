@@ -14,7 +14,6 @@ use super::vector::{Vector, prefetch};
 use std::ops::Range;
 
 /// What a worker needs beside the route: sized when the route is made, so that copying allocates nothing.
-#[derive(Default)]
 pub struct Scratch {
     pub(super) here: Vec<*const u8>,
     pub(super) ahead: Vec<*const u8>,
@@ -22,28 +21,35 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Enough for this route, too.
-    pub fn fit(&mut self, route: &Route) {
-        if self.here.len() < route.peers {
-            self.here = vec![std::ptr::null(); route.peers];
-            self.ahead = vec![std::ptr::null(); route.peers];
-        }
-        if self.lanes.len() < route.lanes() {
-            self.lanes = vec![0; route.lanes()];
+    /// Enough for routes of at most so many peers and so many lanes, and not a byte more.
+    pub fn new(peers: usize, lanes: usize) -> Self {
+        Self {
+            here: vec![std::ptr::null(); peers],
+            ahead: vec![std::ptr::null(); peers],
+            lanes: vec![0; lanes],
         }
     }
 
-    /// Bytes it takes to fit a route.
-    pub fn bytes(route: &Route) -> u64 {
-        (route.peers * 2 * size_of::<*const u8>() + route.lanes() * size_of::<u64>()) as u64
+    /// Bytes that takes.
+    pub fn bytes(peers: usize, lanes: usize) -> u64 {
+        (peers * 2 * size_of::<*const u8>() + lanes * size_of::<u64>()) as u64
     }
+}
+
+/// How rows are copied.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// These rows and no others: nobody copies the rows before and after them at the same time.
+    pub exact: bool,
+    /// Asks for what will be read, for rows that do not fit into the caches.
+    pub fetch: bool,
 }
 
 /// So many bytes ahead of the reading, lines are asked for.
 const AHEAD: u64 = 65536;
 
-/// Copies whole rows, except that the first positions of a row may belong to whoever writes the row before: see
-/// [`Route::spare`].
+/// Copies whole rows; unless they are `exact`, the first positions of a row may belong to whoever writes the row before:
+/// see [`Route::spare`].
 ///
 /// # Safety
 /// The sinks' promises, one sink for each end; `from[s]` is the beginning of source `s` and `to[t]` of destination `t`, each
@@ -54,7 +60,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     from: &[*const u8],
     to: &[*mut u8],
     rows: Range<u64>,
-    fetch: bool,
+    Way { exact, fetch }: Way,
     scratch: &mut Scratch,
     sinks: &mut [S],
 ) {
@@ -71,11 +77,12 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
         }
     }
     // One row more for those first positions of it that are ours.
-    let last = (rows.end + 1).min(route.rows());
+    let last = if exact { rows.end } else { (rows.end + 1).min(route.rows()) };
     for row in rows.start..last {
         for (end, sink) in route.ends.iter().zip(sinks.iter_mut()) {
             let target = to[end.target];
-            let spare = if row == rows.start || row == rows.end { route.spare(end, target, row) } else { 0 };
+            let meets = !exact && (row == rows.start || row == rows.end);
+            let spare = if meets { route.spare(end, target, row) } else { 0 };
             let range = if row == rows.end { 0..spare } else { spare..end.elems };
             let place = target.wrapping_add(here.to(&end.strides));
             // SAFETY: positions of the row lie inside the parts the fronts point into and inside the target.
@@ -89,7 +96,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
                     range,
                     &mut scratch.lanes,
                     sink,
-                )
+                );
             };
         }
         if row + 1 < last {
@@ -195,7 +202,7 @@ unsafe fn gather_groups<V: Vector, S: Sink<V>>(
     // SAFETY: lane by lane, what is gathered are elements of whole rounds, which lie in the parts the bases point into; the
     // rounds lie in the destination without gaps.
     unsafe {
-        sink.open(to.add((each.stretches[0].stretch.to + first) as usize * route.elem));
+        sink.open(to.wrapping_add((each.stretches[0].stretch.to + first) as usize * route.elem));
         for group in 0..groups {
             let shift = group * lanes.shift;
             if lanes.fetches {
@@ -232,7 +239,7 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
         if whole {
             let first = &each.stretches[0].stretch;
             // SAFETY: the round's first element lies in the destination.
-            unsafe { sink.open(to.add((first.to + round * first.to_step) as usize * elem)) };
+            unsafe { sink.open(to.wrapping_add((first.to + round * first.to_step) as usize * elem)) };
         }
         for RowStretch { stretch, fetch } in &each.stretches {
             let peer = stretch.peer as usize;
@@ -242,7 +249,7 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
             }
             if whole {
                 // SAFETY: elements of the part the base points into; they go where the last ones ended.
-                unsafe { sink.push(bases[peer].add(from), stretch.len as usize * elem) };
+                unsafe { sink.push(bases[peer].wrapping_add(from), stretch.len as usize * elem) };
                 continue;
             }
             let (first, last) = (begin.max(stretch.at), end.min(stretch.at + stretch.len));
@@ -251,8 +258,8 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
                 let place = (stretch.to + round * stretch.to_step) as usize + skip;
                 // SAFETY: elements of the part the base points into and of the destination.
                 unsafe {
-                    sink.open(to.add(place * elem));
-                    sink.push(bases[peer].add(from + skip * elem), (last - first) as usize * elem);
+                    sink.open(to.wrapping_add(place * elem));
+                    sink.push(bases[peer].wrapping_add(from + skip * elem), (last - first) as usize * elem);
                 }
             }
         }

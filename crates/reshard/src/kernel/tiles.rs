@@ -24,7 +24,7 @@ pub struct Tile(Vec<Line>);
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([u8; 64]);
+struct Line(#[allow(dead_code)] [u8; 64]);
 
 /// Rows and row length of a tile, in elements.
 fn extents(elem: usize) -> (usize, usize) {
@@ -45,11 +45,6 @@ impl Tile {
 
     pub fn new(bytes: usize) -> Self {
         Self(vec![Line([0; 64]); bytes.div_ceil(64)])
-    }
-
-    /// How many bytes it has.
-    pub fn len(&self) -> usize {
-        self.0.len() * 64
     }
 }
 

@@ -21,7 +21,7 @@ const UNIT: u64 = 1 << 20;
 const LEAST: u64 = 1 << 17;
 
 /// Arrays from this size on are streamed past the caches.
-const STREAMED: u64 = 8 << 20;
+pub const STREAMED: u64 = 8 << 20;
 
 /// All routes and units of a plan.
 pub struct Work {

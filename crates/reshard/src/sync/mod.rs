@@ -6,8 +6,6 @@
 //! them. Nothing here uses `std::sync::Barrier`: a thread that panicked never arrives there, and the others wait for
 //! ever.
 
-#![allow(dead_code)] // used by the engines
-
 pub(crate) mod post;
 mod watched;
 

@@ -1,0 +1,217 @@
+//! All ranks in one process, and data travels as messages all the same: packed, sent, unpacked, step by step.
+//!
+//! The twin of an engine between processes. It follows a schedule, keeps to an amount of memory, and lives with ranks that
+//! fail, on one machine where all of that can be tried and watched. Whoever only wants arrays moved takes
+//! [`Threads`](super::Threads), which copies each byte once.
+
+mod memory;
+mod program;
+mod rank;
+
+use super::{Data, Engine, Report};
+use crate::kernel::cargo::Cargo;
+use crate::kernel::crew::{Crew, catch};
+use crate::kernel::freight::Freight;
+use crate::schedule::{self, Schedule, Strategy};
+use crate::sync::{Mutex, lock, unshared};
+use program::Program;
+use rank::Log;
+use reshard_plan::{Error, ErrorKind, Plan, Problem, Result};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The most ranks: each is a thread.
+const MOST_RANKS: usize = 4096;
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessagesOptions {
+    /// In which order.
+    pub strategy: Strategy,
+    /// What the strategy may assume: `in_flight`, `alpha`, `beta`, `most_steps`. The other two are the engine's to say: the
+    /// strategy is the one above, and a rank is one process on both sides.
+    pub schedule: schedule::Options,
+    /// At most so many bytes of memory for all ranks together, beside plan and data. With less, messages travel in smaller
+    /// pieces; too little for one element of each sender is refused.
+    pub memory: Option<u64>,
+    /// All ranks meet after each step. Without, each goes on as soon as it has done its own.
+    pub barriers: bool,
+}
+
+/// The engine that sends messages.
+///
+/// ```
+/// use reshard::engine::{Messages, MessagesOptions};
+/// use reshard::{Distribution, Layout, Move, Order, Plan, Redistribution};
+/// use std::sync::Arc;
+/// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, Order::RowMajor));
+/// let plan = Plan::new(vec![Move::new(layout("2/3 of 10")?, layout("3/2 of 10")?)?.of_bytes(4)?])?;
+/// let engine = Messages::new(Arc::new(plan), MessagesOptions::default())?;
+/// let mut moved = [vec![-1; 4], vec![-1; 4], vec![-1; 2]];
+/// let report = Redistribution::with(engine).run(&[vec![0, 1, 2, 6, 7, 8], vec![3, 4, 5, 9]], &mut moved)?;
+/// assert_eq!(moved, [vec![0, 1, 6, 7], vec![2, 3, 8, 9], vec![4, 5]]);
+/// assert_eq!((report.messages, report.steps), (2, 1)); // what stays is not sent
+/// # Ok::<(), reshard::Error>(())
+/// ```
+pub struct Messages {
+    plan: Arc<Plan>,
+    options: MessagesOptions,
+    schedules: Vec<Schedule>,
+    freight: Freight,
+    programs: Vec<Program>,
+    logs: Vec<Mutex<Log>>,
+    crew: Crew,
+    least_bytes: u64,
+    bytes: u64,
+}
+
+impl Messages {
+    /// Ready to run the plan: one thread for each rank, the caller's the first.
+    pub fn new(plan: Arc<Plan>, options: MessagesOptions) -> Result<Self> {
+        let groups = groups_of(&plan);
+        let schedules = groups
+            .iter()
+            .map(|group| schedule_of(plan.arrays()[group[0]].wanted().problem(), &options))
+            .collect::<Result<Vec<_>>>()?;
+        let cargo = Cargo::new(Arc::clone(&plan), &groups);
+        let ranks = cargo.ranks().len();
+        if ranks > MOST_RANKS {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "the plan has {ranks} ranks, and each would be a thread; at most {MOST_RANKS} are started"
+                ),
+            ));
+        }
+        let programs = program::of_ranks(&cargo, &schedules, options.barriers);
+        let needs = memory::Needs::of(&cargo, &programs);
+        let room = needs.room(options.memory)?;
+        let logs = programs.iter().map(|program| Mutex::new(Log::new(program))).collect();
+        let crew = Crew::new(ranks).map_err(|error| {
+            Error::new(
+                ErrorKind::Memory,
+                format!("{ranks} threads, one for each rank, could not be started: {error}"),
+            )
+        })?;
+        let freight = Freight::new(cargo, room.slots, room.chunk);
+        let (bytes, least_bytes) = (plan.bytes(), needs.least());
+        Ok(Self { plan, options, schedules, freight, programs, logs, crew, least_bytes, bytes })
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> &MessagesOptions {
+        &self.options
+    }
+
+    /// The schedules it follows, one after the other: one for each group of arrays that move alike.
+    pub fn schedules(&self) -> &[Schedule] {
+        &self.schedules
+    }
+
+    /// The least [`memory`](MessagesOptions::memory) with which this plan can be run.
+    pub fn least_bytes(&self) -> u64 {
+        self.least_bytes
+    }
+
+    /// In the next run this rank panics at its operation of this number, counted from 0, or at its end if it does fewer.
+    #[doc(hidden)]
+    pub fn fail_at(&mut self, rank: u64, operation: u64) {
+        if let Ok(rank) = self.freight.cargo().ranks().binary_search(&rank) {
+            unshared(&mut self.logs[rank]).fail_at = Some(operation);
+        }
+    }
+
+    /// How many operations this rank did in the last run.
+    #[doc(hidden)]
+    pub fn operations(&self, rank: u64) -> u64 {
+        let rank = self.freight.cargo().ranks().binary_search(&rank);
+        rank.map_or(0, |rank| lock(&self.logs[rank]).operations)
+    }
+
+    /// What became of the run, from what the ranks wrote down.
+    fn outcome(&mut self, failed: Option<usize>, seconds: f64) -> Result<Report> {
+        let ranks = self.freight.cargo().ranks();
+        if let Some(rank) = failed {
+            let log = unshared(&mut self.logs[rank]);
+            let reason = log.failure.take().unwrap_or_default();
+            return Err(Error::new(
+                ErrorKind::Failed,
+                format!(
+                    "rank {} panicked in step {}: {reason}; the destination is an unfinished mixture, the source is untouched",
+                    ranks[rank], log.step
+                ),
+            ));
+        }
+        let steps = self.schedules.iter().map(Schedule::num_steps).sum();
+        let mut report = Report { bytes: self.bytes, steps, seconds, ..Report::default() };
+        for log in &mut self.logs {
+            let log = unshared(log);
+            report.messages += log.sent;
+            report.pack_seconds += log.pack.as_secs_f64();
+            report.unpack_seconds += log.unpack.as_secs_f64();
+            report.wait_seconds += log.wait.as_secs_f64();
+        }
+        Ok(report)
+    }
+}
+
+impl Engine for Messages {
+    fn name(&self) -> &'static str {
+        "messages"
+    }
+
+    fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.freight.scratch_bytes()
+    }
+
+    fn run(&mut self, data: &mut Data<'_>) -> Result<Report> {
+        data.check(&self.plan)?;
+        let begin = Instant::now();
+        let Self { freight, programs, logs, crew, .. } = self;
+        logs.iter_mut().for_each(|log| unshared(log).begin());
+        let round = freight.begin(data)?;
+        let share = |rank: usize| {
+            let Some(program) = programs.get(rank) else { return };
+            let played = catch(rank, &|rank| rank::play(&round, program, rank, &mut lock(&logs[rank])));
+            if let Err(panicked) = played {
+                // Nobody waits any longer for what this rank will not do.
+                lock(&logs[rank]).failure = Some(panicked.message);
+                round.fail(rank);
+            }
+        };
+        let ended = crew.run(&share);
+        let failed = round.failed();
+        // Each rank catches its own panics, so this is none of theirs.
+        ended.map_err(|panicked| {
+            Error::new(ErrorKind::Failed, format!("a thread of the engine failed: {panicked}"))
+        })?;
+        self.outcome(failed, begin.elapsed().as_secs_f64())
+    }
+}
+
+/// Arrays that move alike share their messages.
+fn groups_of(plan: &Plan) -> Vec<Vec<usize>> {
+    let problem = |array: usize| plan.arrays()[array].wanted().problem();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for array in 0..plan.arrays().len() {
+        match groups.iter_mut().find(|group| problem(group[0]) == problem(array)) {
+            Some(group) => group.push(array),
+            None => groups.push(vec![array]),
+        }
+    }
+    groups
+}
+
+fn schedule_of(problem: &Problem, options: &MessagesOptions) -> Result<Schedule> {
+    let [from, to] = [problem.from(), problem.to()].map(|side| side.grid().sorted_ranks());
+    // Where no rank is on both sides it comes to the same, and schedules by formula are at hand.
+    let shared_ranks = from.iter().any(|rank| to.binary_search(rank).is_ok());
+    Schedule::with(
+        problem,
+        &schedule::Options { strategy: options.strategy, shared_ranks, ..options.schedule },
+    )
+}

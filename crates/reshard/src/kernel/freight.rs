@@ -1,0 +1,244 @@
+//! Messages on their way: the memory they travel in, and how they are cut into letters.
+//!
+//! The compiler cannot see that ranks which share all this memory never touch the same of it. It follows from two rules,
+//! both kept by the types here. Destinations are written through a [`Station`] alone, of which a rank has one at a time, and
+//! only to that rank's own parts. A slot belongs to whoever the [`Post`] gave it to, and a station that takes one hands it
+//! on before it does anything else. The rest (who sends what when, how far it has got) is decided elsewhere; a mistake there
+//! moves wrong bytes, and never ones that are somebody else's.
+
+use super::Worker;
+use super::cargo::{Cargo, Message, Section, cut_at_rows};
+use super::data::Data;
+use super::station::Station;
+use crate::sync::post::{Failed, Post};
+use crate::sync::{Mutex, lock};
+use reshard_plan::{Error, ErrorKind, Result};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// Messages, and all that is needed to send them again and again.
+pub struct Freight {
+    pub(super) cargo: Cargo,
+    pub(super) post: Post,
+    slots: usize,
+    /// Bytes of a slot.
+    chunk: usize,
+    /// For each rank, where among the senders its slots lie, if it sends anything.
+    berths: Vec<Option<usize>>,
+    senders: usize,
+    arena: Option<Arena>,
+    workers: Vec<Mutex<Option<Worker>>>,
+}
+
+impl Freight {
+    /// With so many slots of so many bytes for each rank that sends. A slot must have room for any one element.
+    pub fn new(cargo: Cargo, slots: usize, chunk: usize) -> Self {
+        let room = |message: &Message| message.longest_elem() <= chunk as u64;
+        assert!(slots > 0 && cargo.messages().iter().all(room), "a slot has room for an element");
+        let ends: Vec<(usize, usize)> = cargo.messages().iter().map(|m| (m.from, m.to)).collect();
+        let ranks = cargo.ranks().len();
+        let mut berths = vec![None; ranks];
+        let mut senders = 0;
+        for &(from, _) in &ends {
+            if berths[from].is_none() {
+                berths[from] = Some(senders);
+                senders += 1;
+            }
+        }
+        let workers = (0..ranks).map(|_| Mutex::new(None)).collect();
+        let post = Post::new(ranks, slots, &ends);
+        Self { cargo, post, slots, chunk, berths, senders, arena: None, workers }
+    }
+
+    /// What travels.
+    pub fn cargo(&self) -> &Cargo {
+        &self.cargo
+    }
+
+    /// Bytes taken at the first run, and kept.
+    pub fn scratch_bytes(&self) -> u64 {
+        let workers: u64 = (0..self.workers.len()).map(|rank| self.cargo.worker_bytes(rank)).sum();
+        self.arena_bytes() as u64 + workers
+    }
+
+    fn arena_bytes(&self) -> usize {
+        self.senders * self.slots * self.chunk
+    }
+
+    /// Begins a run: everything is as if nothing had ever been sent. Takes memory the first time.
+    pub fn begin<'a>(&'a mut self, data: &'a mut Data<'_>) -> Result<Round<'a>> {
+        assert!(data.belongs_to(&self.cargo.plan), "the data was entered for this plan");
+        if self.arena.is_none() {
+            self.arena = Some(Arena::new(self.arena_bytes())?);
+        }
+        for (rank, worker) in self.workers.iter().enumerate() {
+            lock(worker).get_or_insert_with(|| Worker::new(self.cargo.level, self.cargo.routes_of(rank)));
+        }
+        self.post.reset();
+        Ok(Round { freight: self, data })
+    }
+}
+
+/// Memory for all slots.
+struct Arena {
+    first: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it owns its bytes, like a boxed slice.
+unsafe impl Send for Arena {}
+// SAFETY: it only gives out addresses; who may use them is for those who do to prove.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    fn new(bytes: usize) -> Result<Self> {
+        let refused =
+            || Error::new(ErrorKind::Memory, format!("{bytes} bytes for messages do not fit in memory"));
+        let layout = Layout::from_size_align(bytes, 64).map_err(|_| refused())?;
+        if bytes == 0 {
+            return Ok(Self { first: NonNull::dangling(), layout });
+        }
+        // SAFETY: the layout has at least one byte.
+        let first = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        Ok(Self { first, layout })
+    }
+
+    /// Where `chunk` bytes begin.
+    fn slot(&self, number: usize, chunk: usize) -> *mut u8 {
+        let at = number * chunk;
+        assert!(at + chunk <= self.layout.size(), "slot {number} of {chunk} bytes");
+        self.first.as_ptr().wrapping_add(at)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if self.layout.size() > 0 {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.first.as_ptr(), self.layout) }
+        }
+    }
+}
+
+/// A run. Nobody else reaches the messages or the data while it lasts.
+pub struct Round<'a> {
+    pub(super) freight: &'a Freight,
+    pub(super) data: &'a Data<'a>,
+}
+
+/// Some positions of a message, of all its arrays, that travel in one step.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// The number of the message.
+    pub message: usize,
+    /// Which positions.
+    pub positions: Range<u64>,
+}
+
+/// How far a parcel has got. Sender and receiver have one each, and both move alike.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cursor {
+    section: usize,
+    at: u64,
+    finished: bool,
+}
+
+impl Cursor {
+    /// Nothing is left.
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+}
+
+impl Round<'_> {
+    /// The beginning of a parcel; its end, if all its arrays are scaled to something that does not depend on the source.
+    pub fn open(&self, parcel: &Parcel) -> Cursor {
+        let mut cursor = Cursor { section: 0, at: parcel.positions.start, finished: false };
+        self.skip(parcel, &mut cursor);
+        cursor
+    }
+
+    /// Past arrays of which nothing travels.
+    fn skip(&self, parcel: &Parcel, cursor: &mut Cursor) {
+        let sections = &self.freight.cargo.messages()[parcel.message].sections;
+        while sections.get(cursor.section).is_some_and(|section| self.ignores(section.array)) {
+            cursor.section += 1;
+        }
+        cursor.finished = cursor.section >= sections.len() || parcel.positions.is_empty();
+    }
+
+    pub(super) fn ignores(&self, array: usize) -> bool {
+        self.data.scaling(array).is_some_and(|scaling| scaling.ignores_source)
+    }
+
+    /// Moves the cursor past what the next letter carries, as pieces: a section, its positions, and the byte of the slot at
+    /// which they begin. Returns the bytes of the letter, at most a slot.
+    pub(super) fn letter(
+        &self,
+        parcel: &Parcel,
+        cursor: &mut Cursor,
+        mut piece: impl FnMut(&Section, Range<u64>, usize),
+    ) -> usize {
+        let message = &self.freight.cargo.messages()[parcel.message];
+        let mut bytes = 0;
+        while !cursor.finished {
+            let section = &message.sections[cursor.section];
+            let last = parcel.positions.end;
+            assert!(cursor.at < last && last <= section.positions, "a parcel is part of its message");
+            let room = (self.freight.chunk - bytes) as u64 / section.elem;
+            if room == 0 {
+                break;
+            }
+            let all = last - cursor.at <= room;
+            let end = if all { last } else { cut_at_rows(cursor.at, cursor.at + room, section.row) };
+            piece(section, cursor.at..end, bytes);
+            bytes += ((end - cursor.at) * section.elem) as usize;
+            if !all {
+                cursor.at = end;
+                break;
+            }
+            (cursor.section, cursor.at) = (cursor.section + 1, parcel.positions.start);
+            self.skip(parcel, cursor);
+        }
+        bytes
+    }
+
+    /// Where a sender's slot lies.
+    pub(super) fn slot(&self, sender: usize, slot: u32) -> *mut u8 {
+        let Freight { berths, slots, chunk, arena, .. } = self.freight;
+        let (berth, arena) = berths[sender].zip(arena.as_ref()).expect("senders have slots");
+        arena.slot(berth * slots + slot as usize, *chunk)
+    }
+
+    /// The place from which a rank does its share. There is one at a time: the next has to wait for it.
+    pub fn station(&self, rank: usize) -> Station<'_> {
+        Station::new(self, rank, lock(&self.freight.workers[rank]))
+    }
+
+    /// See [`Post::news`].
+    pub fn news(&self, rank: usize) -> u64 {
+        self.freight.post.news(rank)
+    }
+
+    /// See [`Post::wait`].
+    pub fn wait(&self, rank: usize, seen: u64) -> std::result::Result<(), Failed> {
+        self.freight.post.wait(rank, seen)
+    }
+
+    /// A barrier: returns when every rank has come here as often as this one.
+    pub fn meet(&self, rank: usize) -> std::result::Result<(), Failed> {
+        let steps = self.freight.post.arrive(rank);
+        self.freight.post.wait_all(steps)
+    }
+
+    /// See [`Post::fail`].
+    pub fn fail(&self, rank: usize) {
+        self.freight.post.fail(rank);
+    }
+
+    /// See [`Post::failed`].
+    pub fn failed(&self) -> Option<usize> {
+        self.freight.post.failed()
+    }
+}

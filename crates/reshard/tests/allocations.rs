@@ -1,0 +1,114 @@
+//! Engines take the memory they announce, at their first run, and none after it.
+//!
+//! Every allocation of every thread is counted, so this is a program of its own, without a harness that prints and allocates
+//! beside it.
+
+#![allow(clippy::unwrap_used)]
+#![allow(unsafe_code)] // an allocator that counts
+
+use reshard::engine::{Engine, Messages, MessagesOptions, Table, Threads};
+use reshard::schedule::Strategy;
+use reshard::{ErrorKind, Plan};
+use reshard_testkit::conformance::{Case, Kinds};
+use reshard_testkit::{Random, full_sweep};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+static PEAK: AtomicU64 = AtomicU64::new(0);
+
+fn took(bytes: usize) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    let now = BYTES.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+    PEAK.fetch_max(now, Ordering::Relaxed);
+}
+
+// SAFETY: every method hands its arguments to the system's allocator unchanged and returns what that returns; counting
+// touches atomics and cannot unwind or allocate. `realloc` is left to the trait: a new piece, then the old one given back.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        took(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        took(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the same.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`, and all our memory is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// How often memory was asked for while `run` ran, and how much more there was at most than before.
+fn counted(run: impl FnOnce()) -> (u64, u64) {
+    let (calls, before) = (CALLS.load(Ordering::SeqCst), BYTES.load(Ordering::SeqCst));
+    PEAK.store(before, Ordering::SeqCst);
+    run();
+    (CALLS.load(Ordering::SeqCst) - calls, PEAK.load(Ordering::SeqCst) - before)
+}
+
+/// The first run takes at most what was announced, and the second nothing.
+fn check(case: &Case, engine: &mut dyn Engine) {
+    let announced = engine.scratch_bytes();
+    let mut table = Table::new(Arc::clone(engine.plan()));
+    for run in 0..2 {
+        let mut parts = case.parts();
+        let (from, mut to) = case.slices(&mut parts);
+        let mut data = table.fill();
+        data.enter_bytes(0, &from, &mut to).unwrap();
+        let mut ran = None;
+        let (calls, bytes) = counted(|| ran = Some(engine.run(&mut data)));
+        ran.unwrap().unwrap_or_else(|error| panic!("{error}: {case:?}"));
+        assert!(bytes <= announced, "{bytes} bytes were taken and {announced} announced: {case:?}");
+        assert!(run == 0 || calls == 0, "{calls} allocations in a second run: {case:?}");
+        drop((from, to));
+        case.check(&parts);
+    }
+}
+
+/// One of the strategies that accept the case, at random.
+fn messages(random: &mut Random, plan: &Arc<Plan>, memory: Option<u64>) -> Option<Messages> {
+    let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
+    let options = MessagesOptions { strategy, memory, barriers: random.one_in(2), ..Default::default() };
+    match Messages::new(Arc::clone(plan), options) {
+        Ok(engine) => Some(engine),
+        Err(error) if error.kind() == ErrorKind::Unsupported => None,
+        Err(error) => panic!("{error}: {strategy}"),
+    }
+}
+
+fn main() {
+    let mut random = Random::new(12);
+    let kinds = Kinds { procs: 3, dims: 1..4, ..Kinds::default() };
+    let larger = Kinds { elems: 40_000, ..kinds.clone() };
+    let pairs = if full_sweep() { 1000 } else { 100 };
+    let mut done = 0;
+    while done < pairs {
+        let kinds = if random.one_in(10) { &larger } else { &kinds };
+        let case = Case::random(&mut random, kinds);
+        let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
+        let engine = Messages::new(Arc::clone(&plan), MessagesOptions::default()).unwrap();
+        let (least, most) = (engine.least_bytes(), engine.scratch_bytes());
+        drop(engine);
+        for memory in [None, Some(least), Some(random.within(least, most)), Some(2 * most)] {
+            let Some(mut engine) = messages(&mut random, &plan, memory) else { continue };
+            assert!(memory.is_none_or(|memory| engine.scratch_bytes() <= memory), "{case:?}");
+            check(&case, &mut engine);
+            done += 1;
+        }
+        check(&case, &mut Threads::new(plan, Some(2)).unwrap());
+    }
+}

@@ -1,0 +1,308 @@
+//! The engine that sends messages, where it differs from the others: several arrays in one message, limits of memory, ranks
+//! that fail.
+
+#![allow(clippy::unwrap_used)]
+
+use num_complex::Complex;
+use reshard::engine::{Engine, Messages, MessagesOptions, Report, Table, Threads};
+use reshard::schedule::{Schedule, Strategy};
+use reshard::{
+    Distribution, ErrorKind, Layout, Move, Number, Order, Pair, Plan, Redistribution, Result, Triangle,
+};
+use reshard_testkit::conformance::{Case, Kinds, Parts};
+use reshard_testkit::{Random, full_sweep};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+fn layout(text: &str, order: Order) -> Layout {
+    Layout::new(text.parse::<Distribution>().unwrap(), order)
+}
+
+fn small() -> Kinds {
+    Kinds { procs: 3, elems: 500, dims: 1..4, ..Kinds::default() }
+}
+
+/// Some options with which the plan can be run, with any amount of memory that is enough.
+fn some_options(random: &mut Random, plan: &Arc<Plan>) -> MessagesOptions {
+    loop {
+        let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
+        let options = MessagesOptions { strategy, barriers: random.one_in(2), ..Default::default() };
+        let Ok(engine) = Messages::new(Arc::clone(plan), options) else { continue };
+        let (least, most) = (engine.least_bytes(), engine.scratch_bytes());
+        let memory = [None, Some(least), Some(random.within(least, most))][random.within(0, 2) as usize];
+        return MessagesOptions { memory, ..options };
+    }
+}
+
+/// Runs all cases as arrays of one plan.
+fn run(engine: &mut Messages, cases: &[Case], parts: &mut [Parts]) -> Result<Report> {
+    let mut table = Table::new(Arc::clone(engine.plan()));
+    let mut slices: Vec<_> = cases.iter().zip(parts).map(|(case, parts)| case.slices(parts)).collect();
+    let mut data = table.fill();
+    for (array, (from, to)) in slices.iter_mut().enumerate() {
+        data.enter_bytes(array, from, to).unwrap();
+    }
+    engine.run(&mut data)
+}
+
+/// Runs and looks at every byte.
+fn judge(engine: &mut Messages, cases: &[Case]) -> Report {
+    let mut parts: Vec<Parts> = cases.iter().map(Case::parts).collect();
+    let report = run(engine, cases, &mut parts).unwrap_or_else(|error| panic!("{error}: {cases:?}"));
+    cases.iter().zip(&parts).for_each(|(case, parts)| case.check(parts));
+    report
+}
+
+fn plan_of(cases: &[Case]) -> Arc<Plan> {
+    Arc::new(Plan::new(cases.iter().map(|case| case.moving.clone()).collect()).unwrap())
+}
+
+#[test]
+fn several_arrays_in_one_run() {
+    let mut random = Random::new(21);
+    for _ in 0..if full_sweep() { 3000 } else { 100 } {
+        // Some that move alike, but for their elements and triangles, and some that do not.
+        let mut cases = Vec::new();
+        for _ in 0..random.within(1, 2) {
+            let case = Case::random(&mut random, &small());
+            for _ in 0..random.within(1, 3) {
+                let mut moving = case.moving.clone().of_bytes(random.within(1, 17)).unwrap();
+                if moving.problem().shape().len() == 2 && random.one_in(3) {
+                    moving = moving.only(Triangle::Lower).unwrap();
+                }
+                cases.push(Case { moving, salt: random.bits(), ..case.clone() });
+            }
+        }
+        let plan = plan_of(&cases);
+        let options = some_options(&mut random, &plan);
+        let mut engine = Messages::new(plan, options).unwrap();
+        judge(&mut engine, &cases);
+        judge(&mut engine, &cases);
+    }
+}
+
+#[test]
+fn arrays_that_move_alike_share_their_messages() {
+    let moving = |bytes| {
+        let (from, to) =
+            (layout("2x2/8x8 of 50x40", Order::ColMajor), layout("3x1/5x40 of 50x40", Order::RowMajor));
+        Move::new(from, to).unwrap().of_bytes(bytes).unwrap()
+    };
+    let case = |bytes| Case { moving: moving(bytes), skew: [0, 0], salt: bytes };
+    let reports: Vec<Report> = [vec![case(8)], vec![case(8), case(3), case(16)]]
+        .iter()
+        .map(|cases| judge(&mut Messages::new(plan_of(cases), MessagesOptions::default()).unwrap(), cases))
+        .collect();
+    assert_eq!(reports[0].messages, reports[1].messages);
+    assert_eq!(reports[0].steps, reports[1].steps);
+    assert_eq!(reports[1].bytes, 50 * 40 * (8 + 3 + 16));
+}
+
+#[test]
+fn reports_count_what_was_scheduled() {
+    let mut random = Random::new(22);
+    for _ in 0..if full_sweep() { 1000 } else { 40 } {
+        let case = Case::random(&mut random, &Kinds { all_sorts: false, ..small() });
+        let plan = plan_of(std::slice::from_ref(&case));
+        let options = some_options(&mut random, &plan);
+        let mut engine = Messages::new(plan, options).unwrap();
+        let scheduled = |schedule: &Schedule| {
+            schedule.check(case.moving.problem()).unwrap();
+            let messages = schedule.steps().iter().flat_map(|step| &step.messages);
+            (messages.filter(|message| message.from != message.to).count() as u64, schedule.num_steps())
+        };
+        let expected = scheduled(&engine.schedules()[0]);
+        let report = judge(&mut engine, std::slice::from_ref(&case));
+        assert_eq!((report.messages, report.steps), expected, "{options:?}: {case:?}");
+    }
+}
+
+/// Both engines on equal memory; all parts afterwards, as bytes.
+fn both<T: Number>(
+    moving: &Move,
+    random: &mut Random,
+    [alpha, beta]: [T; 2],
+    conjugated: bool,
+    some: impl Fn(u64) -> T,
+) {
+    let plan = Arc::new(Plan::new(vec![moving.clone()]).unwrap());
+    let options = some_options(random, &plan);
+    let mut filled = |layout: &Layout| -> Vec<Vec<T>> {
+        let ranks = layout.distribution().grid().sorted_ranks();
+        let mut part = |rank| (0..layout.span(rank).unwrap()).map(|_| some(random.bits())).collect();
+        ranks.into_iter().map(&mut part).collect()
+    };
+    let (from, to) = (filled(moving.from()), filled(moving.to()));
+    let engines: [Box<dyn Engine>; 2] = [
+        Box::new(Threads::new(Arc::clone(&plan), Some(1)).unwrap()),
+        Box::new(Messages::new(plan, options).unwrap()),
+    ];
+    let results = engines.map(|engine| {
+        let mut to = to.clone();
+        let mut redistribution = Redistribution::with_boxed(engine);
+        let mut pair = Pair::new(&from, &mut to).scaled(alpha, beta);
+        if conjugated {
+            pair = pair.conjugated();
+        }
+        let report = redistribution.run_all(&mut [&mut pair]).unwrap();
+        assert!(alpha != T::zeroed() || report.messages == 0, "nothing is sent for nothing");
+        to.iter().flat_map(|part| bytemuck::cast_slice::<T, u8>(part).to_vec()).collect::<Vec<u8>>()
+    });
+    assert!(results[0] == results[1], "{options:?}: {moving:?}");
+}
+
+#[test]
+fn scaled_like_the_other_engine() {
+    let mut random = Random::new(23);
+    for number in 0..if full_sweep() { 4000 } else { 120 } {
+        let case = Case::random(&mut random, &small());
+        let moving = |bytes| case.moving.clone().of_bytes(bytes).unwrap();
+        // Not a number now and then: it must not get through a zero.
+        let some = |bits: u64| if bits.is_multiple_of(7) { f64::NAN } else { (bits % 1000) as f64 / 8.0 };
+        let scales = [[0.0, 0.0], [0.0, 3.0], [2.0, 0.0], [1.0, 1.0], [0.5, -2.0]][number % 5];
+        match number % 3 {
+            0 => both(&moving(8), &mut random, scales, false, some),
+            1 => both(&moving(4), &mut random, scales.map(|s| s as f32), true, |bits| some(bits) as f32),
+            _ => {
+                let complex = |bits: u64| Complex::new(some(bits), some(bits / 11));
+                both(
+                    &moving(16),
+                    &mut random,
+                    scales.map(|s| Complex::new(s, s / 4.0)),
+                    number % 2 == 0,
+                    complex,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn triangles_of_many_shapes() {
+    let mut random = Random::new(24);
+    let parts = [Triangle::Upper, Triangle::Lower, Triangle::StrictlyUpper, Triangle::StrictlyLower];
+    for number in 0..if full_sweep() { 4000 } else { 120 } {
+        let mut case =
+            Case::random(&mut random, &Kinds { dims: 2..3, procs: 4, elems: 900, ..Kinds::default() });
+        case.moving = case.moving.only(parts[number % 4]).unwrap();
+        let plan = plan_of(std::slice::from_ref(&case));
+        let options = some_options(&mut random, &plan);
+        judge(&mut Messages::new(plan, options).unwrap(), std::slice::from_ref(&case));
+    }
+}
+
+#[test]
+fn boxes_without_an_element_of_the_triangle_are_not_sent() {
+    let (from, to) =
+        (layout("4x1/4x16 of 16x16", Order::ColMajor), layout("1x4/16x4 of 16x16", Order::ColMajor));
+    let whole = Move::new(from, to).unwrap();
+    let messages = |moving: Move| {
+        let case = Case { moving, skew: [0, 0], salt: 5 };
+        judge(
+            &mut Messages::new(plan_of(std::slice::from_ref(&case)), MessagesOptions::default()).unwrap(),
+            &[case],
+        )
+        .messages
+    };
+    assert_eq!(messages(whole.clone()), 12);
+    assert_eq!(messages(whole.only(Triangle::Upper).unwrap()), 6);
+}
+
+#[test]
+fn arrays_beyond_the_caches() {
+    let shape = "1111x1003";
+    for (from, to, order, triangle) in [
+        ("2x2/64x64", "1x3/1111x100", Order::ColMajor, None),
+        ("2x1/700x1003", "1x2/1111x333", Order::ColMajor, Some(Triangle::Lower)),
+        ("4x1/3x1003", "1x4/1111x5", Order::RowMajor, None),
+    ] {
+        let from = layout(&format!("{from} of {shape}"), Order::ColMajor);
+        let mut moving = Move::new(from, layout(&format!("{to} of {shape}"), order)).unwrap();
+        if let Some(triangle) = triangle {
+            moving = moving.of_bytes(16).unwrap().only(triangle).unwrap();
+        }
+        let case = Case { moving, skew: [8, 24], salt: 9 };
+        let plan = plan_of(std::slice::from_ref(&case));
+        assert!(plan.bytes() >= 8 << 20);
+        let mut engine = Messages::new(plan, MessagesOptions::default()).unwrap();
+        judge(&mut engine, std::slice::from_ref(&case));
+    }
+}
+
+#[test]
+fn too_little_memory_is_refused_with_a_sentence() {
+    let mut random = Random::new(25);
+    for _ in 0..if full_sweep() { 2000 } else { 60 } {
+        let case = Case::random(&mut random, &small());
+        let plan = plan_of(std::slice::from_ref(&case));
+        let with = |memory| {
+            Messages::new(Arc::clone(&plan), MessagesOptions { memory: Some(memory), ..Default::default() })
+        };
+        let least = Messages::new(Arc::clone(&plan), MessagesOptions::default()).unwrap().least_bytes();
+        let mut engine = with(least).unwrap();
+        assert_eq!(engine.scratch_bytes(), least, "the least is what is used, to the byte");
+        judge(&mut engine, std::slice::from_ref(&case));
+        if let Some(less) = least.checked_sub(1) {
+            let error = with(less).map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Memory);
+            let sentence = error.to_string();
+            assert!(sentence.starts_with(&format!("{less} bytes were given")), "{sentence}");
+            assert!(sentence.contains(&format!("needs at least {least} bytes")), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn strategies_refuse_what_they_cannot_do() {
+    let moving =
+        Move::new(layout("2x2/3x3 of 20x20", Order::ColMajor), layout("3x1/4x4 of 20x20", Order::ColMajor));
+    let plan = Arc::new(Plan::new(vec![moving.unwrap()]).unwrap());
+    let options = MessagesOptions { strategy: Strategy::WalkerOtto, ..Default::default() };
+    let error = Messages::new(plan, options).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("walker-otto"), "{error}");
+}
+
+/// Ends the whole program if the test does not end: a rank that waits for ever cannot be told to stop.
+fn watched(test: impl FnOnce() + Send + 'static) {
+    let (ended, end) = mpsc::channel();
+    let runner = std::thread::spawn(move || {
+        test();
+        ended.send(()).ok();
+    });
+    let limit = Duration::from_secs(if full_sweep() { 3600 } else { 60 });
+    if end.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+        std::process::abort();
+    }
+    runner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+#[test]
+fn a_rank_that_fails_is_named_and_nobody_waits_for_it() {
+    watched(|| {
+        let mut random = Random::new(26);
+        for _ in 0..if full_sweep() { 1000 } else { 40 } {
+            let kinds = if random.one_in(5) { Kinds { elems: 30_000, ..small() } } else { small() };
+            let case = Case::random(&mut random, &kinds);
+            let cases = std::slice::from_ref(&case);
+            let plan = plan_of(cases);
+            let options = some_options(&mut random, &plan);
+            let mut ranks = case.moving.from().distribution().grid().sorted_ranks();
+            ranks.extend(case.moving.to().distribution().grid().sorted_ranks());
+            let mut engine = Messages::new(plan, options).unwrap();
+            for _ in 0..5 {
+                judge(&mut engine, cases);
+                let rank = ranks[random.within(0, ranks.len() as u64 - 1) as usize];
+                let operation = random.within(0, engine.operations(rank));
+                engine.fail_at(rank, operation);
+                let mut parts = vec![case.parts()];
+                let error = run(&mut engine, cases, &mut parts).expect_err("a rank failed");
+                assert_eq!(error.kind(), ErrorKind::Failed);
+                let sentence = error.to_string();
+                assert!(sentence.starts_with(&format!("rank {rank} panicked in step ")), "{sentence}");
+                assert!(sentence.contains("the source is untouched"), "{sentence}");
+            }
+            judge(&mut engine, cases);
+        }
+    });
+}
