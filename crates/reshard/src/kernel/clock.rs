@@ -111,15 +111,19 @@ impl<'a> Front<'a> {
         }
     }
 
-    /// The next row, as far as destinations are concerned: the beginnings in the parts stay behind.
+    /// So many rows further, at least one and no more than are left in the stretch.
     #[inline(always)]
-    pub fn tick_places(&mut self, route: &Route) {
-        for (k, outer) in route.outer.iter().enumerate().rev() {
-            let Some(stand) = &mut self.stands[k] else { continue };
-            if stand.advance(outer) != Step::Around {
-                return;
+    pub fn skip(&mut self, route: &Route, from: &[*const u8], count: u64) {
+        if let Some(last) = route.outer.len().checked_sub(1)
+            && let Some(stand) = &mut self.stands[last]
+        {
+            stand.within += count - 1;
+            for (peer, base) in self.bases.iter_mut().enumerate().take(route.peers) {
+                let stride = route.parts[self.first + peer].strides[last];
+                *base = base.wrapping_add(stride.wrapping_mul(count as usize - 1));
             }
         }
+        self.tick(route, from);
     }
 
     /// The next row.

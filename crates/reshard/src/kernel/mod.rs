@@ -45,7 +45,7 @@ use vector::{Level, Portable, Vector};
 pub struct Worker {
     level: Level,
     scratch: rows::Scratch,
-    tiles: [Tile; 2],
+    tile: Tile,
 }
 
 // SAFETY: the addresses in its scratch are only used while a run borrows what they point to, by the thread that runs.
@@ -55,13 +55,13 @@ impl Worker {
     /// Ready for all these routes: takes `bytes` of them, at no moment more.
     pub fn new<'a>(level: Level, routes: impl Iterator<Item = &'a Route>) -> Self {
         let Needs { peers, lanes, tile } = Needs::of(routes);
-        Self { level, scratch: rows::Scratch::new(peers, lanes), tiles: [Tile::new(tile), Tile::new(tile)] }
+        Self { level, scratch: rows::Scratch::new(peers, lanes), tile: Tile::new(tile) }
     }
 
     /// So many bytes it takes to be ready for all these routes.
     pub fn bytes<'a>(routes: impl Iterator<Item = &'a Route>) -> u64 {
         let Needs { peers, lanes, tile } = Needs::of(routes);
-        rows::Scratch::bytes(peers, lanes) + 2 * tile as u64
+        rows::Scratch::bytes(peers, lanes) + tile as u64
     }
 }
 
@@ -190,7 +190,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(
     sink: S,
 ) {
     let mut sinks = [sink; MOST_ENDS];
-    let Worker { scratch, tiles, .. } = worker;
+    let Worker { scratch, tile, .. } = worker;
     let target = to[route.ends[0].target];
     let elems = route.ends[0].elems;
     let way = Way { exact: matches!(share, Share::Positions(_)), fetch: manner.stream };
@@ -208,8 +208,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(
                     sinks[0].close();
                 }
                 (Kernel::Tiles { across }, None) if across + 1 == route.outer.len() && !ignores(manner) => {
-                    let bases = [scratch.here.as_mut_slice(), scratch.ahead.as_mut_slice()];
-                    tiles::copy::<V, S>(route, from, target, rows, bases, tiles, &mut sinks[0]);
+                    tiles::copy::<V, S>(route, from, target, rows, &mut scratch.here, tile, &mut sinks[0]);
                 }
                 (_, part) => {
                     let part = part.unwrap_or(0..elems);

@@ -210,6 +210,11 @@ impl Route {
         self.ends.iter().map(|end| end.elems).sum::<u64>() * self.elem as u64
     }
 
+    /// Bytes of an element.
+    pub fn elem(&self) -> u64 {
+        self.elem as u64
+    }
+
     /// How rows are copied.
     pub fn kernel(&self) -> Kernel {
         self.kernel
@@ -227,6 +232,11 @@ impl Route {
             return 0;
         }
         end.to_line(self.elem, to, row * end.elems).min(end.elems)
+    }
+
+    /// How many positions at the beginning of a row lie before the first beginning of a cache line.
+    pub(super) fn to_line(&self, to: *mut u8, row: u64) -> u64 {
+        self.ends[0].to_line(self.elem, to, row * self.ends[0].elems)
     }
 
     /// A share with its ends moved to where cache lines of the destination begin, the same way for both that meet there.

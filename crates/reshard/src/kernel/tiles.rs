@@ -1,40 +1,40 @@
 //! Transposes: the destination is adjacent along the fast axis, the source along the slow axis next to it.
 //!
-//! Reading along one side jumps on the other, so both are walked in tiles small enough for the first-level cache. A tile
-//! is read from as many sources as meet in it, turned by small squares in registers, laid down in the destination's
-//! order, and let go row by row into a sink, like any other row.
+//! Reading along one side jumps on the other. What works best is to read some thirty columns of the source side by side,
+//! each in order, a line at a time: so many streams the processor can follow by itself. Each handful of lines is turned
+//! in registers, laid down in a tile of a few kilobytes in the destination's order, and let go row by row into a sink,
+//! like any other row. (Large square tiles, the usual way, are half as fast: their columns lie apart by powers of two and
+//! drive each other out of the caches.)
 
 use super::clock::Front;
 use super::route::{Route, RowLoop, RowStretch};
 use super::sink::Sink;
-use super::vector::{Vector, prefetch};
+use super::vector::{LINE, Vector};
 use std::ops::Range;
 
-/// Bytes a tile reads at a time along the source: some lines.
-const WIDE: usize = 1024;
+/// Columns of the source read side by side.
+const STREAMS: usize = 32;
 
-/// Bytes a tile writes at a time along the destination.
-const TALL: usize = 2048;
-
-/// Columns turned at a time, while the next as many are asked for.
-const FEW: usize = 16;
+/// A part has at most so many positions, and no more strips.
+const MOST_STRIPS: usize = LINE;
 
 /// Memory for one tile, in the destination's order.
 pub struct Tile(Vec<Line>);
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line(#[allow(dead_code)] [u8; 64]);
+struct Line(#[allow(dead_code)] [u8; LINE]);
 
-/// Rows and row length of a tile, in elements.
+/// Rows and row length of a tile, in elements: rows make a line of the source, and a row is at least a line.
 fn extents(elem: usize) -> (usize, usize) {
-    ((WIDE / elem).max(1), (TALL / elem).max(1))
+    let streams = if elem <= 8 { STREAMS } else { STREAMS / 2 };
+    ((LINE / elem).max(1), streams.max(LINE / elem))
 }
 
 /// Bytes from one row of a tile to the next: a line more than the row, so that rows do not all want the same few places of
 /// the cache.
 fn pitch(elem: usize) -> usize {
-    (extents(elem).1 * elem).next_multiple_of(64) + 64
+    (extents(elem).1 * elem).next_multiple_of(LINE) + LINE
 }
 
 impl Tile {
@@ -44,7 +44,7 @@ impl Tile {
     }
 
     pub fn new(bytes: usize) -> Self {
-        Self(vec![Line([0; 64]); bytes.div_ceil(64)])
+        Self(vec![Line([0; LINE]); bytes.div_ceil(LINE)])
     }
 }
 
@@ -106,7 +106,7 @@ impl Iterator for Strips<'_> {
 /// Copies rows. The slow axis along which the source is adjacent is the last of them.
 ///
 /// # Safety
-/// As for `rows::copy`, for a route with one end whose kernel is `Tiles` across its last slow axis, and tiles of at least
+/// As for `rows::copy`, for a route with one end whose kernel is `Tiles` across its last slow axis, and a tile of at least
 /// `Tile::bytes`.
 #[inline(always)]
 pub unsafe fn copy<V: Vector, S: Sink<V>>(
@@ -114,152 +114,129 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     from: &[*const u8],
     to: *mut u8,
     rows: Range<u64>,
-    bases: [&mut [*const u8]; 2],
-    tiles: &mut [Tile; 2],
+    bases: &mut [*const u8],
+    tile: &mut Tile,
     sink: &mut S,
 ) {
-    let (wide, tall) = extents(route.elem);
-    let across = route.outer[route.outer.len() - 1].track.elems();
     let height = route.ends[0].elems;
-    let [reading, writing] = bases;
-    let mut full = (0..0, 0..0);
-    let mut row = rows.start;
-    while row < rows.end {
-        // As many rows as the tile is wide and share all positions but the last.
-        let count = (wide as u64).min(rows.end - row).min(across - row % across);
-        let mut at = 0;
-        while at < height {
-            let part = at..height.min(at + tall as u64);
-            let [filling, emptying] = &mut *tiles;
-            // SAFETY: passed on; a tile has room for `wide` rows of `tall` elements.
-            unsafe {
-                let mut before = Emptying::new(route, from, to, emptying, full, writing, sink);
-                fill::<V, S>(route, from, row..row + count, part.clone(), reading, filling, &mut before);
-                before.empty::<V>(u64::MAX);
-            }
-            tiles.swap(0, 1);
-            full = (row..row + count, part.clone());
-            at = part.end;
-        }
-        row += count;
+    let (_, streams) = extents(route.elem);
+    // The first part ends where a line of the destination begins, so that the others are whole lines.
+    let mut at = 0;
+    let mut next = match route.to_line(to, rows.start) {
+        0 => streams as u64,
+        ahead => ahead,
+    };
+    while at < height {
+        let part = at..height.min(next);
+        // SAFETY: passed on.
+        unsafe { copy_part::<V, S>(route, from, to, rows.clone(), part, bases, tile, sink) };
+        (at, next) = (next, next + streams as u64);
     }
-    // SAFETY: passed on.
-    unsafe { Emptying::new(route, from, to, &tiles[1], full, writing, sink).empty::<V>(u64::MAX) };
 }
 
-/// Reads a tile: the rows' stretches across, times the stretches of the fast axis. Meanwhile the tile before is let go, so
-/// that memory is read and written at the same time.
+/// Copies some positions of rows, no more than a tile's row has.
+#[allow(clippy::too_many_arguments)]
 #[inline(always)]
-unsafe fn fill<V: Vector, S: Sink<V>>(
+unsafe fn copy_part<V: Vector, S: Sink<V>>(
     route: &Route,
     from: &[*const u8],
+    to: *mut u8,
     rows: Range<u64>,
     part: Range<u64>,
     bases: &mut [*const u8],
     tile: &mut Tile,
-    before: &mut Emptying<'_, S>,
+    sink: &mut S,
 ) {
     let elem = route.elem;
+    let (most, _) = extents(elem);
     let fast = route.outer.len();
+    let end = &route.ends[0];
     let room = tile.0.as_mut_ptr().cast::<u8>();
-    // So many rows of the tile before go for each few columns of this one.
-    let groups = (part.end - part.start).div_ceil(FEW as u64);
-    let pace = (before.rows.end - before.rows.start).div_ceil(groups);
+    let mut front = Front::at(route, from, rows.start, bases);
     let mut row = rows.start;
-    while row < rows.end {
-        let front = Front::at(route, from, row, bases);
-        let count = front.left_in_stretch().min(rows.end - row) as usize;
-        let first = (row - rows.start) as usize;
-        for strip in Strips::new(&route.ends[0].loops, part.clone()) {
+    // What is the same for all rows: where the part comes from, and where it goes if that is one place.
+    let mut strips = [Strip { peer: 0, from: 0, at: 0, len: 0 }; MOST_STRIPS];
+    let mut strip_count = 0;
+    for (slot, strip) in strips.iter_mut().zip(Strips::new(&end.loops, part.clone())) {
+        *slot = strip;
+        strip_count += 1;
+    }
+    let len = part.end - part.start;
+    let holder = end.loops.partition_point(|each| each.at + each.rounds * each.elems <= part.start);
+    let (index, together) = end.loops[holder].place(part.start);
+    let one_place = (together >= len && end.clip.is_none()).then_some(index as usize * elem);
+    loop {
+        let count = front.left_in_stretch().min(rows.end - row).min(most as u64);
+        for strip in &strips[..strip_count] {
             let stride = front.stride(route, strip.peer, fast);
-            // Adjacent elements here are adjacent rows of the tile.
             let corner = front.bases()[strip.peer].wrapping_add(strip.from as usize * stride);
-            let place = room.wrapping_add(first * pitch(elem) + (strip.at - part.start) as usize * elem);
-            let columns = strip.len as usize;
-            for begin in (0..columns).step_by(FEW) {
-                let few = FEW.min(columns - begin);
-                for next in begin + FEW..(begin + 2 * FEW).min(columns) {
-                    prefetch(corner.wrapping_add(next * stride), count * elem);
-                }
-                let (place, corner) = (place.wrapping_add(begin * elem), corner.wrapping_add(begin * stride));
-                // SAFETY: these `few` columns of `count` elements are elements of the part the base points into; they go to
-                // `count` rows of the tile, each with room for them.
+            let place = room.wrapping_add((strip.at - part.start) as usize * elem);
+            // SAFETY: these columns of `count` elements are elements of the part the base points into; they go to `count` rows
+            // of the tile, each with room for them.
+            unsafe {
+                V::transpose(place, pitch(elem), corner, stride, [count as usize, strip.len as usize], elem);
+            }
+        }
+        // Within a stretch the destination's rows lie one stride apart.
+        let place = to.wrapping_add(front.to(&end.strides));
+        // In registers while it works.
+        let mut local = *sink;
+        for k in 0..count as usize {
+            let (taken, place) =
+                (room.wrapping_add(k * pitch(elem)), place.wrapping_add(k * end.strides[fast - 1]));
+            if let Some(ahead) = one_place {
+                // SAFETY: this row of the tile, to its place in the destination.
                 unsafe {
-                    V::transpose(place, pitch(elem), corner, stride, [count, few], elem);
-                    before.empty::<V>(pace);
+                    local.open(place.wrapping_add(ahead));
+                    local.push(taken, len as usize * elem);
                 }
+                continue;
             }
+            let clip = end.clip.as_ref().map(|clip| &clip[row as usize + k]);
+            let range = clip.map_or(part.clone(), |clip| part.start.max(clip.start)..part.end.min(clip.end));
+            // SAFETY: elements of this row of the tile, to their place in the destination.
+            unsafe { let_go::<V, S>(&end.loops, range, taken, part.start, place, elem, &mut local) };
         }
-        row += count as u64;
+        *sink = local;
+        row += count;
+        if row >= rows.end {
+            return;
+        }
+        front.skip(route, from, count);
     }
 }
 
-/// A tile that is being let go, row by row.
-struct Emptying<'a, S> {
-    route: &'a Route,
-    to: *mut u8,
-    tile: &'a Tile,
-    /// The rows that are left.
-    rows: Range<u64>,
-    /// The row that lies first in the tile, and the positions of each row it holds.
+/// Pushes some positions of a row of the tile, whose first position is `first`.
+#[inline(always)]
+unsafe fn let_go<V: Vector, S: Sink<V>>(
+    loops: &[RowLoop],
+    range: Range<u64>,
+    taken: *const u8,
     first: u64,
-    part: Range<u64>,
-    front: Option<Front<'a>>,
-    sink: &'a mut S,
-}
-
-impl<'a, S> Emptying<'a, S> {
-    fn new(
-        route: &'a Route,
-        from: &[*const u8],
-        to: *mut u8,
-        tile: &'a Tile,
-        (rows, part): (Range<u64>, Range<u64>),
-        bases: &'a mut [*const u8],
-        sink: &'a mut S,
-    ) -> Self {
-        let front = (!rows.is_empty()).then(|| Front::at(route, from, rows.start, bases));
-        Self { route, to, tile, first: rows.start, rows, part, front, sink }
-    }
-
-    /// Lets go of some more rows, at most so many.
-    #[inline(always)]
-    unsafe fn empty<V: Vector>(&mut self, most: u64)
-    where
-        S: Sink<V>,
-    {
-        let Some(front) = &mut self.front else { return };
-        let (elem, end) = (self.route.elem, &self.route.ends[0]);
-        let stop = self.rows.end.min(self.rows.start.saturating_add(most));
-        for row in self.rows.start..stop {
-            let mut range = self.part.clone();
-            if let Some(clip) = &end.clip {
-                let clip = &clip[row as usize];
-                range = range.start.max(clip.start)..range.end.min(clip.end);
+    place: *mut u8,
+    elem: usize,
+    sink: &mut S,
+) {
+    let begin = match range.start {
+        0 => 0,
+        start => loops.partition_point(|each| each.at + each.rounds * each.elems <= start),
+    };
+    let mut at = range.start;
+    for each in &loops[begin..] {
+        let last = range.end.min(each.at + each.rounds * each.elems);
+        // Where a loop is not in order, its stretches lie apart in the destination.
+        while at < last {
+            let (index, len) = each.place(at);
+            let len = len.min(last - at);
+            // SAFETY: passed on.
+            unsafe {
+                sink.open(place.wrapping_add(index as usize * elem));
+                sink.push(taken.add((at - first) as usize * elem), len as usize * elem);
             }
-            let taken =
-                self.tile.0.as_ptr().cast::<u8>().wrapping_add((row - self.first) as usize * pitch(elem));
-            let place = self.to.wrapping_add(front.to(&end.strides));
-            for each in &end.loops {
-                let mut at = range.start.max(each.at);
-                let last = range.end.min(each.at + each.rounds * each.elems);
-                // Where a loop is not in order, its stretches lie apart in the destination.
-                while at < last {
-                    let (index, len) = each.place(at);
-                    let len = len.min(last - at);
-                    // SAFETY: elements of this row of the tile, to their place in the destination.
-                    unsafe {
-                        self.sink.open(place.wrapping_add(index as usize * elem));
-                        self.sink
-                            .push(taken.add((at - self.part.start) as usize * elem), len as usize * elem);
-                    }
-                    at += len;
-                }
-            }
-            if row + 1 < self.rows.end {
-                front.tick_places(self.route);
-            }
+            at += len;
         }
-        self.rows.start = stop;
+        if at >= range.end {
+            return;
+        }
     }
 }

@@ -335,14 +335,11 @@ mod x86 {
                 for j in (0..columns).step_by(8) {
                     for i in (0..rows).step_by(8) {
                         let (high, wide) = ((rows - i).min(8), (columns - j).min(8));
-                        square8(
-                            to.add(i * pitch + j * 8),
-                            pitch,
-                            from.add(i * 8 + j * stride),
-                            stride,
-                            high,
-                            wide,
-                        );
+                        let (to, from) = (to.add(i * pitch + j * 8), from.add(i * 8 + j * stride));
+                        match (high, wide) {
+                            (8, 8) => square8::<true>(to, pitch, from, stride, 8, 8),
+                            _ => square8::<false>(to, pitch, from, stride, high, wide),
+                        }
                     }
                 }
             }
@@ -358,13 +355,23 @@ mod x86 {
     /// Transposes up to 8 by 8 elements of 8 bytes: `wide` columns of `high` elements become `high` rows of `wide`.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn square8(to: *mut u8, pitch: usize, from: *const u8, stride: usize, high: usize, wide: usize) {
+    unsafe fn square8<const WHOLE: bool>(
+        to: *mut u8,
+        pitch: usize,
+        from: *const u8,
+        stride: usize,
+        high: usize,
+        wide: usize,
+    ) {
         let column_mask = ((1_u16 << high) - 1) as __mmask8;
         let row_mask = ((1_u16 << wide) - 1) as __mmask8;
         // SAFETY: column k < `wide` is read under a mask of its `high` elements, row k < `high` written under one of its
         // `wide`; for k beyond, under an empty mask or not at all.
         unsafe {
             let load = |k: usize| {
+                if WHOLE {
+                    return _mm512_loadu_si512(from.add(k * stride).cast());
+                }
                 let mask = if k < wide { column_mask } else { 0 };
                 _mm512_maskz_loadu_epi64(mask, from.wrapping_add(k * stride).cast())
             };
@@ -389,7 +396,11 @@ mod x86 {
                 _mm512_shuffle_i64x2::<0xdd>(q1, q5),
                 _mm512_shuffle_i64x2::<0xdd>(q3, q7),
             ];
-            for (k, row) in rows.into_iter().enumerate().take(high) {
+            for (k, row) in rows.into_iter().enumerate().take(if WHOLE { 8 } else { high }) {
+                if WHOLE {
+                    _mm512_storeu_si512(to.add(k * pitch).cast(), row);
+                    continue;
+                }
                 _mm512_mask_storeu_epi64(to.add(k * pitch).cast(), row_mask, row);
             }
         }

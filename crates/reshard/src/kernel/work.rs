@@ -20,6 +20,9 @@ const UNIT: u64 = 1 << 20;
 /// And at least about so many.
 const LEAST: u64 = 1 << 17;
 
+/// What a unit of a transposition reads of each column, at least, if there are units enough.
+const TILE_COLUMN: u64 = 8192;
+
 /// Arrays from this size on are streamed past the caches.
 pub const STREAMED: u64 = 8 << 20;
 
@@ -59,7 +62,7 @@ impl Work {
         let unit_bytes = tuning.unit_bytes.unwrap_or(fair);
         for (number, array) in plan.arrays().iter().enumerate() {
             for route in routes_of(array, unit_bytes, level) {
-                cut(&route, unit_bytes, |fraction, share| {
+                cut(&route, unit_bytes, workers as u64, |fraction, share| {
                     units.push((fraction, Unit { array: number, route: routes.len(), share }));
                 });
                 routes.push(route);
@@ -189,7 +192,7 @@ fn in_reach(route: Route, array: &Array, order: &[usize], targets: &[usize], lev
 }
 
 /// Calls `unit(how far in the array, share)` for pieces of about the given size.
-fn cut(route: &Route, unit_bytes: u64, mut unit: impl FnMut(f64, Share)) {
+fn cut(route: &Route, unit_bytes: u64, workers: u64, mut unit: impl FnMut(f64, Share)) {
     let rows = route.rows();
     let row_bytes = route.row_bytes();
     // A row longer than a unit is cut itself.
@@ -198,7 +201,11 @@ fn cut(route: &Route, unit_bytes: u64, mut unit: impl FnMut(f64, Share)) {
         false => (rows, true),
     };
     let bytes = u128::from(rows) * u128::from(row_bytes);
-    let units = (bytes.div_ceil(u128::from(unit_bytes)) as u64).clamp(1, count.max(1));
+    let mut units = (bytes.div_ceil(u128::from(unit_bytes)) as u64).clamp(1, count.max(1));
+    if let Kernel::Tiles { .. } = route.kernel() {
+        // Long columns: the streams of a transposition need a few pages to get going.
+        units = units.min((rows * route.elem() / TILE_COLUMN).max(workers));
+    }
     let at = |k: u64| (u128::from(count) * u128::from(k) / u128::from(units)) as u64;
     for k in 0..units {
         let range = at(k)..at(k + 1);
