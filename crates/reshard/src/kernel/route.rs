@@ -112,6 +112,10 @@ pub(super) struct RowLoop {
     pub in_order: bool,
     pub stretches: Vec<RowStretch>,
     pub lanes: Option<Lanes>,
+    /// No stretch is longer than two cache lines.
+    pub short: bool,
+    /// Of a short loop of one round, what its end asks for: peer, first byte, bytes.
+    pub spans: Vec<(u32, usize, usize)>,
 }
 
 /// A stretch of the fast axis; `from`, `to` and the steps are indices, as the planner gives them.
@@ -405,7 +409,17 @@ impl RowLoop {
             }
         }
         let in_order = each.stretches.iter().all(|s| s.to == each.stretches[0].to + s.at);
-        Self { at: each.at, rounds: each.rounds, elems: each.elems, in_order, stretches, lanes: None }
+        let short = each.stretches.iter().all(|s| s.len * elem <= 128);
+        let mut spans: Vec<(u32, usize, usize)> = Vec::new();
+        for RowStretch { stretch, .. } in stretches.iter().filter(|_| short && fetches && each.rounds == 1) {
+            let (begin, end) = (stretch.from * elem, (stretch.from + stretch.len) * elem);
+            match spans.iter_mut().find(|span| span.0 == stretch.peer) {
+                Some((_, first, bytes)) => *bytes = (end as usize).saturating_sub(*first).max(*bytes),
+                None => spans.push((stretch.peer, begin as usize, (end - begin) as usize)),
+            }
+        }
+        let (at, rounds, elems) = (each.at, each.rounds, each.elems);
+        Self { at, rounds, elems, in_order, stretches, lanes: None, short, spans }
     }
 
     /// Short pieces that go on without a gap in the destination, all sources at one pace, become lanes.

@@ -10,7 +10,7 @@
 use super::clock::Front;
 use super::route::{End, Lanes, Route, RowLoop, RowStretch};
 use super::sink::Sink;
-use super::vector::{Vector, prefetch};
+use super::vector::{LINE, Vector, prefetch};
 use std::ops::Range;
 
 /// What a worker needs beside the route: sized when the route is made, so that copying allocates nothing.
@@ -46,7 +46,7 @@ pub struct Way {
 }
 
 /// So many bytes ahead of the reading, lines are asked for.
-const AHEAD: u64 = 65536;
+const AHEAD: u64 = 16384;
 
 /// Copies whole rows; unless they are `exact`, the first positions of a row may belong to whoever writes the row before:
 /// see [`Route::spare`].
@@ -68,7 +68,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
         return;
     }
     // 0: what fits into the caches is not asked for.
-    let ahead_rows = if fetch { (AHEAD / route.row_bytes().max(1)).clamp(1, 32) } else { 0 };
+    let ahead_rows = if fetch { (AHEAD / route.row_bytes().max(1)).clamp(2, 32) } else { 0 };
     let mut here = Front::at(route, from, rows.start, &mut scratch.here);
     let mut ahead = Front::at(route, from, rows.start, &mut scratch.ahead);
     for row in rows.start + 1..=rows.start + ahead_rows {
@@ -240,6 +240,11 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
             let first = &each.stretches[0].stretch;
             // SAFETY: the round's first element lies in the destination.
             unsafe { sink.open(to.wrapping_add((first.to + round * first.to_step) as usize * elem)) };
+            if each.short {
+                // SAFETY: passed on, for a whole round.
+                unsafe { copy_short::<V, S>(each, elem, round, [bases, nexts], sink) };
+                continue;
+            }
         }
         for RowStretch { stretch, fetch } in &each.stretches {
             let peer = stretch.peer as usize;
@@ -264,4 +269,43 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
             }
         }
     }
+}
+
+/// Bytes of short pieces collected before they go on together.
+const COLLECTED: usize = 2048;
+
+/// Copies a whole round of short pieces: laid side by side in the first-level cache without a look at their lengths, since a
+/// processor that guesses lengths guesses wrong too often, and pushed together.
+#[inline(always)]
+unsafe fn copy_short<V: Vector, S: Sink<V>>(
+    each: &RowLoop,
+    elem: usize,
+    round: u64,
+    [bases, nexts]: [&[*const u8]; 2],
+    sink: &mut S,
+) {
+    let mut space = [std::mem::MaybeUninit::<u8>::uninit(); COLLECTED + 2 * LINE];
+    let room = space.as_mut_ptr().cast::<u8>();
+    let mut fill = 0;
+    if !nexts.is_empty() {
+        for &(peer, from, bytes) in &each.spans {
+            prefetch(nexts[peer as usize].wrapping_add(from), bytes);
+        }
+    }
+    for RowStretch { stretch, .. } in &each.stretches {
+        let from = (stretch.from + round * stretch.from_step) as usize * elem;
+        let n = stretch.len as usize * elem;
+        // SAFETY: `n` bytes, at most two lines, of the part the base points into; the room has two lines behind `fill`, which
+        // is at most `COLLECTED`. Bytes below `fill` were written, and go where the last ones ended.
+        unsafe {
+            V::copy_short(room.add(fill), bases[stretch.peer as usize].wrapping_add(from), n);
+            fill += n;
+            if fill > COLLECTED - 2 * LINE {
+                sink.push(room, fill);
+                fill = 0;
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { sink.push(room, fill) };
 }

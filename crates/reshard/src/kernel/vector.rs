@@ -66,6 +66,13 @@ pub trait Vector: Copy {
     /// Copies `n` bytes; reads and writes exactly those.
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize);
 
+    /// Copies `n` bytes, at most two lines; reads exactly those, may write two lines.
+    #[inline(always)]
+    unsafe fn copy_short(to: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: less is written than the caller allows.
+        unsafe { Self::copy(to, from, n) }
+    }
+
     /// Copies whole lines to an address that is a multiple of [`LINE`], past the caches where the level can.
     unsafe fn stream(to: *mut u8, from: *const u8, lines: usize);
 
@@ -253,6 +260,21 @@ mod x86 {
                     let last = _mm512_maskz_loadu_epi8(mask, from.add(at).cast());
                     _mm512_mask_storeu_epi8(to.add(at).cast(), mask, last);
                 }
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn copy_short(to: *mut u8, from: *const u8, n: usize) {
+            // SAFETY: the masked loads touch only the `n` bytes: those of the first line, and of the second what is left.
+            unsafe {
+                let (low, high) = (
+                    _bzhi_u64(u64::MAX, n.min(LINE) as u32),
+                    _bzhi_u64(u64::MAX, n.saturating_sub(LINE) as u32),
+                );
+                let first = _mm512_maskz_loadu_epi8(low, from.cast());
+                let second = _mm512_maskz_loadu_epi8(high, from.wrapping_add(LINE).cast());
+                _mm512_storeu_si512(to.cast(), first);
+                _mm512_storeu_si512(to.add(LINE).cast(), second);
             }
         }
 
