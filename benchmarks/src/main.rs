@@ -8,6 +8,7 @@
 
 mod chart;
 mod machine;
+mod messages;
 mod plan;
 mod schedule;
 mod threads;
@@ -19,10 +20,13 @@ fn main() -> ExitCode {
     let result = match (arguments.next().as_deref(), arguments.next().as_deref()) {
         (Some("plan"), None) => plan::run(),
         (Some("schedule"), None) => schedule::run(),
+        (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         // For instruction counts: the default method alone, so many times over all cases.
         (Some("plan-loop"), Some(rounds)) => rounds.parse().map_err(Into::into).and_then(plan::run_loop),
-        _ => Err("usage: reshard-bench plan | schedule | threads [CASE] | plan-loop ROUNDS".into()),
+        _ => {
+            Err("usage: reshard-bench plan | schedule | threads [CASE] | messages | plan-loop ROUNDS".into())
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,6 +21,7 @@ usage: cargo xtask COMMAND
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench threads   speed of the embedded engine: writes docs/threads-speed.md, benchmarks/results/threads.json
+  bench messages  schedules at work in one process: writes docs/messages-speed.md, benchmarks/results/messages.json
   bench count     instructions of planning under callgrind, against the count kept in benchmarks/results
   bench count --keep
                   the same, and keeps the new count
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
         ["test"] => test(),
         ["test", "--full"] => test().and_then(|()| full()),
-        ["bench", name @ ("plan" | "schedule" | "threads")] => bench::time(name),
+        ["bench", name @ ("plan" | "schedule" | "threads" | "messages")] => bench::time(name),
         ["bench", "count"] => bench::count(false),
         ["bench", "count", "--keep"] => bench::count(true),
         ["fuzz"] => fuzz::run(fuzz::ENOUGH),
