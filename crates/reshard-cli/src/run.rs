@@ -12,6 +12,7 @@ mod values;
 use crate::args;
 use crate::failure::Failure;
 use crate::screen::{Screen, counted};
+use crate::simulate::time;
 use asked::{Asked, How, human};
 use progress::Progress;
 use reshard::engine::{PlainCopy, Report};
@@ -273,16 +274,8 @@ fn show(screen: &mut Screen, asked: &Asked, answer: &Answer, threads: Option<usi
         time(answer.copy_seconds.median),
         answer.ratio
     )?;
-    let elems = described.problem.elems();
-    writeln!(out, "all {elems} elements verified")?;
+    let (moved, all) = (described.problem.elems(), described.problem.to().elems());
+    let rest = if moved < all { ", and all others of the destination are as they were" } else { "" };
+    writeln!(out, "all {moved} elements verified{rest}")?;
     Ok(())
-}
-
-/// Seconds in a unit that leaves few digits.
-fn time(seconds: f64) -> String {
-    match seconds {
-        1.0.. => format!("{seconds:.2} s"),
-        1e-3.. => format!("{:.1} ms", seconds * 1e3),
-        _ => format!("{:.1} us", seconds * 1e6),
-    }
 }

@@ -4,6 +4,9 @@
 //! the sum grows evenly, so an array is filled and checked about as fast as it is copied, with no table beside it. The
 //! destination begins with bytes of its own; what lies outside the window must still have them at the end.
 
+#[cfg(test)]
+mod tests;
+
 use super::bytes::Run;
 use crate::screen::index;
 use reshard::{Layout, Order, Problem, Result};
