@@ -12,6 +12,8 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Move an array here and now, look at every element, and compare with a plain copy
+    Run(Run),
     /// Who sends how many elements to whom: the communication grid of a redistribution
     Plan(Plan),
     /// In which step each message goes, and what no schedule can beat
@@ -61,6 +63,42 @@ pub struct Move {
     /// Destination axis j takes source axis `AXES[j]`, such as 2,0,1
     #[arg(long, value_name = "AXES")]
     pub permute: Option<String>,
+}
+
+/// Flags of `reshard run`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Run {
+    #[command(flatten)]
+    pub moved: Move,
+    /// Type of the elements: i8, u8, i16, u16, f16, i32, u32, f32, i64, u64, f64, c64 (two f32), c128 (two f64), or a
+    /// number of bytes
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64")]
+    pub kind: String,
+    /// Order of the local memory: col (the first index runs fastest, as in ScaLAPACK) or row
+    #[arg(long, default_value = "col")]
+    pub order: String,
+    /// Order of the destination's local memory, if it is not that of the source
+    #[arg(long, value_name = "ORDER")]
+    pub to_order: Option<String>,
+    /// threads (each byte is copied once) or messages (packed, sent and unpacked, a thread for each rank)
+    #[arg(long, default_value = "threads")]
+    pub engine: String,
+    /// For messages: optimal, classes, stepwise, greedy, min-cost, split, async, caterpillar, walker-otto or eager
+    #[arg(long)]
+    pub strategy: Option<String>,
+    /// At most so much memory beside the array: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB
+    #[arg(long, value_name = "AMOUNT")]
+    pub memory: Option<String>,
+    /// Measure so many times; without it, about a second
+    #[arg(long, value_name = "N")]
+    pub repeat: Option<u64>,
+    /// For threads: how many; without it, one on each core
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u64>,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Flags of `reshard plan`.

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 pub enum Failure {
     /// What was typed cannot be done: exit code 2.
     Usage(String),
+    /// It was begun and went wrong: exit code 1.
+    Failed(String),
     /// It could be done, but reading or writing failed: exit code 1.
     Io(io::Error),
 }
@@ -33,6 +35,7 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         let (message, code) = match self {
             Self::Usage(message) => (message, 2),
+            Self::Failed(message) => (message, 1),
             // Whoever read our output has seen enough.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Self::Io(error) => (format!("the result could not be written: {error}"), 1),

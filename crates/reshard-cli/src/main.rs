@@ -1,6 +1,6 @@
-//! The `reshard` program: describe, plan and inspect redistributions of distributed arrays.
+//! The `reshard` program: describe, plan, inspect and run redistributions of distributed arrays.
 //!
-//! `args` says what may be typed; each command turns that into what was meant, asks the planner, and shows the
+//! `args` says what may be typed; each command turns that into what was meant, asks the library, and shows the
 //! answer as text or JSON. Results go to standard output, talk to standard error. Exit code 0: done; 1: failed;
 //! 2: wrong usage, with one sentence that says what to do.
 
@@ -14,6 +14,7 @@ mod layout;
 mod plan;
 mod problem;
 mod relabel;
+mod run;
 mod schedule;
 mod screen;
 mod simulate;
@@ -27,6 +28,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let result = match Args::try_parse() {
+        Ok(Args { command: Command::Run(args) }) => run::run(&args),
         Ok(Args { command: Command::Plan(args) }) => plan::run(&args),
         Ok(Args { command: Command::Schedule(args) }) => schedule::run(&args),
         Ok(Args { command: Command::Layout(args) }) => layout::run(&args),

@@ -11,8 +11,7 @@ pub struct Screen {
 impl Screen {
     pub fn new() -> Self {
         let stdout = io::stdout();
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let colour = stdout.is_terminal() && !refused;
+        let colour = stdout.is_terminal() && !is_plain();
         Self { out: BufWriter::new(stdout.lock()), colour }
     }
 
@@ -30,6 +29,11 @@ impl Screen {
         let colour = 24 + rank.wrapping_mul(47) % 180;
         format!("\x1b[48;5;{colour}m\x1b[38;5;{}m{text}\x1b[0m", if colour % 36 < 18 { 231 } else { 16 })
     }
+}
+
+/// True if `NO_COLOR` asks for text and nothing else.
+pub fn is_plain() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 /// Numbers as an index: `(3, 4)`.

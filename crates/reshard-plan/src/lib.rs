@@ -55,8 +55,3 @@ pub use quotient::Quotient;
 pub use relabel::{Among, Relabel, Relabelling, Solver, Volume};
 pub use track::{Loop, Stretch, Track};
 pub use traffic::{Message, Traffic};
-
-/// The README's example runs with the documentation tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct ReadmeExample;

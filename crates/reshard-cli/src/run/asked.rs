@@ -1,0 +1,246 @@
+//! What was typed after `reshard run`, as what was meant: the move, the type of its elements, and the engine.
+
+use crate::args;
+use crate::failure::Failure;
+use crate::problem::Described;
+use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
+use reshard::schedule::Strategy;
+use reshard::{ErrorKind, Layout, Move, Order, Plan, Traffic, Window};
+use std::sync::Arc;
+
+/// Types by name, with their bytes. Bits are moved as they are, so nothing else matters.
+const TYPES: [(&str, u64); 13] = [
+    ("i8", 1),
+    ("u8", 1),
+    ("i16", 2),
+    ("u16", 2),
+    ("f16", 2),
+    ("i32", 4),
+    ("u32", 4),
+    ("f32", 4),
+    ("i64", 8),
+    ("u64", 8),
+    ("f64", 8),
+    ("c64", 8),
+    ("c128", 16),
+];
+
+const UNITS: [(&str, u64); 7] = [
+    ("b", 1),
+    ("kb", 1_000),
+    ("kib", 1 << 10),
+    ("mb", 1_000_000),
+    ("mib", 1 << 20),
+    ("gb", 1_000_000_000),
+    ("gib", 1 << 30),
+];
+
+const MOST_REPEATS: u64 = 1_000_000;
+const MOST_THREADS: u64 = 1 << 12;
+/// All ranks of both sides are planned, and all messages.
+const MOST_RANKS: u64 = 1 << 16;
+const MOST_MESSAGES: u128 = 10_000_000;
+
+/// Everything that was typed, understood.
+pub struct Asked {
+    pub described: Described,
+    pub moving: Move,
+    /// The type as it is said: `f64`, or `elements of 12 bytes`.
+    pub kind: String,
+    pub repeat: Option<u64>,
+    pub memory: Option<u64>,
+    pub how: How,
+}
+
+/// The engine.
+#[derive(Clone, Copy)]
+pub enum How {
+    Threads(usize),
+    Messages(Strategy),
+}
+
+impl Asked {
+    pub fn read(args: &args::Run, cores: usize) -> Result<Self, Failure> {
+        if args.moved.shape.is_none() {
+            return Err(Failure::usage(
+                "the shape of the array is missing; give it with --shape, such as --shape 8192x8192",
+            ));
+        }
+        let how = how(args, cores)?;
+        let memory = args.memory.as_deref().map(amount).transpose()?;
+        if args.repeat.is_some_and(|repeat| !(1..=MOST_REPEATS).contains(&repeat)) {
+            return Err(Failure::usage(&format!("--repeat takes a number from 1 to {MOST_REPEATS}")));
+        }
+        let (kind, elem_bytes) = element(&args.kind)?;
+        let order = order("--order", &args.order)?;
+        let to_order = args.to_order.as_deref().map_or(Ok(order), |text| self::order("--to-order", text))?;
+        let described = Described::read(&args.moved)?;
+        let problem = &described.problem;
+        let from = Layout::new(problem.from().clone(), order);
+        let to = Layout::new(problem.to().clone(), to_order);
+        let window = Window::of(problem.shape())
+            .from(problem.from_offset())
+            .to(problem.to_offset())
+            .permuted(problem.axes());
+        let moving =
+            Move::windowed(from, to, window)?.of_bytes(elem_bytes).map_err(Failure::of_flag("--type"))?;
+        Ok(Self { described, moving, kind, repeat: args.repeat, memory, how })
+    }
+
+    /// Refuses what would not fit here; to be asked before anything is allocated.
+    pub fn check_size(&self) -> Result<(), Failure> {
+        let problem = &self.described.problem;
+        let ranks = problem.from().grid().size().max(problem.to().grid().size());
+        if ranks > MOST_RANKS {
+            return Err(Failure::usage(&format!(
+                "a grid of {ranks} ranks was given, and a run in one process takes at most {MOST_RANKS}; take smaller \
+                 grids, or ask `reshard plan` or `reshard simulate`"
+            )));
+        }
+        let elems = u128::from(problem.from().elems()) + u128::from(problem.to().elems());
+        let needed = elems * u128::from(self.moving.elem_bytes());
+        if let Some(available) = available().filter(|&available| needed > u128::from(available)) {
+            return Err(Failure::usage(&format!(
+                "source and destination take {} of memory together, and {} are available; take a smaller --shape or \
+                 --type",
+                human(needed),
+                human(u128::from(available))
+            )));
+        }
+        let messages = Traffic::new(problem).table().map(|table| table.message_count());
+        if messages.map_or(true, |messages| messages > MOST_MESSAGES) {
+            return Err(Failure::usage(&format!(
+                "this redistribution has more than {MOST_MESSAGES} messages, too many to be planned in one process; take \
+                 smaller grids"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The plan, and an engine ready to run it; for threads, how many will work.
+    pub fn engine(&self) -> Result<(Box<dyn Engine>, Option<usize>), Failure> {
+        let plan = Arc::new(Plan::new(vec![self.moving.clone()])?);
+        match self.how {
+            How::Threads(threads) => {
+                let engine = Threads::new(plan, Some(threads)).map_err(not_started)?;
+                let scratch = engine.scratch_bytes();
+                if let Some(memory) = self.memory.filter(|&memory| memory < scratch) {
+                    return Err(Failure::usage(&format!(
+                        "--memory: {memory} bytes were given for the threads; this plan needs at least {scratch} bytes, all \
+                         for the kernels of {} threads",
+                        engine.threads()
+                    )));
+                }
+                let threads = engine.threads();
+                Ok((Box::new(engine), Some(threads)))
+            }
+            How::Messages(strategy) => {
+                let options = MessagesOptions { strategy, memory: self.memory, ..MessagesOptions::default() };
+                let engine = Messages::new(plan, options).map_err(|error| match self.memory {
+                    Some(_) if error.kind() == ErrorKind::Memory => Failure::of_flag("--memory")(error),
+                    _ => not_started(error),
+                })?;
+                Ok((Box::new(engine), None))
+            }
+        }
+    }
+}
+
+/// Threads that the system refuses are no mistake of whoever typed.
+fn not_started(error: reshard::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Memory => Failure::Failed(error.to_string()),
+        _ => error.into(),
+    }
+}
+
+fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
+    match args.engine.as_str() {
+        "threads" => {
+            if args.strategy.is_some() {
+                return Err(Failure::usage(
+                    "--strategy orders messages, and the engine threads sends none; add --engine messages",
+                ));
+            }
+            match args.threads {
+                Some(threads) if !(1..=MOST_THREADS).contains(&threads) => Err(Failure::usage(&format!(
+                    "--threads: {threads} was given; take a number from 1 to {MOST_THREADS}"
+                ))),
+                threads => Ok(How::Threads(threads.map_or(cores, |threads| threads as usize))),
+            }
+        }
+        "messages" if args.threads.is_some() => Err(Failure::usage(
+            "--threads is for the engine threads; with --engine messages every rank is a thread, so leave it out",
+        )),
+        "messages" => {
+            let strategy = args.strategy.as_deref().map(str::parse).transpose();
+            Ok(How::Messages(strategy.map_err(Failure::of_flag("--strategy"))?.unwrap_or_default()))
+        }
+        other => Err(Failure::usage(&format!(
+            "--engine: the engine {other:?} is not known; choose threads or messages"
+        ))),
+    }
+}
+
+fn order(flag: &str, text: &str) -> Result<Order, Failure> {
+    match text {
+        "row" => Ok(Order::RowMajor),
+        "col" => Ok(Order::ColMajor),
+        _ => Err(Failure::usage(&format!("{flag}: the order {text:?} is not known; choose row or col"))),
+    }
+}
+
+/// What to call the elements, and their bytes.
+fn element(text: &str) -> Result<(String, u64), Failure> {
+    if let Some((name, bytes)) = TYPES.iter().find(|(name, _)| *name == text) {
+        return Ok((name.to_string(), *bytes));
+    }
+    match text.parse() {
+        Ok(1) => Ok(("elements of 1 byte".to_string(), 1)),
+        Ok(bytes) => Ok((format!("elements of {bytes} bytes"), bytes)),
+        Err(_) => Err(Failure::usage(&format!(
+            "--type: the type {text:?} is not known; choose one of {}, or give the bytes of an element, such as 12",
+            TYPES.map(|(name, _)| name).join(", ")
+        ))),
+    }
+}
+
+/// An amount of memory in bytes.
+fn amount(text: &str) -> Result<u64, Failure> {
+    let refused = || {
+        Failure::usage(&format!(
+            "--memory: {text:?} is not an amount of memory below 2^64 bytes; give a whole number of bytes, or one with B, \
+             KB, KiB, MB, MiB, GB or GiB, such as 64MiB"
+        ))
+    };
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..end].parse().map_err(|_| refused())?;
+    let unit = text[end..].trim().to_ascii_lowercase();
+    let bytes = match unit.as_str() {
+        "" => Some(1),
+        unit => UNITS.iter().find(|(name, _)| *name == unit).map(|&(_, bytes)| bytes),
+    };
+    bytes.and_then(|bytes| number.checked_mul(bytes)).ok_or_else(refused)
+}
+
+/// What the system says can be had; `None` where it does not say.
+fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Bytes in the largest unit of which there is one: `512 MiB`, `1.5 KiB`.
+pub fn human(bytes: u128) -> String {
+    let mut scaled = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+        if scaled < 1024.0 {
+            let whole = format!("{scaled:.0}");
+            let tenths = format!("{scaled:.1}");
+            let shown = if tenths == format!("{whole}.0") { whole } else { tenths };
+            return format!("{shown} {unit}");
+        }
+        scaled /= 1024.0;
+    }
+    format!("{scaled:.1} TiB")
+}

@@ -1,0 +1,286 @@
+//! What every element holds before and after a move, so that all of them can be looked at.
+//!
+//! An element's bytes are a function of its global index: an odd multiple of each coordinate, added and mixed. Along a row
+//! the sum grows evenly, so an array is filled and checked about as fast as it is copied, with no table beside it. The
+//! destination begins with bytes of its own; what lies outside the window must still have them at the end.
+
+#[cfg(test)]
+mod tests;
+
+use super::bytes::Run;
+use crate::screen::index;
+use reshard::{Layout, Order, Problem, Result};
+use std::fmt;
+use std::ops::Range;
+
+/// About so many bytes are handed to a thread at once.
+const UNIT: u64 = 4 << 20;
+
+/// One for each axis of the source, all odd and far apart.
+const MULTIPLES: [u64; 8] = [
+    0x9e37_79b9_7f4a_7c15,
+    0xd1b5_4a32_d192_ed03,
+    0xabc9_8388_fb8f_ac03,
+    0x8cb9_2ba7_2f3d_8dd7,
+    0xc2b2_ae3d_27d4_eb4f,
+    0x1656_67b1_9e37_79f9,
+    0xff51_afd7_ed55_8ccd,
+    0xa24b_aed4_963e_e407,
+];
+
+/// What the destination begins with differs from what is moved by this.
+const BEFORE: u64 = 0x5851_f42d_4c95_7f2d;
+
+/// A sum over an element's coordinates; mixed, it is what the element holds.
+#[derive(Clone, Debug)]
+struct Key {
+    base: u64,
+    steps: Vec<u64>,
+}
+
+impl Key {
+    fn new(base: u64, dims: usize) -> Self {
+        Self { base, steps: MULTIPLES[..dims].to_vec() }
+    }
+}
+
+/// What all elements of one side hold.
+pub struct Values<'a> {
+    layout: &'a Layout,
+    elem_bytes: usize,
+    key: Key,
+    /// What elements of a part of the array hold instead.
+    window: Option<(Vec<Range<u64>>, Key)>,
+    parts: Vec<Part>,
+}
+
+/// One rank's part of the array.
+struct Part {
+    rank: u64,
+    coords: Vec<u64>,
+    shape: Vec<u64>,
+    /// Elements of a row, which are adjacent, and the number of rows.
+    row: u64,
+    rows: u64,
+}
+
+/// Some rows of a part.
+struct Unit {
+    part: usize,
+    rows: Range<u64>,
+    bytes: usize,
+}
+
+/// An element that does not hold what it should.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wrong {
+    rank: u64,
+    global: Vec<u64>,
+    in_window: bool,
+    found: Vec<u8>,
+    expected: Vec<u8>,
+}
+
+impl<'a> Values<'a> {
+    /// What is moved.
+    pub fn of_source(layout: &'a Layout, elem_bytes: usize) -> Result<Self> {
+        Self::new(layout, elem_bytes, Key::new(0, layout.distribution().dims()), None)
+    }
+
+    /// What the destination holds before anything is moved.
+    pub fn before(layout: &'a Layout, elem_bytes: usize) -> Result<Self> {
+        Self::new(layout, elem_bytes, Key::new(BEFORE, layout.distribution().dims()), None)
+    }
+
+    /// What the destination must hold afterwards.
+    pub fn after(layout: &'a Layout, elem_bytes: usize, problem: &Problem) -> Result<Self> {
+        let source = Key::new(0, problem.axes().len());
+        let steps: Vec<u64> = problem.axes().iter().map(|&from| source.steps[from]).collect();
+        let mut moved = Key { base: source.base, steps };
+        let mut ranges = Vec::with_capacity(problem.axes().len());
+        for (dim, &from) in problem.axes().iter().enumerate() {
+            let (to_at, from_at) = (problem.to_offset()[dim], problem.from_offset()[from]);
+            ranges.push(to_at..to_at + problem.shape()[from]);
+            moved.base = moved.base.wrapping_add(from_at.wrapping_sub(to_at).wrapping_mul(moved.steps[dim]));
+        }
+        let key = Key::new(BEFORE, layout.distribution().dims());
+        Self::new(layout, elem_bytes, key, Some((ranges, moved)))
+    }
+
+    fn new(
+        layout: &'a Layout,
+        elem_bytes: usize,
+        key: Key,
+        window: Option<(Vec<Range<u64>>, Key)>,
+    ) -> Result<Self> {
+        let distribution = layout.distribution();
+        let part = |rank: u64| {
+            let (coords, shape) = (distribution.coords(rank)?, distribution.local_shape(rank)?);
+            let row = shape[fast_dim(layout)];
+            let rows = distribution.local_elems(rank)?.checked_div(row).unwrap_or(0);
+            Ok(Part { rank, coords, shape, row, rows })
+        };
+        let parts = distribution.grid().sorted_ranks().into_iter().map(part).collect::<Result<_>>()?;
+        Ok(Self { layout, elem_bytes, key, window, parts })
+    }
+
+    /// Bytes of each rank's part, by ascending rank: so they lie in memory, one after the other.
+    pub fn spans(&self) -> Vec<usize> {
+        self.parts.iter().map(|part| (part.row * part.rows) as usize * self.elem_bytes).collect()
+    }
+
+    /// Writes all elements.
+    pub fn fill(&self, memory: &mut [u8], threads: usize) {
+        let mut hands: Vec<Vec<(Unit, &mut [u8])>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
+        let (mut rest, count) = (memory, hands.len());
+        for (number, unit) in self.units().enumerate() {
+            let (here, after) = rest.split_at_mut(unit.bytes);
+            hands[number % count].push((unit, here));
+            rest = after;
+        }
+        std::thread::scope(|scope| {
+            for hand in hands {
+                scope.spawn(move || {
+                    for (unit, here) in hand {
+                        self.walk(&unit, |run| run.write(&mut here[run.bytes.clone()], self.elem_bytes));
+                    }
+                });
+            }
+        });
+    }
+
+    /// Reads all elements; the first that is wrong, by rank and address.
+    pub fn check(&self, memory: &[u8], threads: usize) -> Result<Option<Wrong>> {
+        let mut hands: Vec<Vec<(Unit, &[u8])>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
+        let (mut rest, count) = (memory, hands.len());
+        for (number, unit) in self.units().enumerate() {
+            let (here, after) = rest.split_at(unit.bytes);
+            hands[number % count].push((unit, here));
+            rest = after;
+        }
+        let look = |hand: Vec<(Unit, &[u8])>| -> Option<(usize, u64, Vec<u8>, Vec<u8>)> {
+            hand.into_iter().find_map(|(unit, here)| {
+                let mut first = None;
+                self.walk(&unit, |run| {
+                    if first.is_none() {
+                        first = run.wrong(&here[run.bytes.clone()], self.elem_bytes).map(|(at, expected)| {
+                            let at = run.bytes.start + at * self.elem_bytes;
+                            (at, here[at..at + self.elem_bytes].to_vec(), expected)
+                        });
+                    }
+                });
+                let (at, found, expected) = first?;
+                let before = unit.rows.start * self.parts[unit.part].row;
+                Some((unit.part, before + (at / self.elem_bytes) as u64, found, expected))
+            })
+        };
+        let first = std::thread::scope(|scope| {
+            let handles: Vec<_> = hands.into_iter().map(|hand| scope.spawn(|| look(hand))).collect();
+            let found = handles.into_iter().filter_map(|handle| handle.join().ok().flatten());
+            found.min_by_key(|&(part, at, ..)| (part, at))
+        });
+        let Some((part, at, found, expected)) = first else { return Ok(None) };
+        let rank = self.parts[part].rank;
+        let global = self.layout.distribution().global_from_local(rank, &self.local(part, at))?;
+        let in_window = self.window.as_ref().is_none_or(|(ranges, _)| {
+            ranges.iter().zip(&global).all(|(range, coordinate)| range.contains(coordinate))
+        });
+        Ok(Some(Wrong { rank, global, in_window, found, expected }))
+    }
+
+    fn units(&self) -> impl Iterator<Item = Unit> + '_ {
+        self.parts.iter().enumerate().flat_map(move |(number, part)| {
+            let row = part.row * self.elem_bytes as u64;
+            let together = (UNIT / row.max(1)).max(1);
+            (0..part.rows).step_by(together as usize).map(move |first| {
+                let rows = first..(first + together).min(part.rows);
+                Unit { part: number, bytes: ((rows.end - rows.start) * row) as usize, rows }
+            })
+        })
+    }
+
+    /// The local index of a part's element.
+    fn local(&self, part: usize, at: u64) -> Vec<u64> {
+        let shape = &self.parts[part].shape;
+        let (mut local, mut rest) = (vec![0; shape.len()], at);
+        for dim in dims_from_fast(self.layout) {
+            local[dim] = rest % shape[dim].max(1);
+            rest /= shape[dim].max(1);
+        }
+        local
+    }
+
+    fn walk(&self, unit: &Unit, mut each: impl FnMut(&Run)) {
+        let part = &self.parts[unit.part];
+        let axes = self.layout.distribution().axes();
+        let fast = fast_dim(self.layout);
+        let mut at = 0;
+        for row in unit.rows.clone() {
+            let (mut key, mut moved_key, mut inside) = (self.key.base, 0, self.window.is_some());
+            let mut rest = row;
+            for dim in dims_from_fast(self.layout).filter(|&dim| dim != fast) {
+                // It is one of the part's elements.
+                let global =
+                    axes[dim].global_from_local(part.coords[dim], rest % part.shape[dim]).unwrap_or(0);
+                rest /= part.shape[dim];
+                key = key.wrapping_add(global.wrapping_mul(self.key.steps[dim]));
+                if let Some((ranges, moved)) = &self.window {
+                    moved_key = global.wrapping_mul(moved.steps[dim]).wrapping_add(moved_key);
+                    inside &= ranges[dim].contains(&global);
+                }
+            }
+            let mut run = |range: Range<u64>, key: u64, step: u64| {
+                if range.start < range.end {
+                    let end = at + (range.end - range.start) as usize * self.elem_bytes;
+                    let key = key.wrapping_add(range.start.wrapping_mul(step));
+                    each(&Run { bytes: at..end, key, step });
+                    at = end;
+                }
+            };
+            for block in axes[fast].blocks(part.coords[fast], 0) {
+                let step = self.key.steps[fast];
+                match &self.window {
+                    Some((ranges, moved)) if inside => {
+                        let begin = ranges[fast].start.clamp(block.start, block.end);
+                        let end = ranges[fast].end.clamp(begin, block.end);
+                        run(block.start..begin, key, step);
+                        run(begin..end, moved.base.wrapping_add(moved_key), moved.steps[fast]);
+                        run(end..block.end, key, step);
+                    }
+                    _ => run(block, key, step),
+                }
+            }
+        }
+    }
+}
+
+fn fast_dim(layout: &Layout) -> usize {
+    match layout.order() {
+        Order::ColMajor => 0,
+        Order::RowMajor => layout.distribution().dims() - 1,
+    }
+}
+
+/// The dimensions, the one whose elements are adjacent first.
+fn dims_from_fast(layout: &Layout) -> impl Iterator<Item = usize> {
+    let (dims, order) = (layout.distribution().dims(), layout.order());
+    (0..dims).map(move |dim| if order == Order::ColMajor { dim } else { dims - 1 - dim })
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = |bytes: &[u8]| {
+            let shown: String = bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+            if bytes.len() > 16 { shown + ".." } else { shown }
+        };
+        let how = if self.in_window { "is wrong" } else { "lies outside the window and was changed" };
+        write!(
+            f,
+            "element {} of the destination, on rank {}, {how}: its bytes are {} and should be {}",
+            index(&self.global),
+            self.rank,
+            hex(&self.found),
+            hex(&self.expected)
+        )
+    }
+}
