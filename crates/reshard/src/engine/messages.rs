@@ -11,6 +11,7 @@ mod rank;
 use super::{Data, Engine, Report};
 use crate::kernel::cargo::Cargo;
 use crate::kernel::crew::{Crew, catch};
+use crate::kernel::data::check_reach;
 use crate::kernel::freight::Freight;
 use crate::schedule::{self, Schedule, Strategy};
 use crate::sync::{Mutex, lock, unshared};
@@ -68,6 +69,7 @@ pub struct Messages {
 impl Messages {
     /// Ready to run the plan: one thread for each rank, the caller's the first.
     pub fn new(plan: Arc<Plan>, options: MessagesOptions) -> Result<Self> {
+        check_reach(&plan)?;
         let groups = groups_of(&plan);
         let schedules = groups
             .iter()
