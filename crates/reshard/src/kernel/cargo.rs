@@ -234,7 +234,9 @@ impl<'a> Shares<'a> {
         let make = || {
             let alone = track.with_peer(peer);
             let (packed, unpacked) = (alone.packed().into(), alone.unpacked().into());
-            let pieces = track.pieces().filter(|piece| clipped && piece.peer == peer);
+            // One for each element: only where they are needed.
+            let whole = clipped.then(|| track.pieces()).into_iter().flatten();
+            let pieces = whole.filter(|piece| piece.peer == peer);
             let places = pieces.flat_map(|piece| piece.at..piece.at + piece.len).collect();
             Lane { alone: alone.into(), packed, unpacked, places }
         };
