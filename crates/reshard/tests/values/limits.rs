@@ -2,9 +2,10 @@
 //! longer for a longer array.
 
 use super::arrays::{every_engine, layout, plan_of};
-use reshard::engine::{Engine, Messages, MessagesOptions, Table, Threads};
+use reshard::engine::{Data, Engine, Messages, MessagesOptions, Table, Threads};
 use reshard::{ErrorKind, Move, Order, Pair, Parts, Plan, Triangle};
 use reshard_testkit::conformance::Case;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Both engines, made ready.
@@ -39,7 +40,7 @@ fn a_longer_array_takes_no_longer_to_prepare() {
     let there = Move::new(from.clone(), to.clone()).unwrap().of_bytes(1).unwrap();
     let back = Move::new(to, from).unwrap().of_bytes(1).unwrap();
     for moving in [there, back] {
-        made(&plan_of(&moving)).map(Result::unwrap);
+        assert!(made(&plan_of(&moving)).iter().all(Result::is_ok));
     }
 }
 
@@ -50,7 +51,7 @@ fn triangles_are_prepared_row_by_row() {
     let moving = Move::new(layout(text, Order::RowMajor), layout(text, Order::RowMajor)).unwrap();
     for triangle in [Triangle::Upper, Triangle::StrictlyLower] {
         let moving = moving.clone().of_bytes(1).unwrap().only(triangle).unwrap();
-        made(&plan_of(&moving)).map(Result::unwrap);
+        assert!(made(&plan_of(&moving)).iter().all(Result::is_ok));
     }
 }
 
@@ -69,7 +70,7 @@ fn arrays_that_no_memory_holds_are_refused() {
         }
     }
     // Large beyond all memory, and still something that could be asked for.
-    made(&of(1 << 59, 8)).map(Result::unwrap);
+    assert!(made(&of(1 << 59, 8)).iter().all(Result::is_ok));
 }
 
 #[test]
@@ -85,6 +86,27 @@ fn what_is_entered_last_counts() {
         Pair::new(&ones, &mut scaled).scaled(3.0, 0.0).enter(0, &mut data).unwrap();
         data.enter_bytes(0, &bytes, &mut plain).unwrap();
         engine.unwrap().run(&mut data).unwrap();
-        assert_eq!(bytemuck::pod_collect_to_vec::<u8, f64>(&plain[0]), [1.0; 8]);
+        assert_eq!(plain[0], bytes.concat(), "ones, as they were");
     }
+}
+
+/// Addresses of an earlier run must not come back to life.
+#[test]
+fn parts_that_were_not_entered_cannot_be_looked_at() {
+    let from = layout("2/1 of 8", Order::ColMajor);
+    let mut table = Table::new(plan_of(&Move::new(from, layout("1/8 of 8", Order::ColMajor)).unwrap()));
+    let looks = |data: &mut Data<'_>, index: usize| {
+        let source = catch_unwind(AssertUnwindSafe(|| data.source(0, index).len()));
+        let target = catch_unwind(AssertUnwindSafe(|| data.target(0, index).len()));
+        (source.ok(), target.ok())
+    };
+    assert_eq!(looks(&mut table.fill(), 0), (None, None));
+    let (from, mut to) = (vec![vec![1.0; 4]; 2], [vec![0.0; 8]]);
+    let mut data = table.fill();
+    data.enter(0, &from, &mut to, None).unwrap();
+    assert_eq!(looks(&mut data, 0), (Some(32), Some(64)));
+    assert_eq!(looks(&mut data, 1), (Some(32), None));
+    assert_eq!(looks(&mut data, 2), (None, None));
+    drop((from, to));
+    assert_eq!(looks(&mut table.fill(), 0), (None, None));
 }

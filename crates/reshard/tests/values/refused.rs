@@ -1,6 +1,6 @@
 //! Mistakes of the caller: each is refused with a sentence that says what is wrong, before anything is written.
 
-use super::arrays::{every_engine, layout, plan_of};
+use super::arrays::{every_engine, plan_of};
 use reshard::engine::{Engine, Messages, MessagesOptions, Table, Threads};
 use reshard::{Error, ErrorKind, Layout, Move, Order, Pair, Plan, Redistribution, redistribute};
 use std::sync::Arc;
