@@ -120,19 +120,46 @@ fn arrays_without_elements_and_plans_without_arrays() {
     }
 }
 
+/// Numbers with an x in between.
+fn by_x(numbers: &[u64]) -> String {
+    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
+}
+
 #[test]
-fn eight_dimensions_and_more_ranks_than_elements() {
+fn eight_dimensions_in_any_order() {
     let mut random = Random::new(33);
+    for _ in 0..if full_sweep() { 3000 } else { 40 } {
+        let mut extents = |least, most| -> Vec<u64> { (0..8).map(|_| random.within(least, most)).collect() };
+        let shape = extents(1, 3);
+        let (from, to) = ([extents(1, 2), extents(1, 2)], [extents(1, 2), extents(1, 2)]);
+        let mut axes: Vec<usize> = (0..8).collect();
+        (1..8).for_each(|k| axes.swap(k, random.within(0, k as u64) as usize));
+        let turned: Vec<u64> = axes.iter().map(|&dim| shape[dim]).collect();
+        let side = |[procs, blocks]: [Vec<u64>; 2], shape: &[u64], order| {
+            layout(&format!("{}/{} of {}", by_x(&procs), by_x(&blocks), by_x(shape)), order)
+        };
+        let (from, to) = (side(from, &shape, ROW), side(to, &turned, COL));
+        let moving = Move::windowed(from, to, Window::of(&shape).permuted(&axes)).unwrap();
+        let case = Case { moving, skew: [1, 2], salt: random.bits() };
+        for engine in Threads::every_way(&plan_of(&case.moving), 2).unwrap() {
+            let mut engine = Redistribution::with(engine);
+            case.judge(|_, from, to| {
+                engine.run_bytes(from, to).unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn more_ranks_than_elements() {
+    let mut random = Random::new(34);
     for _ in 0..if full_sweep() { 3000 } else { 30 } {
-        let many = Case::random(&mut random, &Kinds { dims: 5..9, procs: 2, elems: 700, ..Kinds::default() });
-        let few = Case::random(&mut random, &Kinds { dims: 1..3, procs: 7, elems: 6, ..Kinds::default() });
-        for case in [many, few] {
-            for engine in Threads::every_way(&plan_of(&case.moving), 2).unwrap() {
-                let mut engine = Redistribution::with(engine);
-                case.judge(|_, from, to| {
-                    engine.run_bytes(from, to).unwrap();
-                });
-            }
+        let kinds = Kinds { dims: 1..3, procs: 7, elems: 6, ..Kinds::default() };
+        let case = Case::random(&mut random, &kinds);
+        for mut engine in every_engine(&plan_of(&case.moving)) {
+            case.judge(|_, from, to| {
+                engine.run_bytes(from, to).unwrap();
+            });
         }
     }
 }
