@@ -8,6 +8,8 @@
 
 mod arrays;
 mod bits;
+#[cfg(unix)]
+mod guarded;
 mod limits;
 mod refused;
 mod scaled;

@@ -12,7 +12,7 @@ const ROW: Order = Order::RowMajor;
 
 /// Pairs of layouts that between them need every kernel: long rows, short pieces that are gathered, pieces of 5 and 7,
 /// transpositions of both kinds, strides of their own.
-fn pairs() -> Vec<Move> {
+pub fn pairs() -> Vec<Move> {
     let moving = |from: &str, from_order, to: &str, to_order| {
         Move::new(layout(from, from_order), layout(to, to_order)).unwrap()
     };
