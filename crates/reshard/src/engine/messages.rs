@@ -9,7 +9,7 @@ mod program;
 mod rank;
 
 use super::{Data, Engine, Report};
-use crate::kernel::cargo::Cargo;
+use crate::kernel::cargo::{Cargo, ranks_of};
 use crate::kernel::crew::{Crew, catch};
 use crate::kernel::data::check_reach;
 use crate::kernel::freight::Freight;
@@ -70,13 +70,7 @@ impl Messages {
     /// Ready to run the plan: one thread for each rank, the caller's the first.
     pub fn new(plan: Arc<Plan>, options: MessagesOptions) -> Result<Self> {
         check_reach(&plan)?;
-        let groups = groups_of(&plan);
-        let schedules = groups
-            .iter()
-            .map(|group| schedule_of(plan.arrays()[group[0]].wanted().problem(), &options))
-            .collect::<Result<Vec<_>>>()?;
-        let cargo = Cargo::new(Arc::clone(&plan), &groups);
-        let ranks = cargo.ranks().len();
+        let ranks = ranks_of(&plan).len();
         if ranks > MOST_RANKS {
             return Err(Error::new(
                 ErrorKind::TooLarge,
@@ -85,6 +79,12 @@ impl Messages {
                 ),
             ));
         }
+        let groups = groups_of(&plan);
+        let schedules = groups
+            .iter()
+            .map(|group| schedule_of(plan.arrays()[group[0]].wanted().problem(), &options))
+            .collect::<Result<Vec<_>>>()?;
+        let cargo = Cargo::new(Arc::clone(&plan), &groups);
         let programs = program::of_ranks(&cargo, &schedules, options.barriers);
         let needs = memory::Needs::of(&cargo, &programs);
         let room = needs.room(options.memory)?;

@@ -162,7 +162,8 @@ pub(super) fn cut_at_rows(begin: u64, end: u64, row: u64) -> u64 {
     if whole > begin { whole } else { end }
 }
 
-fn ranks_of(plan: &Plan) -> Vec<u64> {
+/// All ranks of a plan, ascending.
+pub fn ranks_of(plan: &Plan) -> Vec<u64> {
     let of_array = |array: &Array| -> Vec<u64> {
         let (sources, targets) = (array.sources().iter(), array.targets().iter());
         sources.map(|source| source.rank).chain(targets.map(|target| target.rank)).collect()
