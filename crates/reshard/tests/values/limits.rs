@@ -110,3 +110,39 @@ fn parts_that_were_not_entered_cannot_be_looked_at() {
     drop((from, to));
     assert_eq!(looks(&mut table.fill(), 0), (None, None));
 }
+
+#[test]
+fn plans_that_no_memory_holds_are_refused() {
+    let whole = |shape: &str, grid: &str| {
+        layout(&format!("{grid}/{} of {shape}", shape.replace("x0", "x1")), Order::ColMajor)
+    };
+    let refused = |moving: Move| {
+        let error = Plan::new(vec![moving]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        error.to_string()
+    };
+    // One range for each column, and one index for each row.
+    for shape in ["2305843009213693952x1", "1x2305843009213693952", "2147483648x2147483648"] {
+        let moving = Move::new(whole(shape, "1x1"), whole(shape, "1x1")).unwrap();
+        assert!(refused(moving.only(Triangle::Upper).unwrap()).contains("positions along an axis"));
+    }
+    // Nothing moves, however long the other axes are.
+    let empty = whole("4611686018427387904x4611686018427387904x0", "1x1x1").with_strides(&[1, 1, 1]).unwrap();
+    assert_eq!(Plan::new(vec![Move::new(empty.clone(), empty).unwrap()]).unwrap().bytes(), 0);
+    // Something for each rank, with elements or without.
+    for (from, to) in [("1099511627776x1", "1x1"), ("1x1", "1048576x1048576")] {
+        let moving = Move::new(whole("9x9", from), whole("9x9", to)).unwrap();
+        assert!(refused(moving).contains("1099511627776 ranks"));
+    }
+}
+
+#[test]
+fn more_ranks_than_threads_are_refused() {
+    let from = layout("5000/1 of 5000", Order::ColMajor);
+    let plan = plan_of(&Move::new(from, layout("1/5000 of 5000", Order::ColMajor)).unwrap());
+    let [threads, messages] = made(&plan);
+    assert!(threads.is_ok());
+    let error = messages.map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(error.to_string().contains("5000 ranks"), "{error}");
+}
