@@ -6,7 +6,7 @@
 //! Several arrays may go in one plan; an engine moves them together.
 
 use crate::error::{Error, Result};
-use crate::grid::{Grid, Order, product};
+use crate::grid::{Grid, Order, elems_of, product};
 use crate::layout::Layout;
 use crate::problem::{Problem, Window};
 use crate::track::Track;
@@ -15,6 +15,12 @@ use std::sync::Arc;
 
 /// The most source ranks one target may list.
 const MOST_PARTS: u64 = 1 << 24;
+
+/// The most ranks on each side of a plan, which has something to say about every one of them.
+const MOST_RANKS: u64 = 1 << 24;
+
+/// The most positions along an axis of a triangle, each of which has its own range.
+const MOST_RANGES: u64 = 1 << 28;
 
 /// Which part of a matrix moves, in the source's rows and columns of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,8 +179,7 @@ impl Target {
     pub fn elems(&self) -> u64 {
         match &self.rows {
             Some(rows) => rows.iter().map(|row| row.end - row.start).sum(),
-            // Part of an array of at most 2^62 elements.
-            None => self.tracks.iter().map(|track| track.elems()).product(),
+            None => elems_of(&self.shape()),
         }
     }
 }
@@ -190,6 +195,7 @@ pub struct Array {
 impl Array {
     fn new(wanted: Move) -> Result<Self> {
         let problem = &wanted.problem;
+        [problem.from(), problem.to()].into_iter().try_for_each(|side| check_ranks(side.grid()))?;
         let source_ranks = problem.from().grid().sorted_ranks();
         let sources = source_ranks
             .iter()
@@ -211,7 +217,7 @@ impl Array {
                 let tracks: Vec<_> = (0..coords.len()).map(of_axis).collect();
                 let parts = parts(&tracks, problem.axes(), problem.from().grid(), &source_ranks)?;
                 let (span, strides) = (wanted.to.span(rank)?, wanted.to.strides(rank)?);
-                let rows = wanted.triangle.map(|part| rows(part, problem, &coords, &tracks).into());
+                let rows = wanted.triangle.map(|part| rows(part, problem, &coords, &tracks)).transpose()?;
                 Ok(Target { rank, span, strides, tracks, parts, rows })
             })
             .collect::<Result<Vec<_>>>()?;
@@ -268,6 +274,15 @@ impl Plan {
     }
 }
 
+fn check_ranks(grid: &Grid) -> Result<()> {
+    match grid.size() {
+        0..=MOST_RANKS => Ok(()),
+        ranks => Err(Error::too_large(format!(
+            "a plan for {ranks} ranks was asked for, and at most {MOST_RANKS} can be on each side; use smaller grids"
+        ))),
+    }
+}
+
 /// For each axis of the destination, the track of each coordinate.
 fn tracks_of(problem: &Problem) -> Result<Vec<Vec<Arc<Track>>>> {
     let axes = problem.to().axes().iter().zip(problem.axes());
@@ -300,7 +315,18 @@ fn parts(tracks: &[Arc<Track>], axes: &[usize], from: &Grid, ranks: &[u64]) -> R
 }
 
 /// Which positions of axis 0 belong to a triangle, for each position of axis 1.
-fn rows(part: Triangle, problem: &Problem, coords: &[u64], tracks: &[Arc<Track>]) -> Vec<Range<u64>> {
+fn rows(
+    part: Triangle,
+    problem: &Problem,
+    coords: &[u64],
+    tracks: &[Arc<Track>],
+) -> Result<Arc<[Range<u64>]>> {
+    if let Some(track) = tracks.iter().find(|track| track.elems() > MOST_RANGES) {
+        return Err(Error::too_large(format!(
+            "one rank has {} positions along an axis of a triangle, and at most {MOST_RANGES} are possible; use more ranks",
+            track.elems()
+        )));
+    }
     let part = if problem.axes() == [1, 0] { part.transposed() } else { part };
     let indices: Vec<Vec<u64>> =
         (0..2).map(|dim| window_indices(problem, dim, coords[dim], &tracks[dim])).collect();
@@ -318,7 +344,7 @@ fn rows(part: Triangle, problem: &Problem, coords: &[u64], tracks: &[Arc<Track>]
         };
         first as u64..end as u64
     };
-    columns.iter().map(range).collect()
+    Ok(columns.iter().map(range).collect())
 }
 
 /// The window index of every position along one axis of the destination.

@@ -9,8 +9,9 @@ mod program;
 mod rank;
 
 use super::{Data, Engine, Report};
-use crate::kernel::cargo::Cargo;
+use crate::kernel::cargo::{Cargo, ranks_of};
 use crate::kernel::crew::{Crew, catch};
+use crate::kernel::data::check_reach;
 use crate::kernel::freight::Freight;
 use crate::schedule::{self, Schedule, Strategy};
 use crate::sync::{Mutex, lock, unshared};
@@ -68,13 +69,8 @@ pub struct Messages {
 impl Messages {
     /// Ready to run the plan: one thread for each rank, the caller's the first.
     pub fn new(plan: Arc<Plan>, options: MessagesOptions) -> Result<Self> {
-        let groups = groups_of(&plan);
-        let schedules = groups
-            .iter()
-            .map(|group| schedule_of(plan.arrays()[group[0]].wanted().problem(), &options))
-            .collect::<Result<Vec<_>>>()?;
-        let cargo = Cargo::new(Arc::clone(&plan), &groups);
-        let ranks = cargo.ranks().len();
+        check_reach(&plan)?;
+        let ranks = ranks_of(&plan).len();
         if ranks > MOST_RANKS {
             return Err(Error::new(
                 ErrorKind::TooLarge,
@@ -83,6 +79,12 @@ impl Messages {
                 ),
             ));
         }
+        let groups = groups_of(&plan);
+        let schedules = groups
+            .iter()
+            .map(|group| schedule_of(plan.arrays()[group[0]].wanted().problem(), &options))
+            .collect::<Result<Vec<_>>>()?;
+        let cargo = Cargo::new(Arc::clone(&plan), &groups);
         let programs = program::of_ranks(&cargo, &schedules, options.barriers);
         let needs = memory::Needs::of(&cargo, &programs);
         let room = needs.room(options.memory)?;

@@ -5,6 +5,7 @@
 
 use super::{Data, Engine, Report};
 use crate::kernel::crew::Crew;
+use crate::kernel::data::check_reach;
 use crate::kernel::vector::Level;
 use crate::kernel::work::{Tuning, Work};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
@@ -50,6 +51,7 @@ impl Threads {
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         };
+        check_reach(&plan)?;
         let work = Work::new(Arc::clone(&plan), threads, tuning);
         let crew = Crew::new(work.workers()).map_err(|error| {
             Error::new(ErrorKind::Memory, format!("{} threads could not be started: {error}", work.workers()))

@@ -162,7 +162,8 @@ pub(super) fn cut_at_rows(begin: u64, end: u64, row: u64) -> u64 {
     if whole > begin { whole } else { end }
 }
 
-fn ranks_of(plan: &Plan) -> Vec<u64> {
+/// All ranks of a plan, ascending.
+pub fn ranks_of(plan: &Plan) -> Vec<u64> {
     let of_array = |array: &Array| -> Vec<u64> {
         let (sources, targets) = (array.sources().iter(), array.targets().iter());
         sources.map(|source| source.rank).chain(targets.map(|target| target.rank)).collect()
@@ -234,7 +235,9 @@ impl<'a> Shares<'a> {
         let make = || {
             let alone = track.with_peer(peer);
             let (packed, unpacked) = (alone.packed().into(), alone.unpacked().into());
-            let pieces = track.pieces().filter(|piece| clipped && piece.peer == peer);
+            // One for each element: only where they are needed.
+            let whole = clipped.then(|| track.pieces()).into_iter().flatten();
+            let pieces = whole.filter(|piece| piece.peer == peer);
             let places = pieces.flat_map(|piece| piece.at..piece.at + piece.len).collect();
             Lane { alone: alone.into(), packed, unpacked, places }
         };

@@ -102,7 +102,9 @@ impl<'a> Data<'a> {
         from: &'a [S],
         to: &'a mut [D],
     ) -> Result<()> {
-        self.enter_parts(array, from, to)
+        self.enter_parts(array, from, to)?;
+        self.table.arrays[array].scaling = None;
+        Ok(())
     }
 
     fn planned(&self, array: usize) -> Result<&Array> {
@@ -178,23 +180,56 @@ impl<'a> Data<'a> {
     }
 
     /// The bytes of one source part.
+    ///
+    /// # Panics
+    /// If there is no such part, or its array was not entered.
     pub fn source(&self, array: usize, index: usize) -> &[u8] {
-        let at = self.table.arrays[array].sources.start + index;
-        // SAFETY: address and length came from a slice that is borrowed for `'a`, of a type without padding.
+        let place = &self.table.arrays[array];
+        assert!(place.entered && index < place.sources.len(), "source part {index} of array {array}");
+        let at = place.sources.start + index;
+        // SAFETY: the array was entered since the table began to be filled, so address and length came from a slice that is
+        // borrowed for `'a`, of a type without padding.
         unsafe { std::slice::from_raw_parts(self.table.sources[at], self.table.source_bytes[at]) }
     }
 
     /// The bytes of one destination part.
+    ///
+    /// # Panics
+    /// If there is no such part, or its array was not entered.
     pub fn target(&mut self, array: usize, index: usize) -> &mut [u8] {
-        let at = self.table.arrays[array].targets.start + index;
-        // SAFETY: address and length came from a slice that is mutably borrowed for `'a`, of a type that any bytes are a
-        // value of; `&mut self` makes this the only use.
+        let place = &self.table.arrays[array];
+        assert!(place.entered && index < place.targets.len(), "destination part {index} of array {array}");
+        let at = place.targets.start + index;
+        // SAFETY: the array was entered since the table began to be filled, so address and length came from a slice that is
+        // mutably borrowed for `'a`, of a type that any bytes are a value of; `&mut self` makes this the only use.
         unsafe { std::slice::from_raw_parts_mut(self.table.targets[at], self.table.target_bytes[at]) }
     }
 }
 
 // SAFETY: `Data` only hands out addresses (to unsafe code that promises disjoint use) and plain bytes.
 unsafe impl Sync for Data<'_> {}
+
+/// Refuses plans of which a part, or all destinations together, cannot lie in memory. For all others the size of a part in
+/// bytes is a number that kernels can reckon with.
+pub(crate) fn check_reach(plan: &Plan) -> Result<()> {
+    let most = isize::MAX as u128;
+    let mut written = 0;
+    for array in plan.arrays() {
+        let bytes = |span: u64| u128::from(span) * u128::from(array.wanted().elem_bytes());
+        let read = array.sources().iter().map(|source| bytes(source.span)).max().unwrap_or(0);
+        written += array.targets().iter().map(|target| bytes(target.span)).sum::<u128>();
+        if read.max(written) > most {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "the parts of the plan's arrays take {} bytes, more than this machine can address; move less at once",
+                    read.max(written)
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
 
 fn mismatch(message: String) -> Error {
     Error::new(ErrorKind::Mismatch, message)

@@ -156,7 +156,8 @@ impl Route {
         let stride_bytes = |strides: &[u64]| {
             let mut in_order = [0; MAX_DIMS];
             for (bytes, &dim) in in_order.iter_mut().zip(*order) {
-                *bytes = (strides[dim] * elem) as usize;
+                // The stride of an axis with one position may be anything, and is multiplied by 0.
+                *bytes = strides[dim].wrapping_mul(*elem) as usize;
             }
             in_order
         };
@@ -342,7 +343,11 @@ fn dense(end: &WantedEnd<'_>, order: &[usize]) -> Option<u64> {
     for &dim in order.iter().rev() {
         let track = &end.tracks[dim];
         let to = track.loops().first()?.stretches.first()?.to;
-        let goes_on = track.pieces().all(|piece| piece.to == to + piece.at);
+        let goes_on = track.loops().iter().all(|each| {
+            let next =
+                |s: &Stretch| s.to == to + each.at + s.at && (each.rounds == 1 || s.to_step == each.elems);
+            each.stretches.iter().all(next)
+        });
         if !goes_on || (track.elems() > 1 && end.strides[dim] != reach) {
             return None;
         }
@@ -354,15 +359,13 @@ fn dense(end: &WantedEnd<'_>, order: &[usize]) -> Option<u64> {
 
 /// Ranges of axis 0 for each position of axis 1, as ranges of axis 1 for each position of axis 0.
 fn turned(columns: &[Range<u64>], rows: u64) -> Arc<[Range<u64>]> {
-    // In a triangle the columns that have a row are the first or the last, and their number only grows or only shrinks.
-    let mut turned = vec![0..0; rows as usize];
-    for (column, range) in (0..).zip(columns) {
-        for row in range.clone() {
-            let of_row = &mut turned[row as usize];
-            *of_row = if of_row.start == of_row.end { column..column + 1 } else { of_row.start..column + 1 };
-        }
-    }
-    turned.into()
+    // In a triangle ranges neither begin nor end earlier from column to column, so those that hold a row are neighbours.
+    let holding = |row: u64| {
+        let first = columns.partition_point(|range| range.end <= row);
+        let end = columns.partition_point(|range| range.start <= row);
+        first as u64..end as u64
+    };
+    (0..rows).map(holding).collect()
 }
 
 impl RowLoop {

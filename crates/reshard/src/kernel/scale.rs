@@ -70,6 +70,7 @@ impl Scaling {
             return None;
         }
         let run = match (alpha == zero, beta == zero, conjugated) {
+            (true, _, _) if beta == T::ONE => keep,
             (true, _, _) => scale::<T>,
             (false, true, false) => multiply::<T, false>,
             (false, true, true) => multiply::<T, true>,
@@ -101,6 +102,15 @@ fn value<T: Pod>(bits: &Bits) -> T {
     bytemuck::pod_read_unaligned(&bytemuck::bytes_of(bits)[..size_of::<T>()])
 }
 
+/// `B = B`, to the last bit.
+unsafe fn keep(_: &Scaling, _: Strided, _: usize) {}
+
+/// A product, but for a factor of one: by the rules of complex products, one times infinity is not a number.
+#[inline(always)]
+fn times<T: Number>(factor: T, value: T) -> T {
+    if factor == T::ONE { value } else { factor * value }
+}
+
 /// `B = beta * B`, with a zero that does not read.
 unsafe fn scale<T: Number>(scaling: &Scaling, s: Strided, count: usize) {
     let beta: T = value(&scaling.beta);
@@ -122,7 +132,7 @@ unsafe fn multiply<T: Number, const CONJUGATED: bool>(scaling: &Scaling, s: Stri
             let from = s.from.add(k * s.from_stride).cast::<T>().read_unaligned();
             let from = if CONJUGATED { from.conjugate() } else { from };
             let to = s.to.add(k * s.to_stride).cast::<T>();
-            to.write_unaligned(if alpha == T::ONE { from } else { alpha * from });
+            to.write_unaligned(times(alpha, from));
         }
     }
 }
@@ -136,7 +146,7 @@ unsafe fn combine<T: Number, const CONJUGATED: bool>(scaling: &Scaling, s: Strid
             let from = s.from.add(k * s.from_stride).cast::<T>().read_unaligned();
             let from = if CONJUGATED { from.conjugate() } else { from };
             let to = s.to.add(k * s.to_stride).cast::<T>();
-            to.write_unaligned(alpha * from + beta * to.read_unaligned());
+            to.write_unaligned(times(alpha, from) + times(beta, to.read_unaligned()));
         }
     }
 }

@@ -15,6 +15,9 @@ use super::vector::{LINE, Vector};
 /// For all methods: the processor has the level's instructions; what is pushed is readable, where it goes is writable, and
 /// the two do not overlap. What was pushed is in its place only after `close`.
 pub trait Sink<V: Vector>: Copy {
+    /// Whether whole lines may go past it and past the caches.
+    const STREAMS: bool = false;
+
     /// The next bytes go to `to`.
     unsafe fn open(&mut self, to: *mut u8);
     /// The next `n` bytes.
@@ -100,6 +103,8 @@ impl<V: Vector> Stage<V> {
 }
 
 impl<V: Vector> Sink<V> for Stage<V> {
+    const STREAMS: bool = true;
+
     #[inline(always)]
     unsafe fn open(&mut self, to: *mut u8) {
         if self.to.wrapping_add(self.fill) == to {

@@ -165,8 +165,31 @@ unsafe fn copy_part<V: Vector, S: Sink<V>>(
     let holder = end.loops.partition_point(|each| each.at + each.rounds * each.elems <= part.start);
     let (index, together) = end.loops[holder].place(part.start);
     let one_place = (together >= len && end.clip.is_none()).then_some(index as usize * elem);
+    // Squares that are whole lines on both sides need no tile.
+    let to_stride = end.strides[fast - 1];
+    let squares = |strip: &Strip| strip.len.is_multiple_of(8) && (strip.at - part.start).is_multiple_of(8);
+    let lined_up = S::STREAMS && V::SQUARES == elem && to_stride.is_multiple_of(LINE);
+    let squared = one_place.filter(|_| lined_up && strips[..strip_count].iter().all(squares));
     loop {
         let count = front.left_in_stretch().min(rows.end - row).min(most as u64);
+        if let Some(ahead) = squared {
+            let place = to.wrapping_add(front.to(&end.strides) + ahead);
+            if count == most as u64 && place.addr().is_multiple_of(LINE) {
+                for strip in &strips[..strip_count] {
+                    let stride = front.stride(route, strip.peer, fast);
+                    let corner = front.bases()[strip.peer].wrapping_add(strip.from as usize * stride);
+                    let place = place.wrapping_add((strip.at - part.start) as usize * elem);
+                    // SAFETY: as below, but straight to the rows of the destination, which lie `to_stride` apart.
+                    unsafe { V::stream_squares(place, to_stride, corner, stride, strip.len as usize) };
+                }
+                row += count;
+                if row >= rows.end {
+                    return;
+                }
+                front.skip(route, from, count);
+                continue;
+            }
+        }
         for strip in &strips[..strip_count] {
             let stride = front.stride(route, strip.peer, fast);
             let corner = front.bases()[strip.peer].wrapping_add(strip.from as usize * stride);

@@ -121,6 +121,17 @@ pub trait Vector: Copy {
         }
     }
 
+    /// Elements of this size are turned in squares whose rows are whole lines; 0 if none are.
+    const SQUARES: usize = 0;
+
+    /// Transposes `columns` columns, a multiple of 8, of as many elements as a line has, to rows `pitch` bytes apart that begin at
+    /// multiples of a line, past the caches. Only for elements of `SQUARES` bytes.
+    #[inline(always)]
+    unsafe fn stream_squares(to: *mut u8, pitch: usize, from: *const u8, stride: usize, columns: usize) {
+        // SAFETY: passed on.
+        unsafe { Self::transpose(to, pitch, from, stride, [8, columns], 8) }
+    }
+
     /// Makes streamed lines visible to whoever synchronises with this thread next.
     unsafe fn fence();
 }
@@ -359,11 +370,21 @@ mod x86 {
                         let (high, wide) = ((rows - i).min(8), (columns - j).min(8));
                         let (to, from) = (to.add(i * pitch + j * 8), from.add(i * 8 + j * stride));
                         match (high, wide) {
-                            (8, 8) => square8::<true>(to, pitch, from, stride, 8, 8),
-                            _ => square8::<false>(to, pitch, from, stride, high, wide),
+                            (8, 8) => square8::<true, false>(to, pitch, from, stride, 8, 8),
+                            _ => square8::<false, false>(to, pitch, from, stride, high, wide),
                         }
                     }
                 }
+            }
+        }
+
+        const SQUARES: usize = 8;
+
+        #[inline(always)]
+        unsafe fn stream_squares(to: *mut u8, pitch: usize, from: *const u8, stride: usize, columns: usize) {
+            for j in (0..columns).step_by(8) {
+                // SAFETY: a whole square of the columns; its rows are lines of the destination, as the caller promises.
+                unsafe { square8::<true, true>(to.add(j * 8), pitch, from.add(j * stride), stride, 8, 8) };
             }
         }
 
@@ -377,7 +398,7 @@ mod x86 {
     /// Transposes up to 8 by 8 elements of 8 bytes: `wide` columns of `high` elements become `high` rows of `wide`.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn square8<const WHOLE: bool>(
+    unsafe fn square8<const WHOLE: bool, const STREAMED: bool>(
         to: *mut u8,
         pitch: usize,
         from: *const u8,
@@ -388,7 +409,8 @@ mod x86 {
         let column_mask = ((1_u16 << high) - 1) as __mmask8;
         let row_mask = ((1_u16 << wide) - 1) as __mmask8;
         // SAFETY: column k < `wide` is read under a mask of its `high` elements, row k < `high` written under one of its
-        // `wide`; for k beyond, under an empty mask or not at all.
+        // `wide`; for k beyond, under an empty mask or not at all. Whole squares
+        // need no masks, streamed ones go to addresses the caller aligned.
         unsafe {
             let load = |k: usize| {
                 if WHOLE {
@@ -419,6 +441,10 @@ mod x86 {
                 _mm512_shuffle_i64x2::<0xdd>(q3, q7),
             ];
             for (k, row) in rows.into_iter().enumerate().take(if WHOLE { 8 } else { high }) {
+                if STREAMED {
+                    _mm512_stream_si512(to.add(k * pitch).cast(), row);
+                    continue;
+                }
                 if WHOLE {
                     _mm512_storeu_si512(to.add(k * pitch).cast(), row);
                     continue;

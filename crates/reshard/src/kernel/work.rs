@@ -23,6 +23,9 @@ const LEAST: u64 = 1 << 17;
 /// What a unit of a transposition reads of each column, at least, if there are units enough.
 const TILE_COLUMN: u64 = 8192;
 
+/// A plan is cut into at most about so many units; the units of huge ones are longer.
+const MOST_UNITS: u64 = 1 << 20;
+
 /// Arrays from this size on are streamed past the caches.
 pub const STREAMED: u64 = 8 << 20;
 
@@ -58,7 +61,8 @@ impl Work {
         let mut routes = Vec::new();
         let mut units: Vec<(f64, Unit)> = Vec::new();
         let level = tuning.level;
-        let fair = (plan.bytes() / (8 * workers as u64)).clamp(LEAST, UNIT);
+        let fair = (plan.bytes() / 8 / workers.max(1) as u64).clamp(LEAST, UNIT);
+        let fair = fair.max(plan.bytes() / MOST_UNITS);
         let unit_bytes = tuning.unit_bytes.unwrap_or(fair);
         for (number, array) in plan.arrays().iter().enumerate() {
             for route in routes_of(array, unit_bytes, level) {
