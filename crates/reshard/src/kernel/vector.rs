@@ -66,9 +66,11 @@ pub trait Vector: Copy {
     /// Copies `n` bytes; reads and writes exactly those.
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize);
 
-    /// Copies `n` bytes, at most two lines; reads exactly those, may write two lines.
+    /// Copies `n` bytes, at most two lines; reads exactly those, may write two lines. The masks say which bytes of the two lines
+    /// they are.
     #[inline(always)]
-    unsafe fn copy_short(to: *mut u8, from: *const u8, n: usize) {
+    unsafe fn copy_short(to: *mut u8, from: *const u8, n: usize, masks: [u64; 2]) {
+        let _ = masks;
         // SAFETY: less is written than the caller allows.
         unsafe { Self::copy(to, from, n) }
     }
@@ -275,15 +277,11 @@ mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn copy_short(to: *mut u8, from: *const u8, n: usize) {
-            // SAFETY: the masked loads touch only the `n` bytes: those of the first line, and of the second what is left.
+        unsafe fn copy_short(to: *mut u8, from: *const u8, _: usize, masks: [u64; 2]) {
+            // SAFETY: the masked loads touch only the bytes of the masks.
             unsafe {
-                let (low, high) = (
-                    _bzhi_u64(u64::MAX, n.min(LINE) as u32),
-                    _bzhi_u64(u64::MAX, n.saturating_sub(LINE) as u32),
-                );
-                let first = _mm512_maskz_loadu_epi8(low, from.cast());
-                let second = _mm512_maskz_loadu_epi8(high, from.wrapping_add(LINE).cast());
+                let first = _mm512_maskz_loadu_epi8(masks[0], from.cast());
+                let second = _mm512_maskz_loadu_epi8(masks[1], from.wrapping_add(LINE).cast());
                 _mm512_storeu_si512(to.cast(), first);
                 _mm512_storeu_si512(to.add(LINE).cast(), second);
             }
