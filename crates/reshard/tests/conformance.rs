@@ -21,20 +21,23 @@ fn sweep(seed: u64, cases: u64, kinds: &Kinds) {
     for number in 0..cases {
         let case = Case::random(&mut random, kinds);
         let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
-        for engine in Threads::every_way(&plan, 1 + number as usize % 2).unwrap() {
-            judge(&case, engine);
+        // The slice takes every case in every way, the whole sweep each in one: thousands of cases for each.
+        let ways = if full_sweep() { number as usize..number as usize + 1 } else { 0..Threads::ways() };
+        for way in ways {
+            let threads = 1 + number as usize / Threads::ways() % 2;
+            judge(&case, Threads::in_way(&plan, threads, way % Threads::ways()).unwrap());
         }
     }
 }
 
 #[test]
 fn threads_in_every_way() {
-    sweep(7, if full_sweep() { 90_000 } else { 2_000 }, &Kinds::default());
+    sweep(7, if full_sweep() { 100_000 } else { 2_000 }, &Kinds::default());
 }
 
 #[test]
 fn threads_in_every_way_on_larger_arrays() {
-    sweep(8, if full_sweep() { 10_000 } else { 300 }, &Kinds { elems: 20_000, ..Kinds::default() });
+    sweep(8, if full_sweep() { 20_000 } else { 300 }, &Kinds { elems: 20_000, ..Kinds::default() });
 }
 
 /// Every strategy that accepts the case, with all the memory it likes, with the least it can do with, and something in

@@ -26,18 +26,25 @@ impl Threads {
         Self::tuned(plan, threads, Tuning { level: Level::best(), unit_bytes: None, streams: None })
     }
 
-    /// One engine for each way there is to run the plan on this processor: every set of instructions, past the caches and
-    /// not, in small units. All must do the same; the first, portable, is the oracle of the others.
+    /// How many ways there are to run a plan on this processor: every set of instructions, past the caches and not.
+    #[doc(hidden)]
+    pub fn ways() -> usize {
+        2 * Level::available().len()
+    }
+
+    /// One of those ways, in small units. All must do the same; the first, portable, is the oracle of the others.
+    #[doc(hidden)]
+    pub fn in_way(plan: &Arc<Plan>, threads: usize, way: usize) -> Result<Self> {
+        let levels = Level::available();
+        let level = levels[way / 2 % levels.len()];
+        let tuning = Tuning { level, unit_bytes: Some(256), streams: Some(way % 2 == 1) };
+        Self::tuned(Arc::clone(plan), Some(threads), tuning)
+    }
+
+    /// One engine for each way.
     #[doc(hidden)]
     pub fn every_way(plan: &Arc<Plan>, threads: usize) -> Result<Vec<Self>> {
-        let mut ways = Vec::new();
-        for level in Level::available() {
-            for streams in [false, true] {
-                let tuning = Tuning { level, unit_bytes: Some(256), streams: Some(streams) };
-                ways.push(Self::tuned(Arc::clone(plan), Some(threads), tuning)?);
-            }
-        }
-        Ok(ways)
+        (0..Self::ways()).map(|way| Self::in_way(plan, threads, way)).collect()
     }
 
     fn tuned(plan: Arc<Plan>, threads: Option<usize>, tuning: Tuning) -> Result<Self> {

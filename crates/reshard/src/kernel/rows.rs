@@ -274,6 +274,10 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
 /// Bytes of short pieces collected before they go on together.
 const COLLECTED: usize = 2048;
 
+/// At the beginning of a cache line, so that whole lines are read from it.
+#[repr(align(64))]
+struct Aligned([std::mem::MaybeUninit<u8>; COLLECTED + 2 * LINE]);
+
 /// Copies a whole round of short pieces: laid side by side in the first-level cache without a look at their lengths, since a
 /// processor that guesses lengths guesses wrong too often, and pushed together.
 #[inline(always)]
@@ -284,8 +288,8 @@ unsafe fn copy_short<V: Vector, S: Sink<V>>(
     [bases, nexts]: [&[*const u8]; 2],
     sink: &mut S,
 ) {
-    let mut space = [std::mem::MaybeUninit::<u8>::uninit(); COLLECTED + 2 * LINE];
-    let room = space.as_mut_ptr().cast::<u8>();
+    let mut space = Aligned([std::mem::MaybeUninit::<u8>::uninit(); COLLECTED + 2 * LINE]);
+    let room = space.0.as_mut_ptr().cast::<u8>();
     let mut fill = 0;
     if !nexts.is_empty() {
         for &(peer, from, bytes) in &each.spans {
