@@ -1,6 +1,6 @@
 //! All ranks in one process: a byte is read once from where it is and written once to where it belongs.
 //!
-//! No packing, no messages, no scratch to speak of. The plan is cut into units of some hundred kilobytes of destination,
+//! No packing, no messages, no scratch to speak of. The plan is cut into units of up to two megabytes of destination,
 //! and a few threads take one after the other.
 
 use super::{Data, Engine, Report};

@@ -1,7 +1,7 @@
 //! A plan cut into units that any worker may take, none of which touches what another writes.
 //!
 //! Destinations that differ only along the fast axis share a route, so that each row of a source is fetched once for all
-//! of them. Units are some hundred kilobytes: large enough to make their beginning cheap, small enough that the workers
+//! of them. Units are up to two megabytes: large enough to make their beginning cheap, small enough that the workers
 //! end together. They are taken in the order in which they lie in the array, so that neighbours, which share lines of
 //! the sources, run at about the same time.
 
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A unit has at most about so many bytes.
-const UNIT: u64 = 1 << 20;
+const UNIT: u64 = 1 << 21;
 
 /// And at least about so many.
 const LEAST: u64 = 1 << 17;
