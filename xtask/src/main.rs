@@ -66,7 +66,7 @@ fn test() -> Outcome {
     }
     say("tests and documentation examples");
     cargo(&["test", "--workspace", "--locked"]).run()?;
-    say("thread interleavings, all of them (loom)");
+    say("thread interleavings, all or with a bounded number of preemptions (loom)");
     models()?;
     say("documentation, warnings refused");
     cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings").run()
