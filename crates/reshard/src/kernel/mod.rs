@@ -105,31 +105,39 @@ pub enum Share {
     Positions(Range<u64>),
 }
 
-/// Copies a share of a route.
+/// Something to be copied: a share of a route, between two sets of parts.
+#[derive(Clone)]
+pub struct Errand<'a> {
+    /// The route.
+    pub route: &'a Route,
+    /// How.
+    pub manner: Manner<'a>,
+    /// The beginning of each source.
+    pub from: &'a [*const u8],
+    /// The beginning of each destination.
+    pub to: &'a [*mut u8],
+    /// What of it.
+    pub share: Share,
+}
+
+/// Runs an errand.
 ///
 /// # Safety
-/// `from[s]` is the beginning of source `s` and `to[t]` of destination `t`. From there, all elements of this share lie in
+/// From the beginnings of sources and destinations, all elements of this share lie in
 /// memory that is valid for reading, or for writing; the beginning itself may lie outside of it, as addresses are reckoned
 /// by wrapping. No source overlaps a destination; nobody else touches the destination's bytes of this share; the worker was
 /// made for this route; with a scaling, elements are of its type.
-pub unsafe fn copy(
-    route: &Route,
-    manner: Manner<'_>,
-    from: &[*const u8],
-    to: &[*mut u8],
-    share: Share,
-    worker: &mut Worker,
-) {
+pub unsafe fn copy(errand: Errand<'_>, worker: &mut Worker) {
     // SAFETY: passed on; the level is one the processor has.
     unsafe {
         match worker.level {
-            Level::Portable => run::<Portable>(route, manner, from, to, share, worker),
+            Level::Portable => run::<Portable>(errand, worker),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => avx2(route, manner, from, to, share, worker),
+            Level::Avx2 => avx2(errand, worker),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => avx512(route, manner, from, to, share, worker),
+            Level::Avx512 => avx512(errand, worker),
             #[cfg(not(target_arch = "x86_64"))]
-            _ => run::<Portable>(route, manner, from, to, share, worker),
+            _ => run::<Portable>(errand, worker),
         }
     }
 }
@@ -138,16 +146,9 @@ macro_rules! compiled_for {
     ($name:ident, $level:ty, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
-        unsafe fn $name(
-            route: &Route,
-            manner: Manner<'_>,
-            from: &[*const u8],
-            to: &[*mut u8],
-            share: Share,
-            worker: &mut Worker,
-        ) {
+        unsafe fn $name(errand: Errand<'_>, worker: &mut Worker) {
             // SAFETY: passed on.
-            unsafe { run::<$level>(route, manner, from, to, share, worker) }
+            unsafe { run::<$level>(errand, worker) }
         }
     };
 }
@@ -155,40 +156,26 @@ compiled_for!(avx2, Avx2, "avx2");
 compiled_for!(avx512, Avx512, "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2");
 
 #[inline(always)]
-unsafe fn run<V: Vector>(
-    route: &Route,
-    manner: Manner<'_>,
-    from: &[*const u8],
-    to: &[*mut u8],
-    share: Share,
-    worker: &mut Worker,
-) {
+unsafe fn run<V: Vector>(errand: Errand<'_>, worker: &mut Worker) {
     // SAFETY: passed on.
     unsafe {
-        match (manner.scaling, manner.stream) {
+        match (errand.manner.scaling, errand.manner.stream) {
             (Some(scaling), _) => {
-                let sink = Scaled { scaling, elem: route.elem, to: std::ptr::null_mut() };
-                run_into::<V, _>(route, manner, from, to, share, worker, sink);
+                let sink = Scaled { scaling, elem: errand.route.elem, to: std::ptr::null_mut() };
+                run_into::<V, _>(errand, worker, sink);
             }
             (None, true) => {
-                run_into::<V, _>(route, manner, from, to, share, worker, Stage::<V>::new());
+                run_into::<V, _>(errand, worker, Stage::<V>::new());
                 V::fence();
             }
-            (None, false) => run_into::<V, _>(route, manner, from, to, share, worker, Direct::new()),
+            (None, false) => run_into::<V, _>(errand, worker, Direct::new()),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn run_into<V: Vector, S: Sink<V>>(
-    route: &Route,
-    manner: Manner<'_>,
-    from: &[*const u8],
-    to: &[*mut u8],
-    share: Share,
-    worker: &mut Worker,
-    sink: S,
-) {
+unsafe fn run_into<V: Vector, S: Sink<V>>(errand: Errand<'_>, worker: &mut Worker, sink: S) {
+    let Errand { route, manner, from, to, share } = errand;
     let mut sinks = [sink; MOST_ENDS];
     let Worker { scratch, tile, .. } = worker;
     let target = to[route.ends[0].target];

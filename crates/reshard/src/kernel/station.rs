@@ -4,7 +4,8 @@
 
 use super::cargo::{Cargo, Message, cut_at_rows};
 use super::freight::{Cursor, Parcel, Round};
-use super::{Manner, Share, Worker, copy};
+use super::route::Route;
+use super::{Errand, Manner, Share, Worker, copy};
 use crate::sync::MutexGuard;
 use crate::sync::post::Letter;
 use std::ops::Range;
@@ -54,7 +55,7 @@ impl<'a> Station<'a> {
             // SAFETY: the source is this plan's, whole, and only read while the round lasts. The box is dense, so positions
             // `range` take the bytes from `offset` on, which end inside the slot: `letter` sees to both. The slot is ours:
             // the post gave it out, and it goes back to the post below. The rank's worker was made for all its routes.
-            unsafe { copy(&section.pack, manner, &[source], &[base], Share::Positions(range), worker) };
+            unsafe { copy(errand(&section.pack, manner, &[source], &[base], range), worker) };
         });
         post.send(parcel.message, Letter { slot, bytes: bytes as u64 });
         true
@@ -79,7 +80,7 @@ impl<'a> Station<'a> {
             // back below; nobody writes there meanwhile. The target is this plan's, whole, and a part of this rank, as all
             // targets of a message's sections belong to its receiver: whoever writes there has this station, which is
             // borrowed. The rank's worker was made for all its routes. A scaling was made for the array's type.
-            unsafe { copy(&section.unpack, manner, &[base], &[target], Share::Positions(range), worker) };
+            unsafe { copy(errand(&section.unpack, manner, &[base], &[target], range), worker) };
         });
         assert_eq!(unpacked as u64, bytes, "letters are cut alike on both sides");
         post.give_back(parcel.message, slot);
@@ -101,7 +102,7 @@ impl<'a> Station<'a> {
             let (from, to) = (round.data.sources(array)[kept.source], round.data.targets(array)[kept.target]);
             // SAFETY: both parts are this plan's, whole, the target one of this rank's: whoever writes there has this
             // station, which is borrowed. The rank's worker was made for all its routes; a scaling for the array's type.
-            unsafe { copy(&kept.route, manner, &[from], &[to], Share::Positions(range), worker) };
+            unsafe { copy(errand(&kept.route, manner, &[from], &[to], range), worker) };
             return true;
         }
         while let Some(&message) = arrivals[*rank].get(alone.arrival) {
@@ -123,11 +124,22 @@ impl<'a> Station<'a> {
             );
             // SAFETY: nothing is read from the source. Addresses of a dense box are reckoned from its beginning; they stay
             // inside the part, which has at least as many elements as it sends. The rest as above.
-            unsafe { copy(&section.unpack, manner, &[from], &[to], Share::Positions(range), worker) };
+            unsafe { copy(errand(&section.unpack, manner, &[from], &[to], range), worker) };
             return true;
         }
         false
     }
+}
+
+/// An errand for some positions of a route.
+fn errand<'a>(
+    route: &'a Route,
+    manner: Manner<'a>,
+    from: &'a [*const u8],
+    to: &'a [*mut u8],
+    range: Range<u64>,
+) -> Errand<'a> {
+    Errand { route, manner, from, to, share: Share::Positions(range) }
 }
 
 impl Alone {

@@ -9,7 +9,7 @@ use super::crew::{Crew, Panicked};
 use super::data::Data;
 use super::route::{Kernel, MOST_ENDS, Route, Wanted, WantedEnd};
 use super::vector::Level;
-use super::{Manner, Share, Worker, copy};
+use super::{Errand, Manner, Share, Worker, copy};
 use reshard_plan::{Array, Order, Plan, Target};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,7 +112,7 @@ impl Work {
                 // sources apart from destinations. Each unit is taken once, and no two units have an element in common:
                 // routes have different ends, and the units of a route cut its rows, or positions, into disjoint ranges,
                 // whose ends `on_lines` moves for both neighbours alike. A scaling was made for the array's type.
-                unsafe { copy(route, manner, from, to, share, &mut worker) };
+                unsafe { copy(Errand { route, manner, from, to, share }, &mut worker) };
             }
         };
         crew.run(&share)
