@@ -66,6 +66,12 @@ fn test() -> Outcome {
     }
     say("tests and documentation examples");
     cargo(&["test", "--workspace", "--locked"]).run()?;
+    say("a run without optimisation, whose frames are the largest");
+    let run = ["run", "--locked", "--package", "reshard-cli", "--", "run", "--shape", "64x40x24", "--json"];
+    for engine in ["threads", "messages"] {
+        let layouts = ["--from", "2x2x2/16x16x16", "--to", "4x2x1/10x30x7", "--engine", engine];
+        cargo(&[&run[..], &layouts].concat()).run()?;
+    }
     say("thread interleavings, all or with a bounded number of preemptions (loom)");
     models()?;
     say("documentation, warnings refused");

@@ -1,6 +1,6 @@
 //! Walks the slow axes: from row to row, knowing where each begins on both sides.
 
-use super::route::{Outer, Route};
+use super::route::{MOST_ENDS, Outer, Route};
 use reshard_plan::{MAX_DIMS, Stretch};
 
 /// Where on a track one stands: a stretch in absolute indices, and how deep in it.
@@ -70,6 +70,15 @@ enum Step {
     Around,
 }
 
+/// Where a tick led to.
+#[derive(PartialEq, Eq)]
+pub enum Tick {
+    /// The next index of the last slow axis, on both sides.
+    Next,
+    /// Anywhere.
+    Elsewhere,
+}
+
 /// A row: a position of each slow axis, and where it begins in the part of each peer of the fast axis.
 pub struct Front<'a> {
     stands: [Option<Stand>; MAX_DIMS],
@@ -128,7 +137,7 @@ impl<'a> Front<'a> {
 
     /// The next row.
     #[inline(always)]
-    pub fn tick(&mut self, route: &Route, from: &[*const u8]) {
+    pub fn tick(&mut self, route: &Route, from: &[*const u8]) -> Tick {
         let slow = route.outer.len();
         for k in (0..slow).rev() {
             let Some(stand) = &mut self.stands[k] else { continue };
@@ -137,13 +146,29 @@ impl<'a> Front<'a> {
                     for (peer, base) in self.bases.iter_mut().enumerate().take(route.peers) {
                         *base = base.wrapping_add(route.parts[self.first + peer].strides[k]);
                     }
-                    return;
+                    return Tick::Next;
                 }
                 Step::Around => {}
                 _ => break,
             }
         }
         self.find(route, from);
+        Tick::Elsewhere
+    }
+
+    /// Where the row begins in each end of the route.
+    pub fn find_places(&self, route: &Route, to: &[*mut u8], places: &mut [*mut u8; MOST_ENDS]) {
+        for (place, end) in places.iter_mut().zip(&route.ends) {
+            *place = to[end.target].wrapping_add(self.to(&end.strides));
+        }
+    }
+
+    /// The same after a tick to the next row.
+    #[inline(always)]
+    pub fn next_places(&self, route: &Route, places: &mut [*mut u8; MOST_ENDS]) {
+        for (place, end) in places.iter_mut().zip(&route.ends) {
+            *place = place.wrapping_add(end.strides[route.outer.len() - 1]);
+        }
     }
 
     /// Where the row begins in the part of each peer of the fast axis, at index 0 of that axis.

@@ -22,9 +22,6 @@ mod loom_models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// What a thread of the crew may put on its stack. A crew can have hundreds of them.
-const STACK: usize = 256 * 1024;
-
 /// How often to look before going to sleep: for 25 microseconds where a pause of the processor takes 16 nanoseconds, and
 /// for no more than three times that where it pauses longer. Under loom nothing would change while one looks.
 const LOOKS: usize = if cfg!(all(test, loom)) { 0 } else { 1500 };
@@ -102,7 +99,8 @@ impl Crew {
         let mut crew = Self { shared, threads: Vec::new() };
         for worker in 1..workers {
             let shared = Arc::clone(&crew.shared);
-            let builder = thread::Builder::new().name(format!("reshard-{worker}")).stack_size(STACK);
+            // The usual stack: kernels that are compiled without optimisation are one frame of hundreds of kilobytes.
+            let builder = thread::Builder::new().name(format!("reshard-{worker}"));
             // If this one cannot be had, dropping the crew ends those before it.
             crew.threads.push(builder.spawn(move || shared.work(worker))?);
         }

@@ -21,6 +21,7 @@ pub mod crew;
 pub mod data;
 mod elements;
 pub mod freight;
+mod lines;
 pub mod pages;
 pub mod route;
 mod rows;

@@ -7,6 +7,7 @@
 //! into chunks anywhere.
 
 use super::Share;
+use super::lines::Lines;
 use super::vector::Level;
 use reshard_plan::{Loop, MAX_DIMS, Stretch, Track};
 use std::ops::Range;
@@ -112,12 +113,8 @@ pub(super) struct RowLoop {
     pub in_order: bool,
     pub stretches: Vec<RowStretch>,
     pub lanes: Option<Lanes>,
-    /// The stretches once more if none is longer than two cache lines and all sources go at one pace; empty otherwise.
-    pub script: Vec<Short>,
-    /// How much further that pace leads in each round, in elements.
-    pub from_step: usize,
-    /// Of such a loop of one round, what its end asks for: peer, first byte, bytes.
-    pub spans: Vec<(u32, usize, usize)>,
+    /// A round of short stretches as cache lines.
+    pub lines: Option<Lines>,
 }
 
 /// A stretch of the fast axis; `from`, `to` and the steps are indices, as the planner gives them.
@@ -125,16 +122,6 @@ pub(super) struct RowStretch {
     pub stretch: Stretch,
     /// Bytes at and behind `from` that will be needed, by this end or its neighbours: asked for some rows ahead.
     pub fetch: usize,
-}
-
-/// A stretch of at most two cache lines, with nothing left to be worked out.
-pub(super) struct Short {
-    pub peer: u32,
-    pub bytes: u32,
-    /// The first byte, in the first round.
-    pub from: usize,
-    /// Which bytes of its two lines there are.
-    pub masks: [u64; 2],
 }
 
 /// A group of rounds as lanes of a gather.
@@ -290,6 +277,14 @@ impl Route {
 }
 
 impl End {
+    /// The row, if it is one round of short pieces.
+    pub(super) fn one_round(&self) -> Option<&Lines> {
+        match &self.loops[..] {
+            [RowLoop { rounds: 1, lines: Some(lines), .. }] if self.clip.is_none() => Some(lines),
+            _ => None,
+        }
+    }
+
     /// How many elements lie between a position and the next beginning of a cache line, if the destination is at address
     /// `to`; 0 where that cannot be said.
     fn to_line(&self, elem: usize, to: *mut u8, position: u64) -> u64 {
@@ -424,36 +419,9 @@ impl RowLoop {
             }
         }
         let in_order = each.stretches.iter().all(|s| s.to == each.stretches[0].to + s.at);
-        let from_step = each.stretches.first().map_or(0, |s| s.from_step);
-        let fits = |s: &Stretch| s.len * elem <= 128 && s.from_step == from_step;
-        let short = in_order && each.stretches.iter().all(fits);
-        let lowest = |bytes: u64| if bytes >= 64 { u64::MAX } else { (1 << bytes) - 1 };
-        let script = |RowStretch { stretch, .. }: &RowStretch| {
-            let bytes = stretch.len * elem;
-            let masks = [lowest(bytes), lowest(bytes.saturating_sub(64))];
-            Short { peer: stretch.peer, bytes: bytes as u32, from: (stretch.from * elem) as usize, masks }
-        };
-        let script = stretches.iter().filter(|_| short).map(script).collect();
-        let mut spans: Vec<(u32, usize, usize)> = Vec::new();
-        for RowStretch { stretch, .. } in stretches.iter().filter(|_| short && fetches && each.rounds == 1) {
-            let (begin, end) = (stretch.from * elem, (stretch.from + stretch.len) * elem);
-            match spans.iter_mut().find(|span| span.0 == stretch.peer) {
-                Some((_, first, bytes)) => *bytes = (end as usize).saturating_sub(*first).max(*bytes),
-                None => spans.push((stretch.peer, begin as usize, (end - begin) as usize)),
-            }
-        }
+        let lines = Lines::new(stretches.iter().map(|each| &each.stretch), elem, each.rounds, fetches);
         let (at, rounds, elems) = (each.at, each.rounds, each.elems);
-        Self {
-            at,
-            rounds,
-            elems,
-            in_order,
-            stretches,
-            lanes: None,
-            script,
-            from_step: from_step as usize,
-            spans,
-        }
+        Self { at, rounds, elems, in_order, stretches, lanes: None, lines }
     }
 
     /// Short pieces that go on without a gap in the destination, all sources at one pace, become lanes.

@@ -18,10 +18,18 @@ pub trait Sink<V: Vector>: Copy {
     /// Whether whole lines may go past it and past the caches.
     const STREAMS: bool = false;
 
+    /// Whether what is pushed is looked at.
+    #[inline(always)]
+    fn reads(&self) -> bool {
+        true
+    }
+
     /// The next bytes go to `to`.
     unsafe fn open(&mut self, to: *mut u8);
     /// The next `n` bytes.
     unsafe fn push(&mut self, from: *const u8, n: usize);
+    /// The next `n` bytes: the first of a line in hand.
+    unsafe fn line(&mut self, line: V::Line, n: usize);
     /// The next bytes: for each 8 addresses a vector of what lies there, see [`Vector::gather`].
     unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64);
     /// Everything pushed is in its place.
@@ -51,6 +59,15 @@ impl<V: Vector> Sink<V> for Direct {
         // SAFETY: as the caller promises for the `n` bytes at `from` and at the open place.
         unsafe {
             V::copy(self.to, from, n);
+            self.to = self.to.add(n);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn line(&mut self, line: V::Line, n: usize) {
+        // SAFETY: as the caller promises for the `n` bytes at the open place.
+        unsafe {
+            V::store(self.to, line, 0, n);
             self.to = self.to.add(n);
         }
     }
@@ -144,18 +161,40 @@ impl<V: Vector> Sink<V> for Stage<V> {
     }
 
     #[inline(always)]
+    unsafe fn line(&mut self, line: V::Line, n: usize) {
+        // SAFETY: the line in hand and the next make one that is complete or goes on; `n` bytes, at most a line, are put
+        // into the room and pushed from there.
+        unsafe {
+            if self.fill == 0 && n == LINE {
+                self.line = line;
+                self.release();
+            } else if self.fill.is_multiple_of(4) {
+                let (out, kept) = V::behind(self.line, self.fill, line);
+                self.line = out;
+                self.fill += n;
+                if self.fill >= LINE {
+                    self.release();
+                    self.line = kept;
+                    self.fill -= LINE;
+                }
+            } else {
+                let mut room = Room::new();
+                V::store(room.start(), line, 0, n);
+                self.push(room.start(), n);
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
-        let mut space = [std::mem::MaybeUninit::<u8>::uninit(); LINE];
-        let taken = space.as_mut_ptr().cast::<u8>();
+        let mut room = Room::new();
+        let taken = room.start();
         for eight in lanes.chunks_exact(8) {
             // SAFETY: as the caller promises for each lane; `8 * WIDTH` bytes, at most a line, are written to `taken` and
             // pushed from there, or go straight to a place the caller promised.
             unsafe {
-                if WIDTH == 8 && self.fill.is_multiple_of(8) {
-                    let (out, kept) = V::gather_line(self.line, self.fill, eight, shift);
-                    self.line = out;
-                    self.release();
-                    self.line = kept;
+                if WIDTH == 8 {
+                    self.line(V::gather_line(eight, shift), LINE);
                 } else {
                     V::gather::<WIDTH>(taken, eight, shift);
                     self.push(taken, 8 * WIDTH);
@@ -175,6 +214,22 @@ impl<V: Vector> Sink<V> for Stage<V> {
     }
 }
 
+/// A line of memory on the stack.
+#[repr(align(64))]
+struct Room([std::mem::MaybeUninit<u8>; LINE]);
+
+impl Room {
+    #[inline(always)]
+    fn new() -> Self {
+        Self([std::mem::MaybeUninit::uninit(); LINE])
+    }
+
+    #[inline(always)]
+    fn start(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
 /// Straight to memory, scaled on the way.
 #[derive(Clone, Copy)]
 pub struct Scaled<'a> {
@@ -184,6 +239,11 @@ pub struct Scaled<'a> {
 }
 
 impl<V: Vector> Sink<V> for Scaled<'_> {
+    #[inline(always)]
+    fn reads(&self) -> bool {
+        !self.scaling.ignores_source
+    }
+
     #[inline(always)]
     unsafe fn open(&mut self, to: *mut u8) {
         self.to = to;
@@ -196,6 +256,16 @@ impl<V: Vector> Sink<V> for Scaled<'_> {
         unsafe {
             self.scaling.apply(strided, n / self.elem);
             self.to = self.to.add(n);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn line(&mut self, line: V::Line, n: usize) {
+        let mut room = Room::new();
+        // SAFETY: `n` bytes, at most a line, are put into the room and pushed from there.
+        unsafe {
+            V::store(room.start(), line, 0, n);
+            Sink::<V>::push(self, room.start(), n);
         }
     }
 

@@ -66,39 +66,36 @@ pub trait Vector: Copy {
     /// Copies `n` bytes; reads and writes exactly those.
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize);
 
-    /// Copies `n` bytes, at most two lines; reads exactly those, may write two lines. The masks say which bytes of the two lines
-    /// they are.
+    /// The line with a patch on it; reads exactly the patch's bytes, counted from `from`.
     #[inline(always)]
-    unsafe fn copy_short(to: *mut u8, from: *const u8, n: usize, masks: [u64; 2]) {
-        let _ = masks;
-        // SAFETY: less is written than the caller allows.
-        unsafe { Self::copy(to, from, n) }
+    unsafe fn patch(line: Self::Line, patch: &Patch, from: *const u8) -> Self::Line {
+        let from = from.wrapping_add(patch.from).wrapping_add(patch.at as usize);
+        // SAFETY: the bytes the caller promises.
+        unsafe { Self::merge(line, patch.at as usize, from, patch.bytes as usize) }
     }
 
     /// Copies whole lines to an address that is a multiple of [`LINE`], past the caches where the level can.
     unsafe fn stream(to: *mut u8, from: *const u8, lines: usize);
 
-    /// The line with bytes `at..at + n` replaced by the `n` bytes at `from`. `at + n` is at most [`LINE`], `n` less.
+    /// The line with bytes `at..at + n` replaced by the `n` bytes at `from`. `at + n` is at most [`LINE`].
     unsafe fn merge(line: Self::Line, at: usize, from: *const u8, n: usize) -> Self::Line;
 
     /// Writes a line to an address that is a multiple of [`LINE`], past the caches where the level can.
     unsafe fn stream_line(to: *mut u8, line: Self::Line);
 
-    /// Writes bytes `at..at + n` of a line to those bytes behind `to`. `n` is less than [`LINE`].
+    /// Writes bytes `at..at + n` of a line to those bytes behind `to`.
     unsafe fn store(to: *mut u8, line: Self::Line, at: usize, n: usize);
 
     /// `WIDTH` bytes (8 or 4) from each of eight addresses plus `shift`, to `to` one after the other. The addresses are
     /// exposed ones.
     unsafe fn gather<const WIDTH: usize>(to: *mut u8, lanes: &[u64], shift: u64);
 
-    /// 8 bytes from each of eight addresses plus `shift`, put behind the first `fill` bytes of a line, a multiple of 8: the
-    /// line they complete, and one that begins with the `fill` bytes that were too many.
-    unsafe fn gather_line(
-        line: Self::Line,
-        fill: usize,
-        lanes: &[u64],
-        shift: u64,
-    ) -> (Self::Line, Self::Line);
+    /// A line of 8 bytes from each of eight addresses plus `shift`.
+    unsafe fn gather_line(lanes: &[u64], shift: u64) -> Self::Line;
+
+    /// The next line put behind the first `fill` bytes of a line, a multiple of 4: the line it completes, and one that begins
+    /// with the `fill` bytes that were too many.
+    unsafe fn behind(line: Self::Line, fill: usize, next: Self::Line) -> (Self::Line, Self::Line);
 
     /// Transposes a rectangle: element `(i, j)`, `i < extents[0]` and `j < extents[1]`, from `from + i * elem + j * stride` to
     /// `to + i * pitch + j * elem`.
@@ -138,6 +135,31 @@ pub trait Vector: Copy {
     unsafe fn fence();
 }
 
+/// Some bytes of a line and where they come from, with nothing left to be worked out.
+#[derive(Clone, Copy)]
+pub struct Patch {
+    /// Where byte 0 of the line would come from.
+    pub(super) from: usize,
+    /// One bit for each byte of the line.
+    pub(super) mask: u64,
+    at: u8,
+    bytes: u8,
+}
+
+impl Patch {
+    /// Bytes `at..at + n` of a line, from byte `from` on.
+    pub fn new(from: usize, at: usize, n: usize) -> Self {
+        debug_assert!(at + n <= LINE, "a patch lies in one line");
+        let mask = u64::MAX.checked_shr((LINE - n) as u32).unwrap_or(0) << (at % LINE);
+        Self { from: from.wrapping_sub(at), mask, at: at as u8, bytes: n as u8 }
+    }
+
+    /// At the same place, and nothing of it.
+    pub fn emptied(self) -> Self {
+        Self { mask: 0, bytes: 0, ..self }
+    }
+}
+
 /// Asks for the lines of `n` bytes that will be read soon, into the second-level cache. Any address will do.
 #[inline(always)]
 pub fn prefetch(from: *const u8, n: usize) {
@@ -165,10 +187,15 @@ pub struct Bytes([u8; LINE]);
 
 impl Bytes {
     /// Two lines one after the other, split again after `fill` bytes of the first and as many of the second.
-    fn behind(self, fill: usize, next: [u8; LINE]) -> (Self, Self) {
+    #[inline(always)]
+    fn behind(self, fill: usize, next: Self) -> (Self, Self) {
+        // Whole lines are moved, whatever `fill` is.
+        let mut both = [0; 2 * LINE];
+        both[..LINE].copy_from_slice(&self.0);
+        both[fill..fill + LINE].copy_from_slice(&next.0);
         let (mut out, mut kept) = (self, self);
-        out.0[fill..].copy_from_slice(&next[..LINE - fill]);
-        kept.0[..fill].copy_from_slice(&next[LINE - fill..]);
+        out.0.copy_from_slice(&both[..LINE]);
+        kept.0.copy_from_slice(&both[LINE..]);
         (out, kept)
     }
 }
@@ -221,10 +248,15 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
-    unsafe fn gather_line(line: Bytes, fill: usize, lanes: &[u64], shift: u64) -> (Bytes, Bytes) {
-        let mut next = [0; LINE];
+    unsafe fn gather_line(lanes: &[u64], shift: u64) -> Bytes {
+        let mut line = Self::empty();
         // SAFETY: eight lanes of 8 bytes fill the line.
-        unsafe { Self::gather::<8>(next.as_mut_ptr(), lanes, shift) };
+        unsafe { Self::gather::<8>(line.0.as_mut_ptr(), lanes, shift) };
+        line
+    }
+
+    #[inline(always)]
+    unsafe fn behind(line: Bytes, fill: usize, next: Bytes) -> (Bytes, Bytes) {
         line.behind(fill, next)
     }
 

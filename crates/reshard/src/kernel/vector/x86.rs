@@ -2,17 +2,18 @@
 //!
 //! Everything is inlined into the kernels that are compiled for the level: see [`super`].
 
-use super::{Bytes, LINE, Portable, Vector};
+use super::{Bytes, LINE, Patch, Portable, Vector};
 use std::arch::x86_64::*;
 
 /// 64-byte vectors with masks.
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
-/// A mask of the lowest `n` of 64 bytes, `n` below 64.
+/// A mask of the lowest `n` of 64 bytes, `n` at most 64.
 #[inline(always)]
 fn lowest(n: usize) -> u64 {
-    (1 << n) - 1
+    // SAFETY: any processor with AVX-512 as this project means it has BMI2; see `Level::best`.
+    unsafe { _bzhi_u64(u64::MAX, n as u32) }
 }
 
 impl Vector for Avx512 {
@@ -42,14 +43,9 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn copy_short(to: *mut u8, from: *const u8, _: usize, masks: [u64; 2]) {
-        // SAFETY: the masked loads touch only the bytes of the masks.
-        unsafe {
-            let first = _mm512_maskz_loadu_epi8(masks[0], from.cast());
-            let second = _mm512_maskz_loadu_epi8(masks[1], from.wrapping_add(LINE).cast());
-            _mm512_storeu_si512(to.cast(), first);
-            _mm512_storeu_si512(to.add(LINE).cast(), second);
-        }
+    unsafe fn patch(line: __m512i, patch: &Patch, from: *const u8) -> __m512i {
+        // SAFETY: the masked load touches only the bytes of the mask, which are the patch's.
+        unsafe { _mm512_mask_loadu_epi8(line, patch.mask, from.wrapping_add(patch.from).cast()) }
     }
 
     #[inline(always)]
@@ -95,18 +91,24 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn gather_line(line: __m512i, fill: usize, lanes: &[u64], shift: u64) -> (__m512i, __m512i) {
+    unsafe fn gather_line(lanes: &[u64], shift: u64) -> __m512i {
         let base = std::ptr::with_exposed_provenance::<u8>(shift as usize);
-        // SAFETY: addresses as in `gather`; the rest happens in registers.
+        // SAFETY: addresses as in `gather`.
         unsafe {
             let index = _mm512_loadu_si512(lanes.as_ptr().cast());
-            let next = _mm512_i64gather_epi64::<1>(index, base.cast());
-            // Lane k of `next` belongs to lane k + fill / 8 of the two lines.
-            let filled = fill / 8;
-            let turn =
-                _mm512_sub_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(filled as i64));
-            let turned = _mm512_permutexvar_epi64(turn, next);
-            (_mm512_mask_mov_epi64(turned, (1 << filled) - 1, line), turned)
+            _mm512_i64gather_epi64::<1>(index, base.cast())
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn behind(line: __m512i, fill: usize, next: __m512i) -> (__m512i, __m512i) {
+        // SAFETY: all in registers. Word k of `next` belongs to word k + fill / 4 of the two lines.
+        unsafe {
+            let filled = fill / 4;
+            let words = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let turned =
+                _mm512_permutexvar_epi32(_mm512_sub_epi32(words, _mm512_set1_epi32(filled as i32)), next);
+            (_mm512_mask_mov_epi32(turned, lowest(filled) as __mmask16, line), turned)
         }
     }
 
@@ -330,10 +332,15 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn gather_line(line: Bytes, fill: usize, lanes: &[u64], shift: u64) -> (Bytes, Bytes) {
-        let mut next = [0; LINE];
+    unsafe fn gather_line(lanes: &[u64], shift: u64) -> Bytes {
+        let mut line = Self::empty();
         // SAFETY: eight lanes of 8 bytes fill the line.
-        unsafe { Self::gather::<8>(next.as_mut_ptr(), lanes, shift) };
+        unsafe { Self::gather::<8>(line.0.as_mut_ptr(), lanes, shift) };
+        line
+    }
+
+    #[inline(always)]
+    unsafe fn behind(line: Bytes, fill: usize, next: Bytes) -> (Bytes, Bytes) {
         line.behind(fill, next)
     }
 
