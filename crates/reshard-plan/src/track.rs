@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Restricted to one peer ([`Track::with_peer`]) it is what one message carries; with one side renumbered by position
-//! ([`Track::packed`], [`Track::unpacked`]) it packs that message and unpacks it.
+//! ([`Track::packed`], [`Track::unpacked`]) it packs that message and unpacks it. [`Track::boxed`] unpacks the messages of
+//! all peers at once.
 
 use crate::error::{Error, Result};
 use crate::overlap::{Overlap, Run, Sides};
@@ -159,6 +160,41 @@ impl Track {
         })
     }
 
+    /// The same elements read from boxes, one for each peer, in which all that comes from it lies one after the other: `from`
+    /// counts the positions of that peer.
+    #[must_use]
+    pub fn boxed(&self) -> Self {
+        let mut done = vec![0; self.peers.len()];
+        let mut loops = Vec::with_capacity(self.loops.len());
+        for each in &self.loops {
+            let mut stretches = Vec::with_capacity(each.stretches.len());
+            let mut within = vec![0; self.peers.len()];
+            let in_round = each.in_round_of_each(self.peers.len());
+            for stretch in &each.stretches {
+                let peer = stretch.peer as usize;
+                let from = done[peer] + within[peer];
+                push(&mut stretches, Stretch { from, from_step: in_round[peer], ..*stretch });
+                within[peer] += stretch.len;
+            }
+            join(&mut loops, each.at, each.rounds, each.elems, stretches);
+            done.iter_mut().zip(&in_round).for_each(|(done, elems)| *done += elems * each.rounds);
+        }
+        Self { loops, peers: self.peers.clone(), elems: self.elems }
+    }
+
+    /// How many of the first so many positions come from a peer (an index into [`peers`](Self::peers)).
+    pub fn before(&self, peer: u32, position: u64) -> u64 {
+        let of_loop = |each: &Loop| {
+            let here = position.saturating_sub(each.at).min(each.rounds * each.elems);
+            let of_peer = |up_to: u64| -> u64 {
+                let stretches = each.stretches.iter().filter(|stretch| stretch.peer == peer);
+                stretches.map(|stretch| up_to.saturating_sub(stretch.at).min(stretch.len)).sum()
+            };
+            here / each.elems * of_peer(each.elems) + of_peer(here % each.elems)
+        };
+        self.loops.iter().take_while(|each| each.at < position).map(of_loop).sum()
+    }
+
     fn renumbered(&self, anew: impl Fn(&Loop, Stretch) -> Stretch) -> Self {
         let mut loops = Vec::with_capacity(self.loops.len());
         for each in &self.loops {
@@ -178,6 +214,13 @@ impl Track {
 }
 
 impl Loop {
+    /// Elements of each peer in a round.
+    fn in_round_of_each(&self, peers: usize) -> Vec<u64> {
+        let mut elems = vec![0; peers];
+        self.stretches.iter().for_each(|stretch| elems[stretch.peer as usize] += stretch.len);
+        elems
+    }
+
     /// A stretch as it lies in one round: absolute position and indices.
     pub fn in_round(&self, stretch: &Stretch, round: u64) -> Stretch {
         Stretch {

@@ -50,6 +50,24 @@ fn check(from: &Dealt, from_at: u64, to: &Dealt, to_at: u64, extent: u64) {
             assert_eq!(places(&packed, packed.pieces()), by_position(|at, p| (p.0, p.1, at)));
             assert_eq!(places(&unpacked, unpacked.pieces()), by_position(|at, p| (p.0, at, p.2)));
         }
+        let boxed = track.boxed();
+        let mut met = vec![0; track.peers().len()];
+        let from_boxes: Vec<Place> = expected
+            .iter()
+            .enumerate()
+            .map(|(position, place)| {
+                let index = track.peers().binary_search(&place.0).unwrap();
+                for (peer, met) in met.iter().enumerate() {
+                    assert_eq!(track.before(peer as u32, position as u64), *met);
+                }
+                met[index] += 1;
+                (place.0, met[index] - 1, place.2)
+            })
+            .collect();
+        assert_eq!(places(&boxed, boxed.pieces()), from_boxes);
+        for (peer, met) in met.iter().enumerate() {
+            assert_eq!(track.before(peer as u32, track.elems() + 3), *met);
+        }
         for position in 0..track.elems() {
             let (index, round) = track.find(position).unwrap();
             let each = &track.loops()[index];
