@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
+use reshard::engine::{Engine, Messages, MessagesOptions, Table, Threads};
+use reshard::rank::Relay;
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Plan, Redistribution};
 use reshard_testkit::conformance::{Case, Kinds};
 use reshard_testkit::{Random, full_sweep};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 fn judge(case: &Case, engine: impl Engine + 'static) {
@@ -38,6 +40,67 @@ fn threads_in_every_way() {
 #[test]
 fn threads_in_every_way_on_larger_arrays() {
     sweep(8, if full_sweep() { 20_000 } else { 300 }, &Kinds { elems: 20_000, ..Kinds::default() });
+}
+
+/// Each rank with its own parts alone: what it packs for others, chunk by chunk, and what it assembles.
+fn relay(case: &Case, chunk: u64) {
+    case.judge(|plan, from, to| {
+        let plan = Arc::new(plan.clone());
+        let array = &plan.arrays()[0];
+        let mut ranks: Vec<u64> = array.sources().iter().map(|part| part.rank).collect();
+        ranks.extend(array.targets().iter().map(|part| part.rank));
+        ranks.sort_unstable();
+        ranks.dedup();
+        let mut boxes: HashMap<(u64, u64, usize), Vec<u8>> = HashMap::new();
+        let mut relays: Vec<Relay> =
+            ranks.iter().map(|&rank| Relay::new(Arc::clone(&plan), rank, chunk)).collect();
+        let part_of = |rank: u64| array.sources().iter().position(|part| part.rank == rank);
+        for (relay, &rank) in relays.iter_mut().zip(&ranks) {
+            let mut table = Table::new(Arc::clone(&plan));
+            let mut data = table.fill();
+            let mut nothing = vec![0; 0];
+            let mine = part_of(rank).map_or(&[][..], |part| from[part]);
+            let target = array.targets().iter().position(|part| part.rank == rank);
+            nothing.resize(target.map_or(0, |target| to[target].len()), 0);
+            data.enter_own_bytes(0, rank, mine, &mut nothing).unwrap();
+            for outgoing in 0..relay.outgoing().len() {
+                let mut next = relay.next_chunk(outgoing, 0);
+                while next < relay.outgoing()[outgoing].chunks {
+                    let mut packed = vec![0; relay.outgoing()[outgoing].most_bytes];
+                    let bytes = relay.pack(&data, outgoing, next, &mut packed);
+                    packed.truncate(bytes);
+                    assert!(bytes > 0);
+                    boxes.insert((rank, relay.outgoing()[outgoing].to, next), packed);
+                    next = relay.next_chunk(outgoing, next + 1);
+                }
+            }
+        }
+        for (relay, &rank) in relays.iter_mut().zip(&ranks) {
+            let Some(target) = array.targets().iter().position(|part| part.rank == rank) else { continue };
+            let mut table = Table::new(Arc::clone(&plan));
+            let mut data = table.fill();
+            let mine = part_of(rank).map_or(&[][..], |part| from[part]);
+            data.enter_own_bytes(0, rank, mine, to[target]).unwrap();
+            let incoming = relay.incoming().to_vec();
+            for chunk in 0..relay.chunks() {
+                for sender in relay.needs(chunk) {
+                    assert!(boxes.contains_key(&(incoming[sender], rank, chunk)));
+                }
+                relay.assemble(&mut data, chunk, |sender| &boxes[&(incoming[sender], rank, chunk)]);
+            }
+        }
+    });
+}
+
+#[test]
+fn relays_in_chunks_of_any_size() {
+    let mut random = Random::new(12);
+    for number in 0..if full_sweep() { 40_000 } else { 2_000 } {
+        let elems = if number % 8 == 0 { 20_000 } else { 2_000 };
+        let case = Case::random(&mut random, &Kinds { elems, ..Kinds::default() });
+        let bytes = case.moving.elem_bytes();
+        relay(&case, random.within(1, [bytes, 100, 5_000, 300_000][number as usize % 4]));
+    }
 }
 
 /// Every strategy that accepts the case, with all the memory it likes, with the least it can do with, and something in

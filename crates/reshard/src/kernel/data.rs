@@ -85,10 +85,7 @@ impl<'a> Data<'a> {
     ) -> Result<()> {
         let elem = self.planned(array)?.wanted().elem_bytes();
         if size_of::<T>() as u64 != elem {
-            return Err(mismatch(format!(
-                "elements of {} bytes were given for array {array}, which was planned for elements of {elem}",
-                size_of::<T>()
-            )));
+            return Err(wrong_size(array, size_of::<T>(), elem));
         }
         self.enter_parts(array, from, to)?;
         self.table.arrays[array].scaling = scaling;
@@ -105,6 +102,79 @@ impl<'a> Data<'a> {
         self.enter_parts(array, from, to)?;
         self.table.arrays[array].scaling = None;
         Ok(())
+    }
+
+    /// Enters what one rank has of an array, where every rank is a process of its own. A rank that is no source, or no
+    /// destination, may give anything there, for instance nothing.
+    pub fn enter_own<T: Pod>(
+        &mut self,
+        array: usize,
+        rank: u64,
+        from: &'a [T],
+        to: &'a mut [T],
+        scaling: Option<Scaling>,
+    ) -> Result<()> {
+        let elem = self.planned(array)?.wanted().elem_bytes();
+        if size_of::<T>() as u64 != elem {
+            return Err(wrong_size(array, size_of::<T>(), elem));
+        }
+        self.enter_own_part(array, rank, from, to)?;
+        self.table.arrays[array].scaling = scaling;
+        Ok(())
+    }
+
+    /// The same for parts given as bytes, at any address.
+    pub fn enter_own_bytes(
+        &mut self,
+        array: usize,
+        rank: u64,
+        from: &'a [u8],
+        to: &'a mut [u8],
+    ) -> Result<()> {
+        self.enter_own_part(array, rank, from, to)?;
+        self.table.arrays[array].scaling = None;
+        Ok(())
+    }
+
+    fn enter_own_part<T: Pod>(
+        &mut self,
+        array: usize,
+        rank: u64,
+        from: &'a [T],
+        to: &'a mut [T],
+    ) -> Result<()> {
+        self.planned(array)?;
+        let Table { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
+        let (planned, place) = (&plan.arrays()[array], &mut arrays[array]);
+        let elem = planned.wanted().elem_bytes();
+        for (at, source) in place.sources.clone().zip(planned.sources()) {
+            (sources[at], source_bytes[at]) = (std::ptr::null(), 0);
+            if source.rank == rank {
+                check_length("source", rank, size_of_val(from), source.span, elem)?;
+                (sources[at], source_bytes[at]) = (from.as_ptr().cast(), size_of_val(from));
+            }
+        }
+        for (at, target) in place.targets.clone().zip(planned.targets()) {
+            (targets[at], target_bytes[at]) = (std::ptr::null_mut(), 0);
+            if target.rank == rank {
+                check_length("destination", rank, size_of_val(to), target.span, elem)?;
+                (targets[at], target_bytes[at]) = (to.as_mut_ptr().cast(), size_of_val(to));
+            }
+        }
+        place.entered = true;
+        Ok(())
+    }
+
+    /// Enters the source part of another rank, in memory that this process can read.
+    ///
+    /// # Safety
+    /// From `from` on, the part is readable over its whole span, and nobody writes to it, as long as this data is used.
+    pub unsafe fn enter_foreign(&mut self, array: usize, source: usize, from: *const u8) {
+        let place = &self.table.arrays[array];
+        assert!(source < place.sources.len(), "source part {source} of array {array}");
+        let at = place.sources.start + source;
+        // The length is left at 0: such a part is not given out as a slice.
+        self.table.sources[at] = from;
     }
 
     fn planned(&self, array: usize) -> Result<&Array> {
@@ -233,6 +303,12 @@ pub(crate) fn check_reach(plan: &Plan) -> Result<()> {
 
 fn mismatch(message: String) -> Error {
     Error::new(ErrorKind::Mismatch, message)
+}
+
+fn wrong_size(array: usize, given: usize, elem: u64) -> Error {
+    mismatch(format!(
+        "elements of {given} bytes were given for array {array}, which was planned for elements of {elem}"
+    ))
 }
 
 fn check_count(side: &str, given: usize, expected: usize) -> Result<()> {

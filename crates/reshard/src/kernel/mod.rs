@@ -7,12 +7,13 @@
 //! | `scale.rs` | `alpha * op(A) + beta * B` |
 //! | `route.rs` | a part of a plan made ready: bytes, order of axes, kernel |
 //! | `clock.rs` | from row to row along the slow axes |
-//! | `rows.rs`, `tiles.rs`, `elements.rs` | the three kernels |
+//! | `rows.rs`, `tiles.rs`, `elements.rs` | the three kernels; `lines.rs` rows of short pieces |
 //! | `data.rs` | the caller's memory |
 //! | `pages.rs` | memory on huge pages |
 //! | `work.rs` | a plan cut into units for many workers |
 //! | `crew.rs` | threads that wait for work |
 //! | `cargo.rs` | a plan as messages between ranks, each with its way in and out |
+//! | `relay.rs` | a plan as chunks that all sources pack and a destination assembles |
 //! | `freight.rs`, `station.rs` | messages on their way: slots to travel in, and the place where a rank fills and empties them |
 
 pub mod cargo;
@@ -23,6 +24,7 @@ mod elements;
 pub mod freight;
 mod lines;
 pub mod pages;
+pub mod relay;
 pub mod route;
 mod rows;
 pub mod scale;
