@@ -4,4 +4,8 @@
 //! [`Data::enter_own`](crate::engine::Data::enter_own), and does its share with one of these. How bytes get from one process
 //! to the other is the engine's business.
 
+pub use crate::engine::messages::program::Step;
+pub use crate::kernel::direct::Direct;
+pub use crate::kernel::hands::{Cursor, Parcel};
+pub use crate::kernel::porter::Porter;
 pub use crate::kernel::relay::{Outgoing, Relay};

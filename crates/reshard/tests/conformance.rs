@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use reshard::engine::{Engine, Messages, MessagesOptions, Table, Threads};
-use reshard::rank::Relay;
+use reshard::engine::{Data, Engine, Messages, MessagesOptions, Table, Threads};
+use reshard::rank::{Porter, Relay};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Plan, Redistribution};
 use reshard_testkit::conformance::{Case, Kinds};
 use reshard_testkit::{Random, full_sweep};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 fn judge(case: &Case, engine: impl Engine + 'static) {
@@ -42,53 +42,69 @@ fn threads_in_every_way_on_larger_arrays() {
     sweep(8, if full_sweep() { 20_000 } else { 300 }, &Kinds { elems: 20_000, ..Kinds::default() });
 }
 
-/// Each rank with its own parts alone: what it packs for others, chunk by chunk, and what it assembles.
+/// Calls `run(rank, its data)` for each rank of a case with its own parts alone, as if it were a process of its own.
+fn each_rank(
+    plan: &Arc<Plan>,
+    from: &[&[u8]],
+    to: &mut [&mut [u8]],
+    mut run: impl FnMut(usize, &mut Data<'_>),
+) {
+    let array = &plan.arrays()[0];
+    for (number, rank) in ranks_of(plan).into_iter().enumerate() {
+        let mut table = Table::new(Arc::clone(plan));
+        let mut data = table.fill();
+        let source = array.sources().iter().position(|part| part.rank == rank);
+        let target = array.targets().iter().position(|part| part.rank == rank);
+        let mine = source.map_or(&[][..], |source| from[source]);
+        match target {
+            Some(target) => data.enter_own_bytes(0, rank, mine, to[target]).unwrap(),
+            None => data.enter_own_bytes(0, rank, mine, &mut []).unwrap(),
+        }
+        run(number, &mut data);
+    }
+}
+
+fn ranks_of(plan: &Plan) -> Vec<u64> {
+    let array = &plan.arrays()[0];
+    let mut ranks: Vec<u64> = array.sources().iter().map(|part| part.rank).collect();
+    ranks.extend(array.targets().iter().map(|part| part.rank));
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
+
+/// All pack all their boxes, then all assemble.
 fn relay(case: &Case, chunk: u64) {
     case.judge(|plan, from, to| {
         let plan = Arc::new(plan.clone());
-        let array = &plan.arrays()[0];
-        let mut ranks: Vec<u64> = array.sources().iter().map(|part| part.rank).collect();
-        ranks.extend(array.targets().iter().map(|part| part.rank));
-        ranks.sort_unstable();
-        ranks.dedup();
-        let mut boxes: HashMap<(u64, u64, usize), Vec<u8>> = HashMap::new();
         let mut relays: Vec<Relay> =
-            ranks.iter().map(|&rank| Relay::new(Arc::clone(&plan), rank, chunk)).collect();
-        let part_of = |rank: u64| array.sources().iter().position(|part| part.rank == rank);
-        for (relay, &rank) in relays.iter_mut().zip(&ranks) {
-            let mut table = Table::new(Arc::clone(&plan));
-            let mut data = table.fill();
-            let mut nothing = vec![0; 0];
-            let mine = part_of(rank).map_or(&[][..], |part| from[part]);
-            let target = array.targets().iter().position(|part| part.rank == rank);
-            nothing.resize(target.map_or(0, |target| to[target].len()), 0);
-            data.enter_own_bytes(0, rank, mine, &mut nothing).unwrap();
+            ranks_of(&plan).into_iter().map(|rank| Relay::new(Arc::clone(&plan), rank, chunk)).collect();
+        let ranks = ranks_of(&plan);
+        let mut boxes: HashMap<(u64, u64, usize), Vec<u8>> = HashMap::new();
+        each_rank(&plan, from, to, |number, data| {
+            let relay = &mut relays[number];
             for outgoing in 0..relay.outgoing().len() {
                 let mut next = relay.next_chunk(outgoing, 0);
                 while next < relay.outgoing()[outgoing].chunks {
                     let mut packed = vec![0; relay.outgoing()[outgoing].most_bytes];
-                    let bytes = relay.pack(&data, outgoing, next, &mut packed);
+                    let bytes = relay.pack(data, outgoing, next, &mut packed);
                     packed.truncate(bytes);
                     assert!(bytes > 0);
-                    boxes.insert((rank, relay.outgoing()[outgoing].to, next), packed);
+                    boxes.insert((ranks[number], relay.outgoing()[outgoing].to, next), packed);
                     next = relay.next_chunk(outgoing, next + 1);
                 }
             }
-        }
-        for (relay, &rank) in relays.iter_mut().zip(&ranks) {
-            let Some(target) = array.targets().iter().position(|part| part.rank == rank) else { continue };
-            let mut table = Table::new(Arc::clone(&plan));
-            let mut data = table.fill();
-            let mine = part_of(rank).map_or(&[][..], |part| from[part]);
-            data.enter_own_bytes(0, rank, mine, to[target]).unwrap();
+        });
+        each_rank(&plan, from, to, |number, data| {
+            let (relay, rank) = (&mut relays[number], ranks[number]);
             let incoming = relay.incoming().to_vec();
             for chunk in 0..relay.chunks() {
                 for sender in relay.needs(chunk) {
                     assert!(boxes.contains_key(&(incoming[sender], rank, chunk)));
                 }
-                relay.assemble(&mut data, chunk, |sender| &boxes[&(incoming[sender], rank, chunk)]);
+                relay.assemble(data, chunk, |sender| &boxes[&(incoming[sender], rank, chunk)]);
             }
-        }
+        });
     });
 }
 
@@ -100,6 +116,53 @@ fn relays_in_chunks_of_any_size() {
         let case = Case::random(&mut random, &Kinds { elems, ..Kinds::default() });
         let bytes = case.moving.elem_bytes();
         relay(&case, random.within(1, [bytes, 100, 5_000, 300_000][number as usize % 4]));
+    }
+}
+
+/// All pack all their letters, then all unpack them, in the order of a schedule.
+fn carry(case: &Case, options: &MessagesOptions, chunk: usize) {
+    case.judge(|plan, from, to| {
+        let plan = Arc::new(plan.clone());
+        let porter = |rank| Porter::new(Arc::clone(&plan), rank, options, chunk).unwrap();
+        let mut porters: Vec<Porter> = ranks_of(&plan).into_iter().map(porter).collect();
+        let mut letters: HashMap<(u64, u64), VecDeque<Vec<u8>>> = HashMap::new();
+        each_rank(&plan, from, to, |number, data| {
+            let porter = &mut porters[number];
+            porter.begin(data);
+            for parcel in porter.sends().to_vec() {
+                let (from, to, _) = porter.ends(&parcel);
+                let mut cursor = porter.open(data, &parcel);
+                while !cursor.finished() {
+                    let mut letter = vec![0; porter.chunk()];
+                    assert!(porter.pack(data, &parcel, &mut cursor, &mut letter) > 0);
+                    letters.entry((from, to)).or_default().push_back(letter);
+                }
+            }
+        });
+        each_rank(&plan, from, to, |number, data| {
+            let porter = &mut porters[number];
+            while porter.work_alone(data) {}
+            for parcel in porter.receives().to_vec() {
+                let (from, to, _) = porter.ends(&parcel);
+                let mut cursor = porter.open(data, &parcel);
+                while !cursor.finished() {
+                    let letter = letters.get_mut(&(from, to)).and_then(VecDeque::pop_front).unwrap();
+                    assert!(porter.unpack(data, &parcel, &mut cursor, &letter) > 0);
+                }
+            }
+        });
+        assert!(letters.values().all(VecDeque::is_empty));
+    });
+}
+
+#[test]
+fn porters_with_letters_of_any_size() {
+    let mut random = Random::new(13);
+    for number in 0..if full_sweep() { 10_000 } else { 600 } {
+        let case = Case::random(&mut random, &Kinds { elems: 800, ..Kinds::default() });
+        let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Caterpillar][number as usize % 3];
+        let options = MessagesOptions { strategy, ..Default::default() };
+        carry(&case, &options, random.within(1, [8, 100, 5_000][number as usize / 3 % 3]) as usize);
     }
 }
 

@@ -4,8 +4,8 @@
 //! fail, on one machine where all of that can be tried and watched. Whoever only wants arrays moved takes
 //! [`Threads`](super::Threads), which copies each byte once.
 
-mod memory;
-mod program;
+pub(crate) mod memory;
+pub(crate) mod program;
 mod rank;
 
 use super::{Data, Engine, Report};
@@ -196,7 +196,7 @@ impl Engine for Messages {
 }
 
 /// Arrays that move alike share their messages.
-fn groups_of(plan: &Plan) -> Vec<Vec<usize>> {
+pub(crate) fn groups_of(plan: &Plan) -> Vec<Vec<usize>> {
     let problem = |array: usize| plan.arrays()[array].wanted().problem();
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for array in 0..plan.arrays().len() {
@@ -208,7 +208,7 @@ fn groups_of(plan: &Plan) -> Vec<Vec<usize>> {
     groups
 }
 
-fn schedule_of(problem: &Problem, options: &MessagesOptions) -> Result<Schedule> {
+pub(crate) fn schedule_of(problem: &Problem, options: &MessagesOptions) -> Result<Schedule> {
     let [from, to] = [problem.from(), problem.to()].map(|side| side.grid().sorted_ranks());
     // Where no rank is on both sides it comes to the same, and schedules by formula are at hand.
     let shared_ranks = from.iter().any(|rank| to.binary_search(rank).is_ok());

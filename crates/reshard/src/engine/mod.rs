@@ -8,7 +8,7 @@
 //! | [`Threads`] | each byte is read where it is and written where it belongs, by a few threads | all ranks in one process: the default |
 //! | [`Messages`] | packed, sent and unpacked step by step, one thread for each rank | to try schedules, limits of memory and failures before there is a cluster |
 
-mod messages;
+pub(crate) mod messages;
 mod plain;
 mod threads;
 

@@ -75,6 +75,15 @@ pub(super) struct Kept {
 impl Cargo {
     /// All messages between ranks of a plan; each group of arrays shares its messages.
     pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>]) -> Self {
+        Self::between(plan, groups, |_, _| true)
+    }
+
+    /// Only what one rank sends, receives and keeps.
+    pub fn of_rank(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64) -> Self {
+        Self::between(plan, groups, |from, to| from == rank || to == rank)
+    }
+
+    fn between(plan: Arc<Plan>, groups: &[Vec<usize>], wanted: impl Fn(u64, u64) -> bool) -> Self {
         let ranks = ranks_of(&plan);
         // Every rank of the plan is among them.
         let number = |rank: u64| ranks.partition_point(|&other| other < rank);
@@ -85,12 +94,17 @@ impl Cargo {
             groups.iter().enumerate().flat_map(|(k, group)| group.iter().map(move |a| (k, *a)))
         {
             let mut shares = Shares::new(array, &plan.arrays()[array], level);
-            for (target, Target { rank: to, parts, .. }) in plan.arrays()[array].targets().iter().enumerate()
+            for (target, Target { rank: to_rank, parts, .. }) in
+                plan.arrays()[array].targets().iter().enumerate()
             {
-                let to = number(*to);
+                let to = number(*to_rank);
                 for (place, &source) in parts.iter().enumerate() {
                     let source = source as usize;
-                    let from = number(plan.arrays()[array].sources()[source].rank);
+                    let from_rank = plan.arrays()[array].sources()[source].rank;
+                    if !wanted(from_rank, *to_rank) {
+                        continue;
+                    }
+                    let from = number(from_rank);
                     let Some(share) = shares.find(target, place) else { continue };
                     if from == to {
                         kept[to].push(shares.keep(&share, source, target));

@@ -7,14 +7,14 @@
 //! moves wrong bytes, and never ones that are somebody else's.
 
 use super::Worker;
-use super::cargo::{Cargo, Message, Section, cut_at_rows};
+use super::cargo::{Cargo, Message};
 use super::data::Data;
+use super::hands::{Cursor, Hands, Parcel};
 use super::station::Station;
 use crate::sync::post::{Failed, Post};
 use crate::sync::{Mutex, lock};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Messages, and all that is needed to send them again and again.
@@ -127,81 +127,14 @@ pub struct Round<'a> {
     pub(super) data: &'a Data<'a>,
 }
 
-/// Some positions of a message, of all its arrays, that travel in one step.
-#[derive(Clone, Debug)]
-pub struct Parcel {
-    /// The number of the message.
-    pub message: usize,
-    /// Which positions.
-    pub positions: Range<u64>,
-}
-
-/// How far a parcel has got. Sender and receiver have one each, and both move alike.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cursor {
-    section: usize,
-    at: u64,
-    finished: bool,
-}
-
-impl Cursor {
-    /// Nothing is left.
-    pub fn finished(&self) -> bool {
-        self.finished
-    }
-}
-
 impl Round<'_> {
-    /// The beginning of a parcel; its end, if all its arrays are scaled to something that does not depend on the source.
+    /// The beginning of a parcel: see [`Hands::open`].
     pub fn open(&self, parcel: &Parcel) -> Cursor {
-        let mut cursor = Cursor { section: 0, at: parcel.positions.start, finished: false };
-        self.skip(parcel, &mut cursor);
-        cursor
+        self.hands().open(parcel)
     }
 
-    /// Past arrays of which nothing travels.
-    fn skip(&self, parcel: &Parcel, cursor: &mut Cursor) {
-        let sections = &self.freight.cargo.messages()[parcel.message].sections;
-        while sections.get(cursor.section).is_some_and(|section| self.ignores(section.array)) {
-            cursor.section += 1;
-        }
-        cursor.finished = cursor.section >= sections.len() || parcel.positions.is_empty();
-    }
-
-    pub(super) fn ignores(&self, array: usize) -> bool {
-        self.data.scaling(array).is_some_and(|scaling| scaling.ignores_source)
-    }
-
-    /// Moves the cursor past what the next letter carries, as pieces: a section, its positions, and the byte of the slot at
-    /// which they begin. Returns the bytes of the letter, at most a slot.
-    pub(super) fn letter(
-        &self,
-        parcel: &Parcel,
-        cursor: &mut Cursor,
-        mut piece: impl FnMut(&Section, Range<u64>, usize),
-    ) -> usize {
-        let message = &self.freight.cargo.messages()[parcel.message];
-        let mut bytes = 0;
-        while !cursor.finished {
-            let section = &message.sections[cursor.section];
-            let last = parcel.positions.end;
-            assert!(cursor.at < last && last <= section.positions, "a parcel is part of its message");
-            let room = (self.freight.chunk - bytes) as u64 / section.elem;
-            if room == 0 {
-                break;
-            }
-            let all = last - cursor.at <= room;
-            let end = if all { last } else { cut_at_rows(cursor.at, cursor.at + room, section.row) };
-            piece(section, cursor.at..end, bytes);
-            bytes += ((end - cursor.at) * section.elem) as usize;
-            if !all {
-                cursor.at = end;
-                break;
-            }
-            (cursor.section, cursor.at) = (cursor.section + 1, parcel.positions.start);
-            self.skip(parcel, cursor);
-        }
-        bytes
+    pub(super) fn hands(&self) -> Hands<'_> {
+        Hands { cargo: &self.freight.cargo, data: self.data, chunk: self.freight.chunk }
     }
 
     /// Where a sender's slot lies.

@@ -11,19 +11,25 @@
 //! | `data.rs` | the caller's memory |
 //! | `pages.rs` | memory on huge pages |
 //! | `work.rs` | a plan cut into units for many workers |
+//! | `direct.rs` | the units of one rank |
 //! | `crew.rs` | threads that wait for work |
 //! | `cargo.rs` | a plan as messages between ranks, each with its way in and out |
 //! | `relay.rs` | a plan as chunks that all sources pack and a destination assembles |
-//! | `freight.rs`, `station.rs` | messages on their way: slots to travel in, and the place where a rank fills and empties them |
+//! | `hands.rs` | what a rank does with messages: packs letters, unpacks them, copies what it keeps |
+//! | `freight.rs`, `station.rs` | messages between threads: slots to travel in, and the place where a rank fills and empties them |
+//! | `porter.rs` | messages between processes: one rank's side |
 
 pub mod cargo;
 mod clock;
 pub mod crew;
 pub mod data;
+pub mod direct;
 mod elements;
 pub mod freight;
+pub mod hands;
 mod lines;
 pub mod pages;
+pub mod porter;
 pub mod relay;
 pub mod route;
 mod rows;

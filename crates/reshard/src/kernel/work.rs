@@ -58,6 +58,16 @@ pub struct Tuning {
 impl Work {
     /// Cuts a plan for so many workers.
     pub fn new(plan: Arc<Plan>, workers: usize, tuning: Tuning) -> Self {
+        Self::for_targets(plan, workers, tuning, |_| true)
+    }
+
+    /// Cuts only what some destinations receive.
+    pub fn for_targets(
+        plan: Arc<Plan>,
+        workers: usize,
+        tuning: Tuning,
+        wanted: impl Fn(&Target) -> bool,
+    ) -> Self {
         let mut routes = Vec::new();
         let mut units: Vec<(f64, Unit)> = Vec::new();
         let level = tuning.level;
@@ -65,7 +75,7 @@ impl Work {
         let fair = fair.max(plan.bytes() / MOST_UNITS);
         let unit_bytes = tuning.unit_bytes.unwrap_or(fair);
         for (number, array) in plan.arrays().iter().enumerate() {
-            for route in routes_of(array, unit_bytes, level) {
+            for route in routes_of(array, unit_bytes, level, &wanted) {
                 cut(&route, unit_bytes, workers as u64, |fraction, share| {
                     units.push((fraction, Unit { array: number, route: routes.len(), share }));
                 });
@@ -100,22 +110,30 @@ impl Work {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let data = &*data;
         let next = AtomicUsize::new(0);
-        let share = |worker: usize| {
-            let Some(worker) = self.workers.get(worker) else { return };
-            let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
-            while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let manner = Manner { stream: self.streamed[unit.array], scaling: data.scaling(unit.array) };
-                let (from, to) = (data.sources(unit.array), data.targets(unit.array));
-                let route = &self.routes[unit.route];
-                let share = route.on_lines(to, unit.share.clone());
-                // SAFETY: the data holds every part of this plan's arrays over its whole span, borrowed until the run ends,
-                // sources apart from destinations. Each unit is taken once, and no two units have an element in common:
-                // routes have different ends, and the units of a route cut its rows, or positions, into disjoint ranges,
-                // whose ends `on_lines` moves for both neighbours alike. A scaling was made for the array's type.
-                unsafe { copy(Errand { route, manner, from, to, share }, &mut worker) };
-            }
-        };
-        crew.run(&share)
+        crew.run(&|worker: usize| self.share(data, &next, worker))
+    }
+
+    /// Copies everything, in the caller's thread.
+    pub fn run_alone(&self, data: &mut Data<'_>) {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        self.share(data, &AtomicUsize::new(0), 0);
+    }
+
+    /// Copies units until there are no more.
+    fn share(&self, data: &Data<'_>, next: &AtomicUsize, worker: usize) {
+        let Some(worker) = self.workers.get(worker) else { return };
+        let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let manner = Manner { stream: self.streamed[unit.array], scaling: data.scaling(unit.array) };
+            let (from, to) = (data.sources(unit.array), data.targets(unit.array));
+            let route = &self.routes[unit.route];
+            let share = route.on_lines(to, unit.share.clone());
+            // SAFETY: the data holds every part that the work's routes lead from or to over its whole span, until the run
+            // ends, sources apart from destinations. Each unit is taken once, and no two units have an element in common:
+            // routes have different ends, and the units of a route cut its rows, or positions, into disjoint ranges,
+            // whose ends `on_lines` moves for both neighbours alike. A scaling was made for the array's type.
+            unsafe { copy(Errand { route, manner, from, to, share }, &mut worker) };
+        }
     }
 }
 
@@ -152,8 +170,16 @@ fn wanted<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Wanted
 }
 
 /// One route for each target, or for several that share all but the fast axis.
-fn routes_of(array: &Array, unit_bytes: u64, level: Level) -> Vec<Route> {
-    let busy = |&target: &usize| array.targets()[target].elems() > 0;
+fn routes_of(
+    array: &Array,
+    unit_bytes: u64,
+    level: Level,
+    wanted_target: &impl Fn(&Target) -> bool,
+) -> Vec<Route> {
+    let busy = |&target: &usize| {
+        let target = &array.targets()[target];
+        target.elems() > 0 && wanted_target(target)
+    };
     let mut targets: Vec<(Vec<usize>, Vec<*const reshard_plan::Track>, usize)> = (0..array.targets().len())
         .filter(busy)
         .map(|target| {

@@ -1,7 +1,7 @@
 //! Schedules turned round: what each rank has to do, step by step.
 
 use crate::kernel::cargo::Cargo;
-use crate::kernel::freight::Parcel;
+use crate::kernel::hands::Parcel;
 use crate::schedule::Schedule;
 use std::ops::Range;
 
@@ -19,8 +19,9 @@ pub struct Program {
 pub struct Step {
     /// Its number in the whole run.
     pub number: u64,
-    /// Which of the program's parcels.
+    /// Which of the rank's parcels it sends.
     pub sends: Range<usize>,
+    /// Which it receives.
     pub receives: Range<usize>,
 }
 

@@ -9,7 +9,8 @@
 //! step have finished it, and wait for those who have not.
 
 use super::program::{Program, Step};
-use crate::kernel::freight::{Cursor, Round};
+use crate::kernel::freight::Round;
+use crate::kernel::hands::Cursor;
 use crate::kernel::station::Station;
 use crate::sync::post::Failed;
 use std::panic::resume_unwind;

@@ -1,0 +1,154 @@
+//! One rank's side of messages between processes: letters are packed into the caller's memory and unpacked from it.
+//!
+//! The twin of [`super::freight`], where all ranks are threads. Here a rank sees its own parts alone, and how a letter gets
+//! to the other side is somebody else's business.
+
+use super::Worker;
+use super::cargo::{Cargo, Message};
+use super::data::Data;
+use super::hands::{Alone, Cursor, Hands, Parcel};
+use crate::engine::MessagesOptions;
+use crate::engine::messages::program::{self, Program, Step};
+use crate::engine::messages::{groups_of, schedule_of};
+use crate::schedule::Schedule;
+use reshard_plan::{Plan, Result};
+use std::sync::Arc;
+
+/// What one rank sends, receives and keeps, in the order of a schedule.
+pub struct Porter {
+    plan: Arc<Plan>,
+    cargo: Cargo,
+    /// This rank's number among the cargo's.
+    number: usize,
+    program: Program,
+    steps: u64,
+    worker: Worker,
+    chunk: usize,
+    alone: Alone,
+}
+
+impl Porter {
+    /// The share of `rank`, in letters of at most `chunk` bytes; longer if an element is.
+    pub fn new(plan: Arc<Plan>, rank: u64, options: &MessagesOptions, chunk: usize) -> Result<Self> {
+        let groups = groups_of(&plan);
+        let schedules = groups
+            .iter()
+            .map(|group| schedule_of(plan.arrays()[group[0]].wanted().problem(), options))
+            .collect::<Result<Vec<_>>>()?;
+        let cargo = Cargo::of_rank(Arc::clone(&plan), &groups, rank);
+        let mut programs = program::of_ranks(&cargo, &schedules, options.barriers);
+        // A rank outside of the plan has nothing to do.
+        let found = cargo.ranks().binary_search(&rank).ok();
+        let program = found.map_or_else(Program::default, |number| programs.swap_remove(number));
+        let worker = match found {
+            Some(number) => Worker::new(cargo.level, cargo.routes_of(number)),
+            None => Worker::new(cargo.level, std::iter::empty()),
+        };
+        let longest = cargo.messages().iter().map(Message::longest_elem).max().unwrap_or(0);
+        Ok(Self {
+            plan,
+            number: found.unwrap_or(usize::MAX),
+            program,
+            steps: schedules.iter().map(Schedule::num_steps).sum(),
+            worker,
+            chunk: chunk.max(longest as usize),
+            alone: Alone::default(),
+            cargo,
+        })
+    }
+
+    /// Steps of the whole schedule.
+    pub fn num_steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The steps in which this rank has something to do.
+    pub fn steps(&self) -> &[Step] {
+        &self.program.steps
+    }
+
+    /// All parcels it sends: a step's are a range of them.
+    pub fn sends(&self) -> &[Parcel] {
+        &self.program.sends
+    }
+
+    /// All parcels it receives.
+    pub fn receives(&self) -> &[Parcel] {
+        &self.program.receives
+    }
+
+    /// Bytes of the longest letter.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Bytes of memory the kernels need.
+    pub fn scratch_bytes(&self) -> u64 {
+        if self.number == usize::MAX { 0 } else { self.cargo.worker_bytes(self.number) }
+    }
+
+    /// The ranks a parcel goes from and to, and which group of arrays it belongs to.
+    pub fn ends(&self, parcel: &Parcel) -> (u64, u64, usize) {
+        let Message { from, to, group, .. } = self.cargo.messages()[parcel.message];
+        (self.cargo.ranks()[from], self.cargo.ranks()[to], group)
+    }
+
+    /// Begins a run: nothing has been done on its own yet.
+    pub fn begin(&mut self, data: &Data<'_>) {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        self.alone = Alone::default();
+    }
+
+    /// The beginning of a parcel; its end, if nothing of it travels.
+    pub fn open(&self, data: &Data<'_>, parcel: &Parcel) -> Cursor {
+        self.hands(data).open(parcel)
+    }
+
+    /// Packs the next letter of one of this rank's own parcels. Returns its bytes.
+    ///
+    /// # Panics
+    /// If the data is another plan's, the parcel another rank's, or there is less room than [`Porter::chunk`].
+    pub fn pack(&mut self, data: &Data<'_>, parcel: &Parcel, cursor: &mut Cursor, to: &mut [u8]) -> usize {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        assert_eq!(self.cargo.messages()[parcel.message].from, self.number, "a rank sends its own messages");
+        assert!(to.len() >= self.chunk, "room for {} bytes", to.len());
+        let hands = Hands { cargo: &self.cargo, data, chunk: self.chunk };
+        // SAFETY: there is room, borrowed alone. The worker was made for all routes of this rank, the message's sender.
+        unsafe { hands.pack(parcel, cursor, to.as_mut_ptr(), &mut self.worker) }
+    }
+
+    /// Unpacks the next letter of a parcel this rank receives. Returns its bytes, which may be fewer than were given.
+    ///
+    /// # Panics
+    /// If the data is another plan's, the parcel another rank's, or fewer bytes are given than [`Porter::chunk`].
+    pub fn unpack(
+        &mut self,
+        data: &mut Data<'_>,
+        parcel: &Parcel,
+        cursor: &mut Cursor,
+        from: &[u8],
+    ) -> usize {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        assert_eq!(self.cargo.messages()[parcel.message].to, self.number, "a rank receives its own messages");
+        assert!(from.len() >= self.chunk, "{} bytes of a letter", from.len());
+        let hands = Hands { cargo: &self.cargo, data, chunk: self.chunk };
+        // SAFETY: the letter is borrowed, and so is the data, mutably: nobody else writes there. The worker was made for all
+        // routes of this rank, the message's receiver.
+        unsafe { hands.unpack(parcel, cursor, from.as_ptr(), &mut self.worker) }
+    }
+
+    /// Does the next piece of what this rank does on its own; false if all is done.
+    pub fn work_alone(&mut self, data: &mut Data<'_>) -> bool {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        if self.number == usize::MAX {
+            return false;
+        }
+        let hands = Hands { cargo: &self.cargo, data, chunk: self.chunk };
+        // SAFETY: the data is borrowed mutably. The worker was made for all routes of this rank.
+        unsafe { hands.work_alone(self.number, &mut self.alone, &mut self.worker, || ()) }
+    }
+
+    fn hands<'a>(&'a self, data: &'a Data<'a>) -> Hands<'a> {
+        Hands { cargo: &self.cargo, data, chunk: self.chunk }
+    }
+}
