@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Memory,
     /// A rank failed while data was moving; the destination holds an unfinished mixture.
     Failed,
+    /// The MPI library is missing, is not the one that fits, or refused a call.
+    Mpi,
 }
 
 /// What went wrong, in one sentence.

@@ -1,0 +1,242 @@
+//! What all ranks of a communicator do together. Lengths are checked before anything is called.
+
+use super::calls::{Handle, call, each, name};
+use super::comm::{Comm, length};
+use super::datatype::Datatype;
+use super::request::Request;
+use crate::wait::wait;
+use reshard_plan::{Error, ErrorKind, Result};
+use std::ffi::c_int;
+use std::time::Duration;
+
+/// How the numbers of all ranks become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reduce {
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+    /// The sum, modulo 2^64.
+    Sum,
+    /// All bits that are set in any.
+    Or,
+}
+
+impl Comm {
+    /// Waits for all ranks, for ever if need be.
+    pub fn barrier(&self) -> Result<()> {
+        // SAFETY: the handle is valid.
+        unsafe { call!(self.mpi(), barrier(Handle::of(self.raw))) }
+    }
+
+    /// Begins to wait for all ranks.
+    pub fn ibarrier(&self) -> Result<Request> {
+        // SAFETY: the handle is valid, and no memory is involved.
+        let raw = unsafe { call!(self.mpi(), ibarrier(Handle::of(self.raw)) -> handle)? };
+        Ok(Request::new(self.mpi(), raw, false))
+    }
+
+    /// Gives all ranks the bytes of one. All must pass the same number of bytes.
+    pub fn broadcast(&self, root: usize, bytes: &mut [u8]) -> Result<()> {
+        let (count, root) = (length(bytes.len())?, self.partner(name::bcast, root)?);
+        let byte = self.mpi().abi.handles.byte;
+        // SAFETY: handles are valid, and the memory is borrowed until the call returns.
+        unsafe {
+            call!(
+                self.mpi(),
+                bcast(bytes.as_mut_ptr().cast(), count, Handle::of(byte), root, Handle::of(self.raw))
+            )
+        }
+    }
+
+    /// Gives all ranks the bytes of all, in the order of ranks. All must pass the same number of bytes.
+    pub fn all_gather(&self, mine: &[u8], all: &mut [u8]) -> Result<()> {
+        let count = length(mine.len())?;
+        if mine.len().checked_mul(self.size()) != Some(all.len()) {
+            return Err(mismatch(format!(
+                "{} ranks with {} bytes each do not gather {} bytes",
+                self.size(),
+                mine.len(),
+                all.len()
+            )));
+        }
+        let byte = self.mpi().abi.handles.byte;
+        let (mine, all) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
+        // SAFETY: handles are valid, the memory is borrowed until the call returns and has room for all.
+        unsafe {
+            call!(
+                self.mpi(),
+                allgather(mine, count, Handle::of(byte), all, count, Handle::of(byte), Handle::of(self.raw))
+            )
+        }
+    }
+
+    /// Combines the numbers of all ranks, place by place; all get the result. All must pass as many numbers.
+    pub fn all_reduce(&self, numbers: &mut [u64], how: Reduce) -> Result<()> {
+        let (count, kind, op) = (self.count_of(numbers)?, self.mpi().abi.handles.uint64, self.operation(how));
+        let in_place = std::ptr::without_provenance(self.mpi().abi.numbers.in_place);
+        let to = numbers.as_mut_ptr().cast();
+        // SAFETY: handles are valid, and the memory is borrowed until the call returns.
+        unsafe {
+            call!(
+                self.mpi(),
+                allreduce(in_place, to, count, Handle::of(kind), Handle::of(op), Handle::of(self.raw))
+            )
+        }
+    }
+
+    /// As [`Comm::all_reduce`], but not for ever: fails when the time is over. The communicator is then of no further use,
+    /// because the ranks no longer agree on what comes next.
+    pub fn all_reduce_within(&self, numbers: &mut [u64], how: Reduce, time: Option<Duration>) -> Result<()> {
+        let (count, kind, op) = (self.count_of(numbers)?, self.mpi().abi.handles.uint64, self.operation(how));
+        let in_place = std::ptr::without_provenance(self.mpi().abi.numbers.in_place);
+        // Of its own, as the library may write to it after the time is over.
+        let own = Box::leak(numbers.to_vec().into_boxed_slice());
+        let own: *mut [u64] = own;
+        // SAFETY: handles are valid, and the memory is leaked.
+        let raw = unsafe {
+            call!(
+                self.mpi(),
+                iallreduce(in_place, own.cast(), count, Handle::of(kind), Handle::of(op), Handle::of(self.raw)) -> handle
+            )?
+        };
+        wait(&mut [Request::new(self.mpi(), raw, false)], time)?;
+        // SAFETY: leaked above, and no longer known to the library.
+        numbers.copy_from_slice(&unsafe { Box::from_raw(own) });
+        Ok(())
+    }
+
+    /// As [`Comm::barrier`], but not for ever: fails when the time is over.
+    pub fn barrier_within(&self, time: Option<Duration>) -> Result<()> {
+        wait(&mut [self.ibarrier()?], time)
+    }
+
+    /// Sends a stretch of bytes to each rank and receives one from each: `counts` bytes from `at` on, one of each for each
+    /// rank.
+    ///
+    /// # Safety
+    /// All stretches lie in memory that may be read, or written; those that are written overlap with no other.
+    pub unsafe fn all_to_all_v(
+        &self,
+        send: *const u8,
+        send_counts: &[i32],
+        send_at: &[i32],
+        recv: *mut u8,
+        recv_counts: &[i32],
+        recv_at: &[i32],
+    ) -> Result<()> {
+        for (name, list) in
+            [("send", send_counts), ("send", send_at), ("receive", recv_counts), ("receive", recv_at)]
+        {
+            self.one_for_each_rank(name, list.len())?;
+        }
+        none_negative(send_counts)?;
+        none_negative(recv_counts)?;
+        let byte = self.mpi().abi.handles.byte;
+        let (out, out_at) = (send_counts.as_ptr(), send_at.as_ptr());
+        let (into, into_at) = (recv_counts.as_ptr(), recv_at.as_ptr());
+        // SAFETY: handles are valid, lists have an entry for each rank, and the caller vouches for the memory.
+        unsafe {
+            call!(
+                self.mpi(),
+                alltoallv(
+                    send.cast(),
+                    out,
+                    out_at,
+                    Handle::of(byte),
+                    recv.cast(),
+                    into,
+                    into_at,
+                    Handle::of(byte),
+                    Handle::of(self.raw)
+                )
+            )
+        }
+    }
+
+    /// Sends to each rank and receives from each, with a datatype for each: `counts` of them from byte `at` on.
+    ///
+    /// # Safety
+    /// All bytes of the datatypes at their places lie in memory that may be read, or written; those that are written overlap
+    /// with no other.
+    pub unsafe fn all_to_all_w(
+        &self,
+        send: *const u8,
+        out: Blocks<'_>,
+        recv: *mut u8,
+        into: Blocks<'_>,
+    ) -> Result<()> {
+        for (name, blocks) in [("send", out), ("receive", into)] {
+            self.one_for_each_rank(name, blocks.counts.len())?;
+            self.one_for_each_rank(name, blocks.at.len())?;
+            self.one_for_each_rank(name, blocks.types.len())?;
+            none_negative(blocks.counts)?;
+        }
+        self.mpi().may_call()?;
+        let code = each!(self.mpi(), calls => {
+            let out_types: Vec<_> = out.types.iter().map(|kind| Handle::of(kind.raw)).collect();
+            let into_types: Vec<_> = into.types.iter().map(|kind| Handle::of(kind.raw)).collect();
+            // SAFETY: handles are valid, lists have an entry for each rank, and the caller vouches for the memory.
+            unsafe {
+                (calls.alltoallw)(
+                    send.cast(),
+                    out.counts.as_ptr(),
+                    out.at.as_ptr(),
+                    out_types.as_ptr(),
+                    recv.cast(),
+                    into.counts.as_ptr(),
+                    into.at.as_ptr(),
+                    into_types.as_ptr(),
+                    Handle::of(self.raw),
+                )
+            }
+        });
+        self.mpi().check(name::alltoallw, code)
+    }
+
+    fn count_of(&self, numbers: &[u64]) -> Result<c_int> {
+        length(size_of_val(numbers))?;
+        Ok(numbers.len() as c_int)
+    }
+
+    fn operation(&self, how: Reduce) -> usize {
+        let handles = &self.mpi().abi.handles;
+        match how {
+            Reduce::Max => handles.max,
+            Reduce::Min => handles.min,
+            Reduce::Sum => handles.sum,
+            Reduce::Or => handles.bor,
+        }
+    }
+
+    fn one_for_each_rank(&self, name: &str, given: usize) -> Result<()> {
+        if given == self.size() {
+            return Ok(());
+        }
+        Err(mismatch(format!("a list of what to {name} has {given} entries for {} ranks", self.size())))
+    }
+}
+
+/// One side of [`Comm::all_to_all_w`]: an entry for each rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks<'a> {
+    /// How many of the datatype.
+    pub counts: &'a [i32],
+    /// From which byte on.
+    pub at: &'a [i32],
+    /// Which datatype.
+    pub types: &'a [&'a Datatype],
+}
+
+fn none_negative(counts: &[i32]) -> Result<()> {
+    match counts.iter().find(|count| **count < 0) {
+        Some(count) => {
+            Err(Error::new(ErrorKind::OutOfRange, format!("{count} is not a number of things to move")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn mismatch(message: String) -> Error {
+    Error::new(ErrorKind::Mismatch, message)
+}

@@ -1,0 +1,255 @@
+//! Communicators, and messages between two of their ranks.
+//!
+//! A message is bytes. Whoever sends or receives keeps the memory alive and alone until the request is done, which no type can
+//! say across processes: hence `unsafe`.
+
+use super::calls::{Either, Handle, Status, call, name};
+use super::library::Mpi;
+use super::request::Request;
+use crate::abi::Raw;
+use reshard_plan::{Error, ErrorKind, Result};
+use std::ffi::{c_int, c_void};
+
+/// The longest message, in bytes: longer ones are sent in pieces.
+pub const LONGEST_MESSAGE: usize = 1 << 30;
+
+/// The largest tag every MPI must offer.
+pub const LARGEST_TAG: u32 = 32767;
+
+/// A group of processes that can talk to each other. Frees itself if it was made here, and MPI has not ended.
+#[derive(Debug)]
+pub struct Comm {
+    mpi: &'static Mpi,
+    pub(super) raw: Raw,
+    rank: usize,
+    size: usize,
+    ours: bool,
+}
+
+/// A communicator of the host program, as its language passes it.
+#[derive(Clone, Copy, Debug)]
+pub enum RawComm {
+    /// C's handle where it is an integer: the MPICH family.
+    Integer(c_int),
+    /// C's handle where it is a pointer: Open MPI and the standard ABI.
+    Pointer(*mut c_void),
+    /// Fortran's handle, always an integer.
+    Fortran(i32),
+}
+
+impl Comm {
+    /// The host program's communicator, which stays its own: it is not freed, and its errors go where the host wants them.
+    /// [`Comm::private`] has a duplicate whose errors are returned.
+    ///
+    /// # Safety
+    /// MPI has begun; the handle is valid, and stays so as long as the value lives.
+    pub unsafe fn from_raw(mpi: &'static Mpi, handle: RawComm) -> Result<Comm> {
+        mpi.settle_threads(false)?;
+        let integers = matches!(mpi.calls, Either::Integers(_));
+        let raw = match handle {
+            RawComm::Integer(handle) if integers => handle.raw(),
+            RawComm::Pointer(handle) if !integers => handle.raw(),
+            RawComm::Fortran(number) if integers => number.raw(),
+            RawComm::Fortran(number) => match mpi.comm_from_fortran {
+                // SAFETY: the caller vouches for the number.
+                Some(convert) => unsafe { convert(number) }.raw(),
+                None => return Err(mismatch(format!("{} does not know handles of Fortran", mpi.version()))),
+            },
+            RawComm::Integer(_) | RawComm::Pointer(_) => {
+                return Err(mismatch(format!(
+                    "a communicator was passed as {handle:?}, but handles of {} are {}",
+                    mpi.version(),
+                    if integers { "integers" } else { "pointers" }
+                )));
+            }
+        };
+        if raw == mpi.abi.handles.comm_null {
+            return Err(mismatch("a communicator was expected, and MPI_COMM_NULL was passed".to_string()));
+        }
+        // SAFETY: promised by the caller.
+        unsafe { Self::borrowed(mpi, raw) }
+    }
+
+    /// # Safety
+    /// The handle is valid, and stays so as long as the value lives.
+    pub(super) unsafe fn borrowed(mpi: &'static Mpi, raw: Raw) -> Result<Comm> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: promised by the caller.
+        unsafe {
+            call!(mpi, comm_rank(Handle::of(raw), &raw mut rank))?;
+            call!(mpi, comm_size(Handle::of(raw), &raw mut size))?;
+        }
+        Ok(Self { mpi, raw, rank: rank.max(0) as usize, size: size.max(0) as usize, ours: false })
+    }
+
+    /// A communicator that was just made: errors are returned, and it is freed when dropped.
+    pub(super) fn made(mpi: &'static Mpi, raw: Raw) -> Result<Comm> {
+        let errors_return = mpi.abi.handles.errors_return;
+        // SAFETY: the library just made it, and nobody else knows it.
+        unsafe {
+            call!(mpi, comm_set_errhandler(Handle::of(raw), Handle::of(errors_return)))?;
+            let mut comm = Self::borrowed(mpi, raw)?;
+            comm.ours = true;
+            Ok(comm)
+        }
+    }
+
+    /// This process among the others.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many processes there are.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The library.
+    pub fn mpi(&self) -> &'static Mpi {
+        self.mpi
+    }
+
+    /// Whether both are the same communicator of the library.
+    pub fn is(&self, other: &Comm) -> bool {
+        self.raw == other.raw
+    }
+
+    /// One communicator for all ranks that name the same colour, in the order of their keys; ranks without a colour get none.
+    /// Collective.
+    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {
+        let number = |value: u32| {
+            c_int::try_from(value).map_err(|_| {
+                out_of_range(format!("colours and keys end at {}, {value} was given", c_int::MAX))
+            })
+        };
+        let color = color.map_or(Ok(self.mpi.abi.numbers.undefined), number)?;
+        let key = number(key)?;
+        // SAFETY: the handle is valid.
+        let raw = unsafe { call!(self.mpi, comm_split(Handle::of(self.raw), color, key) -> handle)? };
+        if raw == self.mpi.abi.handles.comm_null { Ok(None) } else { Self::made(self.mpi, raw).map(Some) }
+    }
+
+    /// The ranks that share this one's memory: one node. Collective.
+    pub fn split_shared(&self) -> Result<Comm> {
+        let kind = self.mpi.abi.numbers.comm_type_shared;
+        let (key, info) = (self.rank as c_int, self.mpi.abi.handles.info_null);
+        // SAFETY: the handles are valid.
+        let raw = unsafe {
+            call!(self.mpi, comm_split_type(Handle::of(self.raw), kind, key, Handle::of(info)) -> handle)?
+        };
+        Self::made(self.mpi, raw)
+    }
+
+    /// Begins to send bytes to a rank.
+    ///
+    /// # Safety
+    /// Until the request is done, or for ever if it is lost, the bytes stay where they are and nobody writes to them.
+    pub unsafe fn isend(&self, from: *const u8, bytes: usize, to: usize, tag: u32) -> Result<Request> {
+        let (count, to, tag) = (length(bytes)?, self.partner(name::isend, to)?, tag_number(tag)?);
+        let byte = self.mpi.abi.handles.byte;
+        // SAFETY: the handles are valid, and the caller vouches for the memory.
+        let raw = unsafe {
+            call!(self.mpi, isend(from.cast(), count, Handle::of(byte), to, tag, Handle::of(self.raw)) -> handle)?
+        };
+        Ok(Request::new(self.mpi, raw, false))
+    }
+
+    /// Begins to receive at most so many bytes from a rank. A longer message is an error, of [`Request::test`].
+    ///
+    /// # Safety
+    /// Until the request is done, or for ever if it is lost, the memory stays where it is and nobody touches it.
+    pub unsafe fn irecv(&self, to: *mut u8, bytes: usize, from: usize, tag: u32) -> Result<Request> {
+        let (count, from, tag) = (length(bytes)?, self.partner(name::irecv, from)?, tag_number(tag)?);
+        let byte = self.mpi.abi.handles.byte;
+        // SAFETY: the handles are valid, and the caller vouches for the memory.
+        let raw = unsafe {
+            call!(self.mpi, irecv(to.cast(), count, Handle::of(byte), from, tag, Handle::of(self.raw)) -> handle)?
+        };
+        Ok(Request::new(self.mpi, raw, true))
+    }
+
+    /// Whether a message with this tag waits to be received, from a rank or from any: its source and its bytes.
+    pub fn iprobe(&self, from: Option<usize>, tag: u32) -> Result<Option<(usize, usize)>> {
+        let from =
+            from.map_or(Ok(self.mpi.abi.numbers.any_source), |from| self.partner(name::iprobe, from))?;
+        let tag = tag_number(tag)?;
+        let (mut flag, mut status) = (0, Status::new());
+        // SAFETY: the handle is valid, and the status is long enough for any library.
+        unsafe { call!(self.mpi, iprobe(from, tag, Handle::of(self.raw), &raw mut flag, &raw mut status))? };
+        if flag == 0 {
+            return Ok(None);
+        }
+        let source = status.int(self.mpi.abi.numbers.status_source_at);
+        let source = usize::try_from(source).map_err(|_| {
+            Error::new(ErrorKind::Mpi, format!("MPI_Iprobe found a message from rank {source}"))
+        })?;
+        Ok(Some((source, self.mpi.bytes_of(&status)?)))
+    }
+
+    /// A rank as MPI wants it. Not every library checks, so we do.
+    pub(super) fn partner(&self, call: &str, rank: usize) -> Result<c_int> {
+        if rank < self.size {
+            return Ok(rank as c_int);
+        }
+        Err(out_of_range(format!("{call}: rank {rank} is not among the {} of this communicator", self.size)))
+    }
+}
+
+impl Mpi {
+    /// How many bytes a status tells of.
+    pub(super) fn bytes_of(&self, status: &Status) -> Result<usize> {
+        let mut bytes: c_int = 0;
+        // SAFETY: a call of this library filled in the status.
+        unsafe { call!(self, get_count(status, Handle::of(self.abi.handles.byte), &raw mut bytes))? };
+        usize::try_from(bytes)
+            .map_err(|_| Error::new(ErrorKind::Mpi, "MPI_Get_count knows no number of bytes".to_string()))
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if self.ours {
+            // A communicator that cannot be freed is lost; there is nothing to be done about it.
+            let _ = self.free();
+        }
+    }
+}
+
+impl Comm {
+    fn free(&mut self) -> Result<()> {
+        let mut ended: c_int = 0;
+        // SAFETY: may be called at any time.
+        unsafe { call!(self.mpi, finalized(&raw mut ended))? };
+        if ended != 0 {
+            return Ok(());
+        }
+        // SAFETY: made here, used by nobody else, and freed once.
+        unsafe { call!(self.mpi, &mut self.raw, comm_free()) }
+    }
+}
+
+/// A number of bytes as MPI wants it.
+pub(super) fn length(bytes: usize) -> Result<c_int> {
+    if bytes <= LONGEST_MESSAGE {
+        return Ok(bytes as c_int);
+    }
+    Err(Error::new(
+        ErrorKind::TooLarge,
+        format!("a message has at most {LONGEST_MESSAGE} bytes, {bytes} were given; send it in pieces"),
+    ))
+}
+
+fn tag_number(tag: u32) -> Result<c_int> {
+    if tag <= LARGEST_TAG {
+        return Ok(tag as c_int);
+    }
+    Err(out_of_range(format!("tags end at {LARGEST_TAG}, {tag} was given")))
+}
+
+fn out_of_range(message: String) -> Error {
+    Error::new(ErrorKind::OutOfRange, message)
+}
+
+fn mismatch(message: String) -> Error {
+    Error::new(ErrorKind::Mismatch, message)
+}

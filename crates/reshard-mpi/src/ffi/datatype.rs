@@ -1,0 +1,204 @@
+//! Derived datatypes: where the bytes of a message lie, in MPI's own words.
+//!
+//! Our engines pack by themselves. These are for what others do: a redistribution by `MPI_Alltoallw` is the rival that the
+//! measurements name.
+
+use super::calls::{Handle, call, each, name};
+use super::library::Mpi;
+use crate::abi::Raw;
+use reshard_plan::{Error, ErrorKind, Result};
+use std::ffi::c_int;
+
+/// Where bytes lie. Freed when dropped; others made from it stay valid.
+#[derive(Debug)]
+pub struct Datatype {
+    mpi: &'static Mpi,
+    pub(super) raw: Raw,
+    ours: bool,
+}
+
+/// Which axis of an array is the fast one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// The last, as in C.
+    RowMajor,
+    /// The first, as in Fortran.
+    ColumnMajor,
+}
+
+/// One axis of an array that is dealt out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dealt {
+    /// Its length, in elements of the whole array.
+    pub extent: i32,
+    /// Elements of a block, dealt out cyclically; nothing if the axis is whole.
+    pub block: Option<i32>,
+    /// Among so many processes.
+    pub processes: i32,
+}
+
+impl Datatype {
+    /// One byte.
+    pub fn bytes(mpi: &'static Mpi) -> Self {
+        Self { mpi, raw: mpi.abi.handles.byte, ours: false }
+    }
+
+    /// So many, one behind the other.
+    pub fn contiguous(&self, count: i32) -> Result<Self> {
+        // SAFETY: the handle is valid.
+        self.made(unsafe { call!(self.mpi, type_contiguous(count, Handle::of(self.raw)) -> handle) })
+    }
+
+    /// Blocks of `block`, whose beginnings lie `stride` of these apart.
+    pub fn vector(&self, count: i32, block: i32, stride: i32) -> Result<Self> {
+        // SAFETY: the handle is valid.
+        self.made(unsafe {
+            call!(self.mpi, type_vector(count, block, stride, Handle::of(self.raw)) -> handle)
+        })
+    }
+
+    /// Blocks of `block`, whose beginnings lie so many bytes apart.
+    pub fn hvector(&self, count: i32, block: i32, stride_bytes: isize) -> Result<Self> {
+        // SAFETY: the handle is valid.
+        self.made(unsafe {
+            call!(self.mpi, type_hvector(count, block, stride_bytes, Handle::of(self.raw)) -> handle)
+        })
+    }
+
+    /// Blocks of these lengths, which begin at these bytes.
+    pub fn hindexed(&self, blocks: &[i32], at_bytes: &[isize]) -> Result<Self> {
+        let count = as_long_as(blocks.len(), at_bytes.len())?;
+        let (blocks, at) = (blocks.as_ptr(), at_bytes.as_ptr());
+        // SAFETY: the handle is valid; both lists have `count` entries.
+        self.made(unsafe {
+            call!(self.mpi, type_hindexed(count, blocks, at, Handle::of(self.raw)) -> handle)
+        })
+    }
+
+    /// So many of each datatype, from each byte on.
+    pub fn structure(mpi: &'static Mpi, members: &[(i32, isize, &Datatype)]) -> Result<Self> {
+        let count = as_long_as(members.len(), members.len())?;
+        let blocks: Vec<c_int> = members.iter().map(|member| member.0).collect();
+        let at: Vec<isize> = members.iter().map(|member| member.1).collect();
+        mpi.may_call()?;
+        let (code, raw) = each!(mpi, calls => {
+            let types: Vec<_> = members.iter().map(|member| Handle::of(member.2.raw)).collect();
+            let mut made = Handle::of(0);
+            // SAFETY: handles are valid; all lists have `count` entries.
+            let code = unsafe { (calls.type_struct)(count, blocks.as_ptr(), at.as_ptr(), types.as_ptr(), &raw mut made) };
+            (code, Handle::raw(made))
+        });
+        mpi.check(name::type_struct, code)?;
+        Ok(Self { mpi, raw, ours: true })
+    }
+
+    /// A box out of an array of these.
+    pub fn subarray(&self, array: &[i32], part: &[i32], first: &[i32], order: Order) -> Result<Self> {
+        let axes = as_long_as(array.len(), part.len())?;
+        as_long_as(array.len(), first.len())?;
+        let (array, part, first, order) = (array.as_ptr(), part.as_ptr(), first.as_ptr(), self.order(order));
+        // SAFETY: the handle is valid; all lists have an entry for each axis.
+        self.made(unsafe {
+            call!(self.mpi, type_subarray(axes, array, part, first, order, Handle::of(self.raw)) -> handle)
+        })
+    }
+
+    /// What one process has of an array of these that is dealt out block by block; processes are numbered row by row.
+    pub fn darray(&self, rank: i32, axes: &[Dealt], order: Order) -> Result<Self> {
+        let numbers = &self.mpi.abi.numbers;
+        let count = as_long_as(axes.len(), axes.len())?;
+        let mut processes: c_int = 1;
+        for axis in axes {
+            processes = processes
+                .checked_mul(axis.processes)
+                .ok_or_else(|| Error::new(ErrorKind::TooLarge, "too many processes for an array of MPI"))?;
+        }
+        let extents: Vec<c_int> = axes.iter().map(|axis| axis.extent).collect();
+        let deals: Vec<c_int> = axes
+            .iter()
+            .map(
+                |axis| if axis.block.is_some() { numbers.distribute_cyclic } else { numbers.distribute_none },
+            )
+            .collect();
+        let blocks: Vec<c_int> =
+            axes.iter().map(|axis| axis.block.unwrap_or(numbers.distribute_default)).collect();
+        let grid: Vec<c_int> = axes.iter().map(|axis| axis.processes).collect();
+        let (extents, deals, blocks, grid) =
+            (extents.as_ptr(), deals.as_ptr(), blocks.as_ptr(), grid.as_ptr());
+        let order = self.order(order);
+        // SAFETY: the handle is valid; all lists have an entry for each axis.
+        self.made(unsafe {
+            call!(
+                self.mpi,
+                type_darray(processes, rank, count, extents, deals, blocks, grid, order, Handle::of(self.raw)) -> handle
+            )
+        })
+    }
+
+    /// The same bytes, with another beginning and length for whatever is put behind it.
+    pub fn resized(&self, begin_bytes: isize, extent_bytes: isize) -> Result<Self> {
+        // SAFETY: the handle is valid.
+        self.made(unsafe {
+            call!(self.mpi, type_resized(Handle::of(self.raw), begin_bytes, extent_bytes) -> handle)
+        })
+    }
+
+    /// Ready to be used in messages; before that it only serves to make others.
+    pub fn commit(mut self) -> Result<Self> {
+        if self.ours {
+            // SAFETY: the handle is valid, and ours.
+            unsafe { call!(self.mpi, &mut self.raw, type_commit())? };
+        }
+        Ok(self)
+    }
+
+    /// How many bytes it picks.
+    pub fn size_bytes(&self) -> Result<usize> {
+        let mut size: c_int = 0;
+        // SAFETY: the handle is valid.
+        unsafe { call!(self.mpi, type_size(Handle::of(self.raw), &raw mut size))? };
+        usize::try_from(size).map_err(|_| Error::new(ErrorKind::TooLarge, "the datatype has more than 2 GiB"))
+    }
+
+    fn made(&self, raw: Result<Raw>) -> Result<Self> {
+        Ok(Self { mpi: self.mpi, raw: raw?, ours: true })
+    }
+
+    fn order(&self, order: Order) -> c_int {
+        match order {
+            Order::RowMajor => self.mpi.abi.numbers.order_c,
+            Order::ColumnMajor => self.mpi.abi.numbers.order_fortran,
+        }
+    }
+
+    fn free(&mut self) -> Result<()> {
+        let mut ended: c_int = 0;
+        // SAFETY: may be called at any time.
+        unsafe { call!(self.mpi, finalized(&raw mut ended))? };
+        if ended != 0 {
+            return Ok(());
+        }
+        // SAFETY: made here, and freed once; MPI keeps it for what is under way and for those made from it.
+        unsafe { call!(self.mpi, &mut self.raw, type_free()) }
+    }
+}
+
+impl Drop for Datatype {
+    fn drop(&mut self) {
+        if self.ours {
+            // A datatype that cannot be freed is lost; there is nothing to be done about it.
+            let _ = self.free();
+        }
+    }
+}
+
+/// The common length of two lists, as MPI wants it.
+fn as_long_as(one: usize, other: usize) -> Result<c_int> {
+    match c_int::try_from(one) {
+        Ok(count) if one == other => Ok(count),
+        _ => Err(Error::new(
+            ErrorKind::Mismatch,
+            format!("lists of {one} and {other} entries do not go together"),
+        )),
+    }
+}

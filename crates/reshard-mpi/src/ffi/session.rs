@@ -1,0 +1,156 @@
+//! Begins and ends MPI.
+//!
+//! A program that ends with an error must not leave the others waiting: a session that is dropped by a panic aborts the
+//! whole job, because `MPI_Finalize` would wait for the ranks that wait for this one.
+
+use super::calls::{Handle, call, each};
+use super::comm::Comm;
+use super::library::{Mpi, Threads, this_thread};
+use crate::launch::launched;
+use reshard_plan::{Error, ErrorKind, Result};
+use std::ffi::c_int;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+
+/// The code a job ends with when one of its ranks panics: that of any Rust program.
+const PANICKED: c_int = 101;
+
+/// MPI, begun. Ends it when dropped, if it began it; aborts the job if dropped by a panic.
+#[derive(Debug)]
+pub struct Session {
+    world: Comm,
+    began: bool,
+}
+
+impl Mpi {
+    /// Begins MPI if nobody has, for calls by this thread. Ends with an error if launcher and library do not understand
+    /// each other: each process would believe to be alone.
+    pub fn init(&'static self) -> Result<Session> {
+        let mut flag: c_int = 0;
+        // SAFETY: both may be called at any time.
+        let ended = unsafe { call!(self, finalized(&raw mut flag)).map(|()| flag != 0)? };
+        if ended {
+            self.ended.store(true, Ordering::Relaxed);
+            self.may_call()?;
+        }
+        // SAFETY: as above.
+        let begun = unsafe { call!(self, initialized(&raw mut flag)).map(|()| flag != 0)? };
+        let began = !begun || self.sessions.load(Ordering::Relaxed) > 0;
+        if !begun {
+            let (mut given, wanted) = (0, self.abi.numbers.thread_funneled);
+            let null = std::ptr::null_mut();
+            // SAFETY: not begun and not ended; MPI lets a program pass no arguments.
+            unsafe { call!(self, init_thread(null, std::ptr::null_mut(), wanted, &raw mut given))? };
+        }
+        self.settle_threads(began)?;
+        let handles = &self.abi.handles;
+        // SAFETY: the world is there from beginning to end; it is not ours to free.
+        let world = unsafe { Comm::borrowed(self, handles.comm_world)? };
+        if began {
+            self.sessions.fetch_add(1, Ordering::Relaxed);
+        }
+        let session = Session { world, began };
+        if !begun {
+            for comm in [handles.comm_world, handles.comm_self] {
+                // SAFETY: both are there from beginning to end, and the handler is predefined.
+                unsafe {
+                    call!(self, comm_set_errhandler(Handle::of(comm), Handle::of(handles.errors_return)))?;
+                }
+            }
+        }
+        match launched() {
+            Some(launcher) if launcher.size > 1 && session.world.size() == 1 => Err(Error::new(
+                ErrorKind::Mpi,
+                format!(
+                    "{} started {} processes, but with {} each of them is alone (rank {} of the launcher is 0 of 1): launcher and \
+                     library do not fit; use the mpirun that belongs to the library, or set RESHARD_MPI to openmpi, mpich, abi or the path of the \
+                     library that belongs to the launcher",
+                    launcher.family,
+                    launcher.size,
+                    self.version(),
+                    launcher.rank
+                ),
+            )),
+            _ => Ok(session),
+        }
+    }
+
+    /// Finds out who may call, once. MPI has begun.
+    pub(super) fn settle_threads(&self, began: bool) -> Result<()> {
+        if self.threads.get().is_some() {
+            return self.may_call();
+        }
+        let numbers = &self.abi.numbers;
+        let (mut level, mut main) = (0, 0);
+        // SAFETY: both may be called by any thread once MPI has begun.
+        unsafe {
+            call!(self, query_thread(&raw mut level))?;
+            call!(self, is_thread_main(&raw mut main))?;
+        }
+        // Levels grow in all interfaces. Whoever began it for taking turns sees to it that turns are taken.
+        let any = level >= numbers.thread_multiple || (level >= numbers.thread_serialized && !began);
+        if !any && main == 0 {
+            return Err(Error::new(
+                ErrorKind::Mpi,
+                "MPI was begun for one thread and is called by another; call it from the thread that began it, or begin it with \
+                 MPI_THREAD_MULTIPLE",
+            ));
+        }
+        let threads = if any { Threads::Any } else { Threads::One(this_thread()) };
+        self.threads.get_or_init(|| threads);
+        self.may_call()
+    }
+}
+
+impl Session {
+    /// All processes that were launched together.
+    pub fn world(&self) -> &Comm {
+        &self.world
+    }
+
+    /// The library.
+    pub fn mpi(&self) -> &'static Mpi {
+        self.world.mpi()
+    }
+
+    /// Ends all processes of the job, now.
+    pub fn abort(&self, code: i32) -> ! {
+        let mpi = self.mpi();
+        if mpi.may_call().is_ok() {
+            let world = mpi.abi.handles.comm_world;
+            // SAFETY: MPI has begun and not ended.
+            each!(mpi, calls => unsafe { (calls.abort)(Handle::of(world), code) });
+        }
+        // MPI is gone, or its abort came back.
+        std::process::exit(if code == 0 { 1 } else { code })
+    }
+
+    fn end(&self) -> Result<()> {
+        let mpi = self.mpi();
+        let mut flag: c_int = 0;
+        // SAFETY: may be called at any time.
+        unsafe { call!(mpi, finalized(&raw mut flag))? };
+        if flag == 0 {
+            mpi.forget_private(&self.world)?;
+            // SAFETY: begun and not ended, by the thread that began it.
+            unsafe { call!(mpi, finalize())? };
+        }
+        mpi.ended.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (rank, size) = (self.world.rank(), self.world.size());
+            // Nobody is left who could be told that this cannot be written.
+            let _ = writeln!(std::io::stderr(), "rank {rank} of {size} panicked: the job is aborted");
+            self.abort(PANICKED);
+        }
+        if self.began && self.mpi().sessions.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // An MPI that cannot end has told the user so itself.
+            let _ = self.end();
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! MPI, loaded at run time: one build for Open MPI, the MPICH family and the standard ABI.
+//!
+//! A program that is linked against one MPI runs on that one only, and cannot be built where there is none. So nothing is
+//! linked: [`Mpi::load`] finds the library that fits the launcher, and a table says what its handles and constants are.
+//! [`Session`] begins and ends MPI, [`Comm`] sends, receives and gathers, [`Request`] is something under way, [`Datatype`]
+//! says where bytes lie. Every return code is looked at; errors are values, never the end of the program.
+//!
+//! ```no_run
+//! use reshard_mpi::{Mpi, Reduce};
+//! let session = Mpi::load(None)?.init()?;
+//! let world = session.world();
+//! let mut most = [world.rank() as u64];
+//! world.all_reduce(&mut most, Reduce::Max)?;
+//! assert_eq!(most[0] as usize, world.size() - 1);
+//! # Ok::<(), reshard_plan::Error>(())
+//! ```
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod abi;
+#[allow(unsafe_code)]
+mod ffi;
+mod launch;
+mod search;
+mod wait;
+
+pub use ffi::collective::{Blocks, Reduce};
+pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
+pub use ffi::datatype::{Datatype, Dealt, Order};
+pub use ffi::library::Mpi;
+pub use ffi::request::Request;
+pub use ffi::session::Session;
+pub use launch::{Family, Launcher, launched};
+pub use wait::wait;
