@@ -18,11 +18,20 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod abi;
+mod agree;
+mod engine;
 #[allow(unsafe_code)]
 mod ffi;
 mod launch;
+mod mover;
+#[allow(unsafe_code)]
+mod owned;
 mod search;
+#[allow(unsafe_code)]
+mod shared;
 mod wait;
+
+pub use engine::{Mover, MpiEngine, MpiOptions};
 
 pub use ffi::collective::{Blocks, Reduce};
 pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
@@ -31,4 +40,5 @@ pub use ffi::library::Mpi;
 pub use ffi::request::Request;
 pub use ffi::session::Session;
 pub use launch::{Family, Launcher, launched};
+pub use shared::Shared;
 pub use wait::wait;

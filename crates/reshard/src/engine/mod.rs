@@ -13,6 +13,7 @@ mod plain;
 mod threads;
 
 pub use crate::kernel::data::{Data, Table};
+pub use crate::kernel::scale::Scaling;
 pub use messages::{Messages, MessagesOptions};
 pub use plain::PlainCopy;
 pub use threads::Threads;

@@ -165,6 +165,14 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
+    /// Where the parts of an array begin that were entered with [`Data::enter_own`]: source, destination, null if this rank has
+    /// none. Valid over their whole spans as long as this data is borrowed.
+    pub fn own(&mut self, array: usize) -> (*const u8, *mut u8) {
+        let from = self.sources(array).iter().copied().find(|from| !from.is_null());
+        let to = self.targets(array).iter().copied().find(|to| !to.is_null());
+        (from.unwrap_or(std::ptr::null()), to.unwrap_or(std::ptr::null_mut()))
+    }
+
     /// Enters the source part of another rank, in memory that this process can read.
     ///
     /// # Safety
@@ -218,7 +226,7 @@ impl<'a> Data<'a> {
     }
 
     /// Refuses to run another plan than the one the data was entered for, or while an array is missing.
-    pub(crate) fn check(&self, plan: &Arc<Plan>) -> Result<()> {
+    pub fn check(&self, plan: &Arc<Plan>) -> Result<()> {
         if !self.belongs_to(plan) {
             return Err(mismatch(
                 "the data was entered for another plan; make its table from the plan of the engine that runs it".into(),

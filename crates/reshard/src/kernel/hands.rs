@@ -107,6 +107,17 @@ impl Hands<'_> {
         bytes
     }
 
+    /// In how many letters a parcel travels.
+    pub fn letters(&self, parcel: &Parcel) -> usize {
+        let mut cursor = self.open(parcel);
+        let mut letters = 0;
+        while !cursor.finished {
+            self.letter(parcel, &mut cursor, |_, _, _| ());
+            letters += 1;
+        }
+        letters
+    }
+
     /// Packs the next letter of a parcel. Returns its bytes.
     ///
     /// # Safety

@@ -82,6 +82,11 @@ impl Porter {
         self.chunk
     }
 
+    /// Bytes of the longest element that travels: a letter has room for it.
+    pub fn longest_elem(&self) -> u64 {
+        self.cargo.messages().iter().map(Message::longest_elem).max().unwrap_or(0)
+    }
+
     /// Bytes of memory the kernels need.
     pub fn scratch_bytes(&self) -> u64 {
         if self.number == usize::MAX { 0 } else { self.cargo.worker_bytes(self.number) }
@@ -93,6 +98,11 @@ impl Porter {
         (self.cargo.ranks()[from], self.cargo.ranks()[to], group)
     }
 
+    /// Bytes of a parcel.
+    pub fn bytes(&self, parcel: &Parcel) -> u64 {
+        self.cargo.messages()[parcel.message].bytes(&parcel.positions)
+    }
+
     /// Begins a run: nothing has been done on its own yet.
     pub fn begin(&mut self, data: &Data<'_>) {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
@@ -102,6 +112,11 @@ impl Porter {
     /// The beginning of a parcel; its end, if nothing of it travels.
     pub fn open(&self, data: &Data<'_>, parcel: &Parcel) -> Cursor {
         self.hands(data).open(parcel)
+    }
+
+    /// In how many letters a parcel travels.
+    pub fn letters(&self, data: &Data<'_>, parcel: &Parcel) -> usize {
+        self.hands(data).letters(parcel)
     }
 
     /// Packs the next letter of one of this rank's own parcels. Returns its bytes.
@@ -134,6 +149,44 @@ impl Porter {
         let hands = Hands { cargo: &self.cargo, data, chunk: self.chunk };
         // SAFETY: the letter is borrowed, and so is the data, mutably: nobody else writes there. The worker was made for all
         // routes of this rank, the message's receiver.
+        unsafe { hands.unpack(parcel, cursor, from.as_ptr(), &mut self.worker) }
+    }
+
+    /// As [`Porter::pack`], into as much room as there is: for messages that are one letter.
+    ///
+    /// # Panics
+    /// If the data is another plan's, the parcel another rank's or longer than the room.
+    pub fn pack_whole(
+        &mut self,
+        data: &Data<'_>,
+        parcel: &Parcel,
+        cursor: &mut Cursor,
+        to: &mut [u8],
+    ) -> usize {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        assert_eq!(self.cargo.messages()[parcel.message].from, self.number, "a rank sends its own messages");
+        assert!(self.bytes(parcel) <= to.len() as u64, "room for {} bytes", to.len());
+        let hands = Hands { cargo: &self.cargo, data, chunk: to.len() };
+        // SAFETY: as above.
+        unsafe { hands.pack(parcel, cursor, to.as_mut_ptr(), &mut self.worker) }
+    }
+
+    /// As [`Porter::unpack`], for messages that are one letter.
+    ///
+    /// # Panics
+    /// If the data is another plan's, the parcel another rank's or longer than what is given.
+    pub fn unpack_whole(
+        &mut self,
+        data: &mut Data<'_>,
+        parcel: &Parcel,
+        cursor: &mut Cursor,
+        from: &[u8],
+    ) -> usize {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        assert_eq!(self.cargo.messages()[parcel.message].to, self.number, "a rank receives its own messages");
+        assert!(self.bytes(parcel) <= from.len() as u64, "{} bytes of a letter", from.len());
+        let hands = Hands { cargo: &self.cargo, data, chunk: from.len() };
+        // SAFETY: as above.
         unsafe { hands.unpack(parcel, cursor, from.as_ptr(), &mut self.worker) }
     }
 

@@ -100,7 +100,6 @@ impl Relay {
                         most_bytes: 0,
                         legs: Vec::new(),
                     });
-                    entry.chunks = first + count;
                     entry.most_bytes = entry.most_bytes.max(leg.most_bytes());
                     entry.legs.push(leg);
                 }
@@ -130,6 +129,8 @@ impl Relay {
         }
         let mut outgoing: Vec<Outgoing> = by_receiver.into_values().collect();
         outgoing.sort_by_key(|outgoing| outgoing.to);
+        // All of the receiver's, those of arrays in which this rank has nothing for it included: both sides count alike.
+        outgoing.iter_mut().for_each(|outgoing| outgoing.chunks = chunks_of[&outgoing.to]);
         let routes = outgoing.iter().flat_map(|outgoing| &outgoing.legs).map(|leg| &leg.pack);
         let worker = Worker::new(level, routes.chain(halls.iter().map(|hall| &hall.route)));
         let most_boxes = halls.iter().map(|hall| hall.boxes.len()).max().unwrap_or(0);

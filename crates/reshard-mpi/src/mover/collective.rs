@@ -1,0 +1,223 @@
+//! The two ways people write by hand, to compare with: pack everything and call `MPI_Alltoallv`, or describe everything with
+//! derived datatypes and call `MPI_Alltoallw`.
+//!
+//! The datatypes are as compact as a careful user would make them: vectors of vectors wherever blocks repeat.
+
+use crate::ffi::collective::Blocks;
+use crate::ffi::comm::Comm;
+use crate::ffi::datatype::Datatype;
+use crate::ffi::library::Mpi;
+use reshard::engine::{Data, MessagesOptions};
+use reshard::rank::Porter;
+use reshard::schedule::Strategy;
+use reshard_plan::{Array, Error, ErrorKind, Plan, Result, Stretch, Track};
+use std::sync::Arc;
+
+/// Everything packed, exchanged at once, unpacked.
+pub struct AllToAllV {
+    porter: Porter,
+    comm: Arc<Comm>,
+    send: Vec<u8>,
+    receive: Vec<u8>,
+    /// Bytes for each rank, and where they begin.
+    counts: [Vec<i32>; 2],
+    at: [Vec<i32>; 2],
+}
+
+impl AllToAllV {
+    pub fn new(plan: &Arc<Plan>, comm: &Arc<Comm>) -> Result<Self> {
+        // Each message is one letter, so there is only one group of arrays that move alike to look at.
+        let options = MessagesOptions { strategy: Strategy::Async, ..Default::default() };
+        let porter = Porter::new(Arc::clone(plan), comm.rank() as u64, &options, i32::MAX as usize)?;
+        let mut counts = [vec![0_u64; comm.size()], vec![0_u64; comm.size()]];
+        for parcel in porter.sends() {
+            counts[0][porter.ends(parcel).1 as usize] += porter.bytes(parcel);
+        }
+        for parcel in porter.receives() {
+            counts[1][porter.ends(parcel).0 as usize] += porter.bytes(parcel);
+        }
+        let at = [places(&counts[0])?, places(&counts[1])?];
+        let total = |counts: &[u64]| counts.iter().sum::<u64>() as usize;
+        let (send, receive) = (vec![0; total(&counts[0])], vec![0; total(&counts[1])]);
+        let counts = counts.map(|counts| counts.into_iter().map(|count| count as i32).collect());
+        Ok(Self { porter, comm: Arc::clone(comm), send, receive, counts, at })
+    }
+
+    pub fn scratch_bytes(&self) -> u64 {
+        (self.send.len() + self.receive.len()) as u64 + self.porter.scratch_bytes()
+    }
+
+    pub fn run(&mut self, data: &mut Data<'_>) -> Result<u64> {
+        let Self { porter, comm, send, receive, counts, at } = self;
+        porter.begin(data);
+        let mut begin = 0;
+        let mut done = vec![0_usize; comm.size()];
+        let sends = porter.sends().to_vec();
+        for parcel in &sends {
+            let to = porter.ends(parcel).1 as usize;
+            let place = at[0][to] as usize + done[to];
+            let mut cursor = porter.open(data, parcel);
+            while !cursor.finished() {
+                begin += 1;
+                done[to] += porter.pack_whole(data, parcel, &mut cursor, &mut send[place..]);
+            }
+        }
+        // SAFETY: counts and places were made for these buffers.
+        unsafe {
+            comm.all_to_all_v(send.as_ptr(), &counts[0], &at[0], receive.as_mut_ptr(), &counts[1], &at[1])?;
+        }
+        while porter.work_alone(data) {}
+        done.fill(0);
+        for parcel in &porter.receives().to_vec() {
+            let from = porter.ends(parcel).0 as usize;
+            let place = at[1][from] as usize + done[from];
+            let mut cursor = porter.open(data, parcel);
+            while !cursor.finished() {
+                done[from] += porter.unpack_whole(data, parcel, &mut cursor, &receive[place..]);
+            }
+        }
+        Ok(begin)
+    }
+}
+
+fn places(counts: &[u64]) -> Result<Vec<i32>> {
+    let mut next = 0;
+    counts
+        .iter()
+        .map(|&count| {
+            let place = next;
+            next += count;
+            let fits = i32::try_from(next).is_ok();
+            i32::try_from(place).ok().filter(|_| fits).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Unsupported,
+                    "MPI_Alltoallv counts to 2^31, and a rank has more bytes to move; choose another mover",
+                )
+            })
+        })
+        .collect()
+}
+
+/// Everything described, exchanged at once.
+pub struct AllToAllW {
+    comm: Arc<Comm>,
+    /// For each array what goes to each rank and what comes from each.
+    types: Vec<[Vec<Option<Datatype>>; 2]>,
+    nothing: Datatype,
+}
+
+impl AllToAllW {
+    pub fn new(plan: &Arc<Plan>, comm: &Arc<Comm>) -> Result<Self> {
+        let types = plan.arrays().iter().map(|array| types_of(array, comm)).collect::<Result<Vec<_>>>()?;
+        Ok(Self { comm: Arc::clone(comm), types, nothing: Datatype::bytes(comm.mpi()) })
+    }
+
+    pub fn run(&mut self, data: &mut Data<'_>) -> Result<()> {
+        let at = vec![0; self.comm.size()];
+        for (array, [out, into]) in self.types.iter().enumerate() {
+            let counts = |types: &[Option<Datatype>]| -> Vec<i32> {
+                types.iter().map(|kind| i32::from(kind.is_some())).collect()
+            };
+            let (out_counts, into_counts) = (counts(out), counts(into));
+            let [out_types, into_types] = [out, into].map(|types| -> Vec<&Datatype> {
+                types.iter().map(|kind| kind.as_ref().unwrap_or(&self.nothing)).collect()
+            });
+            let (from, to) = data.own(array);
+            // SAFETY: datatypes were made from the plan, whose parts the data has entered over their whole spans.
+            unsafe {
+                self.comm.all_to_all_w(
+                    from,
+                    Blocks { counts: &out_counts, at: &at, types: &out_types },
+                    to,
+                    Blocks { counts: &into_counts, at: &at, types: &into_types },
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
+    let rank = comm.rank() as u64;
+    let elem = array.wanted().elem_bytes();
+    if array.targets().iter().any(|target| target.rows.is_some()) {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "datatypes for MPI_Alltoallw are made of whole boxes, not of triangles; choose another mover",
+        ));
+    }
+    let mut types = [(); 2].map(|()| (0..comm.size()).map(|_| None).collect::<Vec<_>>());
+    for target in array.targets().iter().filter(|target| target.elems() > 0) {
+        for (place, &part) in target.parts.iter().enumerate() {
+            let source = &array.sources()[part as usize];
+            if source.rank != rank && target.rank != rank {
+                continue;
+            }
+            let mut place = place;
+            let mut tracks: Vec<Track> = target
+                .tracks
+                .iter()
+                .rev()
+                .map(|track| {
+                    let peer = place % track.peers().len();
+                    place /= track.peers().len();
+                    track.with_peer(peer as u32)
+                })
+                .collect();
+            tracks.reverse();
+            // From the axis whose elements lie closest together.
+            let mut order: Vec<usize> = (0..tracks.len()).collect();
+            order.sort_by_key(|&dim| target.strides[dim]);
+            let make = |strides: &[u64], side: fn(&Stretch) -> (u64, u64)| {
+                let element = Datatype::bytes(comm.mpi()).contiguous(elem as i32)?;
+                let nest = |inner: Datatype, &dim: &usize| {
+                    along(comm.mpi(), &inner, &tracks[dim], strides[dim] * elem, side)
+                };
+                order.iter().try_fold(element, nest)?.commit()
+            };
+            if source.rank == rank {
+                types[0][target.rank as usize] = Some(make(&source.strides, |s| (s.from, s.from_step))?);
+            }
+            if target.rank == rank {
+                types[1][source.rank as usize] = Some(make(&target.strides, |s| (s.to, s.to_step))?);
+            }
+        }
+    }
+    Ok(types)
+}
+
+/// Things of one kind wherever a track says: `side` gives the first index of a stretch and how much further it is in each
+/// round.
+fn along(
+    mpi: &'static Mpi,
+    inner: &Datatype,
+    track: &Track,
+    stride: u64,
+    side: fn(&Stretch) -> (u64, u64),
+) -> Result<Datatype> {
+    let count = |number: u64| {
+        i32::try_from(number).map_err(|_| {
+            Error::new(ErrorKind::Unsupported, format!("{number} is more than a datatype of MPI can count"))
+        })
+    };
+    let mut members = Vec::new();
+    for each in track.loops() {
+        for stretch in &each.stretches {
+            let (first, step) = side(stretch);
+            let run = inner.hvector(count(stretch.len)?, 1, stride as isize)?;
+            let run = match each.rounds {
+                1 => run,
+                rounds => run.hvector(count(rounds)?, 1, (step * stride) as isize)?,
+            };
+            members.push((first * stride, run));
+        }
+    }
+    match &members[..] {
+        [(0, _)] => Ok(members.remove(0).1),
+        _ => {
+            let members: Vec<(i32, isize, &Datatype)> =
+                members.iter().map(|(at, kind)| (1, *at as isize, kind)).collect();
+            Datatype::structure(mpi, &members)
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Two copies through small shared boxes: what a rank packs is assembled by another while it is still in the caches.
+//!
+//! Each pair of ranks has two boxes in the sender's segment, so the sender packs the next chunk while the receiver works on
+//! the last. Numbers that only grow say who may touch a box: the sender has *filled* so many of the receiver's chunks, the
+//! receiver has *emptied* so many of its own. There is nothing else to wait for, within a run or between runs.
+
+use super::{Patience, named};
+use crate::ffi::comm::Comm;
+use crate::shared::Neighbours;
+use reshard::engine::Data;
+use reshard::rank::Relay;
+use reshard_plan::{Plan, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Boxes for each pair of ranks.
+const BOXES: u64 = 2;
+
+/// Where a rank writes down how many chunks it has emptied.
+const EMPTIED: usize = 0;
+
+/// A cache line, so that nobody's counter is another's neighbour.
+const LINE: usize = 64;
+
+pub struct RelayMover {
+    relay: Relay,
+    neighbours: Neighbours,
+    outgoing: Vec<Lane>,
+    incoming: Vec<Lane>,
+    runs: u64,
+    bytes: usize,
+}
+
+/// The boxes from one rank to another: a counter, then the boxes, in the sender's segment.
+#[derive(Clone, Copy)]
+struct Lane {
+    /// The other rank.
+    rank: usize,
+    at: usize,
+    /// Bytes of a box.
+    room: usize,
+    /// Chunks of the receiver, in a run.
+    chunks: u64,
+    /// The next chunk, in this run.
+    next: u64,
+}
+
+/// What it took.
+#[derive(Default)]
+pub struct Spent {
+    pub pack: Duration,
+    pub unpack: Duration,
+}
+
+impl RelayMover {
+    /// Collective. All boxes of a chunk have together about `chunk` bytes.
+    pub fn new(plan: &Arc<Plan>, comm: &Comm, chunk: u64) -> Result<Self> {
+        let relay = Relay::new(Arc::clone(plan), comm.rank() as u64, chunk);
+        let mut bytes = LINE;
+        let mut table = vec![[0_u64; 2]; comm.size()];
+        let mut outgoing = Vec::with_capacity(relay.outgoing().len());
+        for to in relay.outgoing() {
+            let room = to.most_bytes.next_multiple_of(LINE);
+            let lane = Lane { rank: to.to as usize, at: bytes, room, chunks: to.chunks as u64, next: 0 };
+            table[lane.rank] = [lane.at as u64, lane.room as u64];
+            bytes += LINE + BOXES as usize * room;
+            outgoing.push(lane);
+        }
+        let neighbours = Neighbours::share(comm, bytes)?;
+        let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
+        let mut all = vec![0; mine.len() * comm.size()];
+        comm.all_gather(&mine, &mut all)?;
+        let number = |from: usize, k: usize| {
+            let at = from * mine.len() + comm.rank() * 16 + k * 8;
+            u64::from_ne_bytes(all[at..at + 8].try_into().unwrap_or_default()) as usize
+        };
+        let lane = |&rank: &u64| {
+            let rank = rank as usize;
+            Lane { rank, at: number(rank, 0), room: number(rank, 1), chunks: 0, next: 0 }
+        };
+        let incoming = relay.incoming().iter().map(lane).collect();
+        Ok(Self { relay, neighbours, outgoing, incoming, runs: 0, bytes })
+    }
+
+    pub fn scratch_bytes(&self) -> u64 {
+        self.relay.scratch_bytes() + self.bytes as u64
+    }
+
+    pub fn run(&mut self, data: &mut Data<'_>, patience: &mut Patience) -> Result<Spent> {
+        let mut spent = Spent::default();
+        let mine = self.relay.chunks() as u64;
+        let before = self.runs * mine;
+        let mut next = 0;
+        for (number, lane) in self.outgoing.iter_mut().enumerate() {
+            lane.next = self.relay.next_chunk(number, 0) as u64;
+        }
+        // Not all begin with the same receiver.
+        let first = self.outgoing.partition_point(|lane| lane.rank <= self.neighbours.rank());
+        loop {
+            let mut moved = false;
+            let mut left = false;
+            for turn in 0..self.outgoing.len() {
+                let number = (first + turn) % self.outgoing.len();
+                moved |= self.pack(data, number, &mut spent);
+                left |= self.outgoing[number].next < self.outgoing[number].chunks;
+            }
+            while next < mine && self.is_filled(next as usize, before + next) {
+                self.assemble(data, next as usize, before + next, &mut spent);
+                next += 1;
+                moved = true;
+                if left {
+                    break;
+                }
+            }
+            if !left && next == mine {
+                break;
+            }
+            if moved {
+                patience.begin_again();
+            } else {
+                patience.wait(|| self.late(next, before))?;
+            }
+        }
+        patience.begin_again();
+        self.runs += 1;
+        Ok(spent)
+    }
+
+    /// Packs the next chunk of a receiver, if there is a free box for it.
+    fn pack(&mut self, data: &Data<'_>, number: usize, spent: &mut Spent) -> bool {
+        let Self { relay, neighbours, outgoing, runs, .. } = self;
+        let lane = &mut outgoing[number];
+        let chunk = *runs * lane.chunks + lane.next;
+        if lane.next >= lane.chunks || chunk >= emptied(neighbours, lane.rank) + BOXES {
+            return false;
+        }
+        let began = Instant::now();
+        let at = lane.at + LINE + (chunk % BOXES) as usize * lane.room;
+        let place = neighbours.place(neighbours.rank(), at, lane.room);
+        // SAFETY: a box in our own segment. The receiver has emptied it (its counter says so) and reads it again only when
+        // ours says that it is filled, which is below.
+        let room = unsafe { std::slice::from_raw_parts_mut(place, lane.room) };
+        relay.pack(data, number, lane.next as usize, room);
+        neighbours.counter(neighbours.rank(), lane.at).store(chunk + 1, Ordering::Release);
+        lane.next = relay.next_chunk(number, lane.next as usize + 1) as u64;
+        spent.pack += began.elapsed();
+        true
+    }
+
+    /// Whether all boxes of a chunk are there. `all` counts the chunks of all runs.
+    fn is_filled(&self, chunk: usize, all: u64) -> bool {
+        let filled = |sender: usize| {
+            let Lane { rank, at, .. } = self.incoming[sender];
+            self.neighbours.counter(rank, at).load(Ordering::Acquire) > all
+        };
+        self.relay.needs(chunk).all(filled)
+    }
+
+    fn assemble(&mut self, data: &mut Data<'_>, chunk: usize, all: u64, spent: &mut Spent) {
+        let began = Instant::now();
+        let Self { relay, neighbours, incoming, .. } = self;
+        relay.assemble(data, chunk, |sender| {
+            let Lane { rank, at, room, .. } = incoming[sender];
+            let place = neighbours.place(rank, at + LINE + (all % BOXES) as usize * room, room);
+            // SAFETY: the sender's counter says that it has filled this box; it writes there again only when ours says that
+            // it is emptied, which is below.
+            unsafe { std::slice::from_raw_parts(place, room) }
+        });
+        neighbours.counter(neighbours.rank(), EMPTIED).store(all + 1, Ordering::Release);
+        spent.unpack += began.elapsed();
+    }
+
+    /// Who keeps this rank waiting.
+    fn late(&self, next: u64, before: u64) -> String {
+        let mut late: Vec<usize> = self
+            .outgoing
+            .iter()
+            .filter(|lane| lane.next < lane.chunks && lane.rank != self.neighbours.rank())
+            .map(|lane| lane.rank)
+            .collect();
+        if next < self.relay.chunks() as u64 {
+            late.extend(self.relay.needs(next as usize).map(|sender| self.incoming[sender]).filter_map(
+                |lane| {
+                    let filled = self.neighbours.counter(lane.rank, lane.at).load(Ordering::Acquire);
+                    (filled <= before + next).then_some(lane.rank)
+                },
+            ));
+        }
+        late.sort_unstable();
+        late.dedup();
+        named(late)
+    }
+}
+
+fn emptied(neighbours: &Neighbours, rank: usize) -> u64 {
+    neighbours.counter(rank, EMPTIED).load(Ordering::Acquire)
+}
