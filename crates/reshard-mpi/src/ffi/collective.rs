@@ -130,8 +130,8 @@ impl Comm {
         {
             self.one_for_each_rank(name, list.len())?;
         }
-        none_negative(send_counts)?;
-        none_negative(recv_counts)?;
+        none_negative(name::alltoallv, send_counts)?;
+        none_negative(name::alltoallv, recv_counts)?;
         let byte = self.mpi().abi.handles.byte;
         let (out, out_at) = (send_counts.as_ptr(), send_at.as_ptr());
         let (into, into_at) = (recv_counts.as_ptr(), recv_at.as_ptr());
@@ -170,7 +170,7 @@ impl Comm {
             self.one_for_each_rank(name, blocks.counts.len())?;
             self.one_for_each_rank(name, blocks.at.len())?;
             self.one_for_each_rank(name, blocks.types.len())?;
-            none_negative(blocks.counts)?;
+            none_negative(name::alltoallw, blocks.counts)?;
         }
         self.mpi().may_call()?;
         let code = each!(self.mpi(), calls => {
@@ -228,11 +228,13 @@ pub struct Blocks<'a> {
     pub types: &'a [&'a Datatype],
 }
 
-fn none_negative(counts: &[i32]) -> Result<()> {
+/// Not every library checks, so we do.
+pub(super) fn none_negative(call: &str, counts: &[i32]) -> Result<()> {
     match counts.iter().find(|count| **count < 0) {
-        Some(count) => {
-            Err(Error::new(ErrorKind::OutOfRange, format!("{count} is not a number of things to move")))
-        }
+        Some(count) => Err(Error::new(
+            ErrorKind::OutOfRange,
+            format!("{call}: {count} is not a number of things to move"),
+        )),
         None => Ok(()),
     }
 }

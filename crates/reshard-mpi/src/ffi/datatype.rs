@@ -4,6 +4,7 @@
 //! measurements name.
 
 use super::calls::{Handle, call, each, name};
+use super::collective::none_negative;
 use super::library::Mpi;
 use crate::abi::Raw;
 use reshard_plan::{Error, ErrorKind, Result};
@@ -45,12 +46,14 @@ impl Datatype {
 
     /// So many, one behind the other.
     pub fn contiguous(&self, count: i32) -> Result<Self> {
+        none_negative(name::type_contiguous, &[count])?;
         // SAFETY: the handle is valid.
         self.made(unsafe { call!(self.mpi, type_contiguous(count, Handle::of(self.raw)) -> handle) })
     }
 
     /// Blocks of `block`, whose beginnings lie `stride` of these apart.
     pub fn vector(&self, count: i32, block: i32, stride: i32) -> Result<Self> {
+        none_negative(name::type_vector, &[count, block])?;
         // SAFETY: the handle is valid.
         self.made(unsafe {
             call!(self.mpi, type_vector(count, block, stride, Handle::of(self.raw)) -> handle)
@@ -59,6 +62,7 @@ impl Datatype {
 
     /// Blocks of `block`, whose beginnings lie so many bytes apart.
     pub fn hvector(&self, count: i32, block: i32, stride_bytes: isize) -> Result<Self> {
+        none_negative(name::type_hvector, &[count, block])?;
         // SAFETY: the handle is valid.
         self.made(unsafe {
             call!(self.mpi, type_hvector(count, block, stride_bytes, Handle::of(self.raw)) -> handle)
@@ -67,6 +71,7 @@ impl Datatype {
 
     /// Blocks of these lengths, which begin at these bytes.
     pub fn hindexed(&self, blocks: &[i32], at_bytes: &[isize]) -> Result<Self> {
+        none_negative(name::type_hindexed, blocks)?;
         let count = as_long_as(blocks.len(), at_bytes.len())?;
         let (blocks, at) = (blocks.as_ptr(), at_bytes.as_ptr());
         // SAFETY: the handle is valid; both lists have `count` entries.
@@ -79,6 +84,7 @@ impl Datatype {
     pub fn structure(mpi: &'static Mpi, members: &[(i32, isize, &Datatype)]) -> Result<Self> {
         let count = as_long_as(members.len(), members.len())?;
         let blocks: Vec<c_int> = members.iter().map(|member| member.0).collect();
+        none_negative(name::type_struct, &blocks)?;
         let at: Vec<isize> = members.iter().map(|member| member.1).collect();
         mpi.may_call()?;
         let (code, raw) = each!(mpi, calls => {

@@ -119,7 +119,7 @@ impl Mpi {
     fn of(library: Library, choice: Option<&str>) -> Result<Self> {
         let interface = interface(&library);
         // SAFETY: the symbols are variables of the library; only their addresses are taken.
-        let address = |name: &'static str| match unsafe { library.get::<c_void>(name.as_bytes()) } {
+        let address = |name: &'static str| match unsafe { library.get::<*mut c_void>(name.as_bytes()) } {
             Ok(symbol) => Ok(symbol.as_raw_ptr().expose_provenance() as Raw),
             Err(_) => Err(Error::new(ErrorKind::Mpi, format!("the MPI library has no {name}"))),
         };
@@ -200,7 +200,7 @@ impl fmt::Debug for Mpi {
 fn present() -> Option<Library> {
     let this = Library::this();
     // SAFETY: only asked whether it is there.
-    if unsafe { this.get::<c_void>(b"MPI_Init_thread") }.is_ok() {
+    if unsafe { this.get::<*mut c_void>(b"MPI_Init_thread") }.is_ok() {
         return Some(this);
     }
     // SAFETY: nothing is loaded, so nothing runs.
@@ -214,7 +214,7 @@ fn interface(library: &Library) -> Interface {
     // SAFETY: only its presence counts; and the standard gives `MPI_Abi_get_version` this type and lets it be called at any
     // time. A library that has the function without the ABI answers -1.
     unsafe {
-        if library.get::<c_void>(b"ompi_mpi_comm_world").is_ok() {
+        if library.get::<*mut c_void>(b"ompi_mpi_comm_world").is_ok() {
             return Interface::OpenMpi;
         }
         if let Ok(version) = library.get::<AbiVersion>(b"MPI_Abi_get_version") {

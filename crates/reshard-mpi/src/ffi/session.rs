@@ -11,9 +11,13 @@ use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::c_int;
 use std::io::Write;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The code a job ends with when one of its ranks panics: that of any Rust program.
 const PANICKED: c_int = 101;
+
+/// How long a launcher may take to pass on why a job is aborted.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// MPI, begun. Ends it when dropped, if it began it; aborts the job if dropped by a panic.
 #[derive(Debug)]
@@ -146,6 +150,8 @@ impl Drop for Session {
             let (rank, size) = (self.world.rank(), self.world.size());
             // Nobody is left who could be told that this cannot be written.
             let _ = writeln!(std::io::stderr(), "rank {rank} of {size} panicked: the job is aborted");
+            // Launchers drop what they have not yet passed on when a job is aborted.
+            std::thread::sleep(LAST_WORDS);
             self.abort(PANICKED);
         }
         if self.began && self.mpi().sessions.fetch_sub(1, Ordering::Relaxed) == 1 {

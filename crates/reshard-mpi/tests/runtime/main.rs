@@ -1,0 +1,80 @@
+//! Every wrapped call, by value, on every MPI that is here, with one to four ranks.
+//!
+//! The program starts itself under `mpirun`. Each launch does many things, because a launch takes half a second; each has a
+//! time limit, because what is tested here is what hangs when it is wrong.
+
+#![allow(unsafe_code, clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
+
+mod installation;
+mod rank;
+
+use installation::{Installation, Outcome};
+use std::time::Duration;
+
+/// Names the part that a launched process plays.
+pub const PART: &str = "RESHARD_MPI_TEST_PART";
+
+fn main() {
+    if let Ok(part) = std::env::var(PART) {
+        return rank::play(&part);
+    }
+    let installations = installation::all();
+    if installations.is_empty() {
+        eprintln!(
+            "\n*** NO MPI IS INSTALLED: reshard-mpi WAS NOT TESTED. `cargo xtask test` installs what it needs. ***\n"
+        );
+        assert!(
+            std::env::var_os("RESHARD_NEEDS_MPI").is_none(),
+            "no MPI is installed, and it must be tested here"
+        );
+        return;
+    }
+    for installation in &installations {
+        println!("{installation}");
+        values(installation);
+        faults(installation);
+    }
+    mismatches(&installations);
+}
+
+fn values(installation: &Installation) {
+    for ranks in 1..=4 {
+        installation.launch("values", ranks).succeeded(ranks);
+    }
+    installation.launch("many", 2).succeeded(2);
+    installation.launch("host", 2).succeeded(2);
+}
+
+fn faults(installation: &Installation) {
+    // Intel's library for the standard ABI takes MPI_ERRORS_RETURN for MPI_ERRORS_ABORT, seen in 2021.19.
+    if !(installation.family == "Intel MPI" && installation.choice.contains("abi")) {
+        installation.launch("errors", 2).succeeded(2);
+    }
+    for ranks in [1, 3] {
+        let outcome = installation.launch("panic", ranks);
+        outcome.failed(&[&format!("rank {} of {ranks} panicked", ranks - 1)]);
+        outcome.took_less_than(Duration::from_secs(5));
+    }
+    let outcome = installation.launch("abort", 2);
+    outcome.failed(&[]);
+    outcome.took_less_than(Duration::from_secs(5));
+    let outcome: Outcome = installation.choosing("/nowhere/libmpi.so").launch("values", 1);
+    outcome.failed(&["no MPI library can be loaded", "/nowhere/libmpi.so", "RESHARD_MPI"]);
+}
+
+/// The launcher of one with the library of another: each process is alone, and says so.
+fn mismatches(installations: &[Installation]) {
+    for launcher in installations {
+        for library in installations {
+            if launcher.family != library.family && launcher.system && library.system {
+                let outcome = launcher.choosing(&library.choice).launch("values", 2);
+                outcome.failed(&[
+                    "started 2 processes",
+                    "each of them is alone",
+                    library.family,
+                    "RESHARD_MPI",
+                ]);
+            }
+        }
+    }
+}
