@@ -4,11 +4,12 @@
 //! need. Running it again and again takes no more memory and no more talk than the data itself.
 
 use crate::agree::{Field, agree};
+use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::mover::Patience;
 use crate::mover::collective::{AllToAllV, AllToAllW};
 use crate::mover::direct::DirectMover;
-use crate::mover::messages::MessagesMover;
+use crate::mover::messages::{MessagesMover, Room};
 use crate::mover::relay::RelayMover;
 use crate::shared::Shared;
 use bytemuck::Pod;
@@ -147,20 +148,33 @@ impl MpiEngine {
         };
         // Nodes may differ in size, but all must choose alike.
         let mut choice = [chosen as u64];
-        comm.all_reduce(&mut choice, crate::Reduce::Max)?;
+        comm.all_reduce(&mut choice, Reduce::Max)?;
         let chosen = Mover::ALL[choice[0] as usize];
         let moving = match chosen {
             Mover::Shared => Moving::Shared(DirectMover::new(&plan, &comm)?),
             Mover::Auto | Mover::Private => Moving::Private(RelayMover::new(&plan, &comm, CHUNK)?),
             Mover::Messages => {
-                let made = MessagesMover::new(&plan, &comm, &options.messages, None);
-                let outcome =
-                    made.as_ref().map(|_| ()).map_err(|error| Error::new(error.kind(), error.to_string()));
-                agree(&comm, &[], outcome, options.deadline)?;
+                let room = Room::new(&plan, &comm, &options.messages);
+                agree(&comm, &[], outcome(&room), options.deadline)?;
+                let mut room = room?;
+                // Both sides of a message cut it alike.
+                let mut shortest = [room.letter as u64];
+                comm.all_reduce(&mut shortest, Reduce::Min)?;
+                room.letter = shortest[0] as usize;
+                let made = MessagesMover::new(&plan, &comm, &options.messages, room);
+                agree(&comm, &[], outcome(&made), options.deadline)?;
                 Moving::Messages(Box::new(made?))
             }
-            Mover::Alltoallv => Moving::Alltoallv(Box::new(AllToAllV::new(&plan, &comm)?)),
-            Mover::Alltoallw => Moving::Alltoallw(AllToAllW::new(&plan, &comm)?),
+            Mover::Alltoallv => {
+                let made = AllToAllV::new(&plan, &comm);
+                agree(&comm, &[], outcome(&made), options.deadline)?;
+                Moving::Alltoallv(Box::new(made?))
+            }
+            Mover::Alltoallw => {
+                let made = AllToAllW::new(&plan, &comm);
+                agree(&comm, &[], outcome(&made), options.deadline)?;
+                Moving::Alltoallw(made?)
+            }
         };
         let table = Some(Table::new(Arc::clone(&plan)));
         Ok(Self { plan, comm, options, chosen, moving, table, broken: None })
@@ -223,6 +237,16 @@ impl MpiEngine {
         self.with_table(|engine, table| {
             let mut data = table.fill();
             data.enter_own(0, engine.comm.rank() as u64, from, to, None)?;
+            engine.enter_shared(&mut data, 0, from)?;
+            engine.run(&mut data)
+        })
+    }
+
+    /// The same for parts given as bytes.
+    pub fn run_shared_bytes(&mut self, from: &Shared<u8>, to: &mut [u8]) -> Result<Report> {
+        self.with_table(|engine, table| {
+            let mut data = table.fill();
+            data.enter_own_bytes(0, engine.comm.rank() as u64, from, to)?;
             engine.enter_shared(&mut data, 0, from)?;
             engine.run(&mut data)
         })
@@ -351,6 +375,11 @@ fn fields(plan: &Plan, options: &MpiOptions) -> Vec<Field> {
         field("the mover", options.mover.to_string()),
         field("the options of messages", format!("{:?}", options.messages)),
     ]
+}
+
+/// Whether something could be made, for the others to know.
+fn outcome<T>(made: &Result<T>) -> Result<()> {
+    made.as_ref().map(|_| ()).map_err(|error| Error::new(error.kind(), error.to_string()))
 }
 
 /// Whether this rank can take part.

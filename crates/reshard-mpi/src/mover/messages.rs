@@ -12,7 +12,7 @@ use super::{Patience, named};
 use crate::ffi::comm::Comm;
 use crate::ffi::request::Request;
 use reshard::engine::{Data, MessagesOptions};
-use reshard::rank::{Cursor, Porter};
+use reshard::rank::{Cursor, Porter, Step};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// A letter has at most so many bytes.
 const LETTER: usize = 1 << 18;
+
+/// Letters shorter than this cost more than they save.
+const FEW_PAGES: usize = 1 << 14;
 
 /// Letters of one rank under way to others.
 const SENDS: usize = 8;
@@ -66,55 +69,73 @@ pub struct Done {
     pub unpack: Duration,
 }
 
-impl MessagesMover {
-    pub fn new(
-        plan: &Arc<Plan>,
-        comm: &Arc<Comm>,
-        options: &MessagesOptions,
-        letter: Option<usize>,
-    ) -> Result<Self> {
-        let rank = comm.rank() as u64;
-        let make = |letter: usize| Porter::new(Arc::clone(plan), rank, options, letter);
-        let mut porter = make(letter.unwrap_or(LETTER))?;
-        let most = |porter: &Porter, parcels: fn(&reshard::rank::Step) -> usize| {
-            porter.steps().iter().map(parcels).max().unwrap_or(0)
-        };
-        let (going, coming) =
-            (most(&porter, |step| step.sends.len()), most(&porter, |step| step.receives.len()));
-        let mut send_slots = if going == 0 { 0 } else { SENDS };
-        let mut receive_slots = coming * AHEAD;
+/// What a rank has room for.
+pub struct Room {
+    porter: Porter,
+    sends: usize,
+    receives: usize,
+    /// Bytes of a letter. All ranks must cut alike: the shortest of all ranks' counts.
+    pub letter: usize,
+}
+
+impl Room {
+    /// For this rank's share of the memory, if it is limited.
+    pub fn new(plan: &Arc<Plan>, comm: &Comm, options: &MessagesOptions) -> Result<Self> {
+        let porter = Porter::new(Arc::clone(plan), comm.rank() as u64, options, LETTER)?;
+        let most = |parcels: fn(&Step) -> usize| porter.steps().iter().map(parcels).max().unwrap_or(0);
+        let (going, coming) = (most(|step| step.sends.len()), most(|step| step.receives.len()));
+        let sender = usize::from(going > 0);
+        let (mut sends, mut receives, mut letter) = (sender * SENDS, coming * AHEAD, porter.chunk());
         if let Some(memory) = options.memory {
             // Each rank has its share: the plan's ranks together keep to the amount.
             let ranks = ranks_of(plan).max(1);
             let kernels = porter.scratch_bytes();
             let mine = (memory / ranks).saturating_sub(kernels);
-            let least = porter.longest_elem();
-            if mine < (usize::from(going > 0) + coming) as u64 * least {
+            let least = (sender + coming) as u64 * porter.longest_elem();
+            if mine < least || memory / ranks < kernels {
                 return Err(Error::new(
                     ErrorKind::Memory,
                     format!(
-                        "{memory} bytes were given for messages of {ranks} ranks; rank {rank} needs at least {} bytes, one element \
-                         for each of {} messages under way and {kernels} for the kernels: {} for all ranks",
-                        (usize::from(going > 0) + coming) as u64 * least + kernels,
-                        usize::from(going > 0) + coming,
-                        ((usize::from(going > 0) + coming) as u64 * least + kernels) * ranks,
+                        "{memory} bytes were given for the messages of {ranks} ranks; this plan needs at least {} bytes, so much \
+                         for each rank as the one that needs most: one element for each of {} messages under way, and \
+                         {kernels} for the kernels",
+                        (least + kernels) * ranks,
+                        sender + coming,
                     ),
                 ));
             }
-            // Shorter letters first, down to a few pages; then fewer.
+            // Shorter letters first, down to a few pages; then fewer; then as short as it takes.
             let fit = |slots: usize| (mine / slots.max(1) as u64) as usize;
-            if fit(send_slots + receive_slots) < 16384 {
-                (send_slots, receive_slots) = (usize::from(going > 0) * 2, coming);
+            if fit(sends + receives) < FEW_PAGES {
+                (sends, receives) = (sender * 2, coming);
             }
-            if fit(send_slots + receive_slots) < least as usize {
-                send_slots = usize::from(going > 0);
+            if fit(sends + receives) < FEW_PAGES {
+                sends = sender;
             }
-            let room = fit(send_slots + receive_slots);
-            if room < porter.chunk() {
-                porter = make(room.max(1))?;
-            }
+            letter = letter.min(fit(sends + receives));
         }
-        let bytes = (send_slots + receive_slots) * porter.chunk();
+        if sender + coming == 0 {
+            // Nothing is sent or received: any length will do.
+            letter = usize::MAX;
+        }
+        Ok(Self { porter, sends, receives, letter })
+    }
+}
+
+impl MessagesMover {
+    /// With the room this rank has, and letters of a length all agree on.
+    pub fn new(
+        plan: &Arc<Plan>,
+        comm: &Arc<Comm>,
+        options: &MessagesOptions,
+        Room { mut porter, sends, receives, letter }: Room,
+    ) -> Result<Self> {
+        if letter < porter.chunk() {
+            porter = Porter::new(Arc::clone(plan), comm.rank() as u64, options, letter)?;
+        }
+        let most = |parcels: fn(&Step) -> usize| porter.steps().iter().map(parcels).max().unwrap_or(0);
+        let (going, coming) = (most(|step| step.sends.len()), most(|step| step.receives.len()));
+        let bytes = (sends + receives) * porter.chunk();
         let mut arena = Vec::new();
         arena.try_reserve_exact(bytes).map_err(|_| {
             Error::new(ErrorKind::Memory, format!("{bytes} bytes for messages do not fit in memory"))
@@ -123,8 +144,8 @@ impl MessagesMover {
         Ok(Self {
             comm: Arc::clone(comm),
             arena: ManuallyDrop::new(arena),
-            sends: (0..send_slots).map(|_| None).collect(),
-            receives: (0..receive_slots).map(|_| None).collect(),
+            sends: (0..sends).map(|_| None).collect(),
+            receives: (0..receives).map(|_| None).collect(),
             going: vec![Cursor::default(); going],
             coming: vec![Coming::default(); coming],
             meets: options.barriers,
@@ -149,6 +170,12 @@ impl MessagesMover {
         for step in 0..self.porter.steps().len() {
             self.step(data, step, patience, &mut done)?;
             if self.meets {
+                self.comm.barrier_within(patience.limit)?;
+            }
+        }
+        if self.meets {
+            // A rank outside of the plan has no steps, and meets the others all the same.
+            for _ in self.porter.steps().len() as u64..self.porter.num_steps() {
                 self.comm.barrier_within(patience.limit)?;
             }
         }

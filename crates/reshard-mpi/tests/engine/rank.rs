@@ -1,0 +1,88 @@
+//! What a launched process does: its own part of every case, with every mover.
+
+use reshard::engine::{Engine, MessagesOptions};
+use reshard::schedule::Strategy;
+use reshard::{ErrorKind, Plan};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Shared};
+use reshard_testkit::Random;
+use reshard_testkit::conformance::{Case, Kinds};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub fn play(part: &str) {
+    let session = Mpi::load(None).unwrap().init().unwrap();
+    let world = session.world();
+    let words: Vec<&str> = part.split(' ').collect();
+    match words[..] {
+        ["conformance", seed, cases] => conformance(world, seed.parse().unwrap(), cases.parse().unwrap()),
+        _ => panic!("no part {part}"),
+    }
+    let line = format!("[{}/{} done]", world.rank(), world.size());
+    drop(session);
+    println!("{line}");
+}
+
+/// All ranks draw the same cases, and each looks at its own part.
+fn conformance(world: &Comm, seed: u64, cases: u64) {
+    let mut random = Random::new(seed);
+    let mut done = 0;
+    while done < cases {
+        let elems = if done % 10 == 0 { 60_000 } else { 1_500 };
+        let case = Case::random(&mut random, &Kinds { elems, procs: 4, ..Kinds::default() });
+        let ranks = |layout: &reshard::Layout| layout.distribution().grid().sorted_ranks();
+        let most = ranks(case.moving.from()).into_iter().chain(ranks(case.moving.to())).max();
+        if most.unwrap() >= world.size() as u64 {
+            continue;
+        }
+        done += 1;
+        let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
+        for mover in [Mover::Private, Mover::Messages, Mover::Alltoallv, Mover::Alltoallw, Mover::Shared] {
+            let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
+            let memory = random.one_in(3).then(|| random.within(1, 1 << 16) << random.within(0, 8));
+            let messages =
+                MessagesOptions { strategy, memory, barriers: random.one_in(4), ..Default::default() };
+            let options =
+                MpiOptions { mover, messages, deadline: Some(Duration::from_secs(30)), ..Default::default() };
+            let mut engine = match MpiEngine::new(Arc::clone(&plan), world, options) {
+                Ok(engine) => engine,
+                Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Memory) => continue,
+                Err(error) if error.to_string().contains("needs at least") => continue,
+                Err(error) if error.to_string().contains("triangles") => continue,
+                Err(error) => panic!("{error}: {mover}: {case:?}"),
+            };
+            // Twice: what one run leaves behind must not disturb the next.
+            for _ in 0..2 {
+                run(&case, &mut engine, world);
+            }
+        }
+    }
+}
+
+fn run(case: &Case, engine: &mut MpiEngine, world: &Comm) {
+    let rank = world.rank() as u64;
+    let mut parts = case.parts();
+    let place = |ranks: Vec<u64>| ranks.iter().position(|&other| other == rank);
+    let source = place(case.moving.from().distribution().grid().sorted_ranks());
+    let target = place(case.moving.to().distribution().grid().sorted_ranks());
+    let shared = (engine.mover() == Mover::Shared).then(|| {
+        let (from, _) = case.slices(&mut parts);
+        let mine = source.map_or(&[][..], |source| from[source]);
+        let mut shared = Shared::zeroed(world, mine.len()).unwrap();
+        shared.copy_from_slice(mine);
+        shared
+    });
+    let (from, mut to) = case.slices(&mut parts);
+    let mine = source.map_or(&[][..], |source| from[source]);
+    let mut nothing = [];
+    let room: &mut [u8] = match target {
+        Some(target) => to[target],
+        None => &mut nothing,
+    };
+    let moved = match &shared {
+        Some(shared) => engine.run_shared_bytes(shared, room),
+        None => engine.run_own_bytes(mine, room),
+    };
+    let report = moved.unwrap_or_else(|error| panic!("{error}: {}: {case:?}", engine.mover()));
+    assert_eq!(report.bytes, engine.plan().bytes());
+    case.check_rank(&parts, rank);
+}
