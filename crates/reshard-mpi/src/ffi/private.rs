@@ -2,8 +2,8 @@
 //!
 //! A library must not send on its host's communicator: tags would meet. Duplicating it is collective and takes time and
 //! scarce numbers, so it is done once, and the duplicate is kept as an attribute of the parent, which MPI deletes with it.
-//! For the world that moment comes too late in some libraries; those attributes of `MPI_COMM_SELF` are deleted first of all,
-//! so one of ours there takes the duplicate of the world with it.
+//! For the world the standard names no such moment. But it promises that `MPI_Finalize` first of all deletes the attributes of
+//! `MPI_COMM_SELF`, while everything still works: one of ours there takes the duplicate of the world with it.
 
 use super::calls::{Either, Handle, call, name};
 use super::comm::Comm;

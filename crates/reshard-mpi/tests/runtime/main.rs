@@ -46,10 +46,7 @@ fn values(installation: &Installation) {
 }
 
 fn faults(installation: &Installation) {
-    // Intel's library for the standard ABI takes MPI_ERRORS_RETURN for MPI_ERRORS_ABORT, seen in 2021.19.
-    if !(installation.family == "Intel MPI" && installation.choice.contains("abi")) {
-        installation.launch("errors", 2).succeeded(2);
-    }
+    installation.launch("errors", 2).succeeded(2);
     for ranks in [1, 3] {
         let outcome = installation.launch("panic", ranks);
         outcome.failed(&[&format!("rank {} of {ranks} panicked", ranks - 1)]);

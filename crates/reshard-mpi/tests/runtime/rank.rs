@@ -302,7 +302,7 @@ fn many(world: &Comm) -> Result<()> {
 
 fn errors(world: &Comm) -> Result<()> {
     let comm = world.private()?;
-    let (me, other) = (comm.rank(), 1 - comm.rank());
+    let other = 1 - comm.rank();
     let mut place = [0u8; 64];
     let here = place.as_mut_ptr();
     // SAFETY: all are refused before anything is under way.
@@ -326,14 +326,7 @@ fn errors(world: &Comm) -> Result<()> {
         let error = outcome.expect_err(says).to_string();
         assert!(error.contains(says), "{error}");
     }
-    // An error of MPI itself: the message is longer than its place. It is returned, and names the call.
-    let message = [me as u8; 64];
-    // SAFETY: both are done when the loop ends.
-    let (mut long, mut sent) =
-        unsafe { (comm.irecv(here, 16, other, 1)?, [comm.isend(message.as_ptr(), 64, other, 1)?]) };
-    let error = wait(std::slice::from_mut(&mut long), SOON).unwrap_err();
-    assert!(error.to_string().contains("MPI_Test failed") && error.kind() == ErrorKind::Mpi, "{error}");
-    wait(&mut sent, SOON)?;
+    too_long(&comm)?;
     // A message that never comes.
     // SAFETY: cancelled and waited for below.
     let mut never = unsafe { comm.irecv(here, 16, other, 2)? };
@@ -353,6 +346,23 @@ fn errors(world: &Comm) -> Result<()> {
     }
     // All of it works as before.
     messages(&comm)
+}
+
+/// An error of MPI itself: a message is longer than its place. It is returned, and names the call.
+fn too_long(comm: &Comm) -> Result<()> {
+    // Intel's library for the standard ABI takes MPI_ERRORS_RETURN for MPI_ERRORS_ABORT, seen in 2021.19.
+    let library = format!("{:?}", comm.mpi());
+    if library.contains("Intel") && library.contains("Standard") {
+        return Ok(());
+    }
+    let (other, message, mut place) = (1 - comm.rank(), [comm.rank() as u8; 64], [0u8; 16]);
+    // SAFETY: both are done before the memory goes.
+    let (mut received, mut sent) = unsafe {
+        (comm.irecv(place.as_mut_ptr(), 16, other, 1)?, [comm.isend(message.as_ptr(), 64, other, 1)?])
+    };
+    let error = wait(std::slice::from_mut(&mut received), SOON).unwrap_err();
+    assert!(error.to_string().contains("MPI_Test failed") && error.kind() == ErrorKind::Mpi, "{error}");
+    wait(&mut sent, SOON)
 }
 
 /// A reduction in which one does not take part ends for the other with an error.
@@ -397,6 +407,8 @@ fn host() {
     let session = mpi.init().unwrap();
     let world = session.world();
     messages(&world.private().unwrap()).unwrap();
+    // An error would end the host on its own communicator; on the private one it is returned.
+    too_long(&world.private().unwrap()).unwrap();
     let line = format!("[{}/{} done]", world.rank(), world.size());
     let private = Arc::downgrade(&world.private().unwrap());
     drop(session);
