@@ -25,6 +25,9 @@ impl Comm {
     /// The private duplicate of this communicator: made once, then always the same, wherever the handle comes from. Its errors
     /// are returned. Collective the first time.
     ///
+    /// One limit is MPICH's: an error that shows only when a request is tested, such as a message longer than its place, goes
+    /// to the error handler of the world, which is the host's where the host began MPI.
+    ///
     /// The parent keeps it until the parent is freed or MPI ends. A clone that lives longer keeps it alive, but not beyond
     /// the end of MPI.
     pub fn private(&self) -> Result<Arc<Comm>> {
