@@ -8,6 +8,7 @@
 
 mod bench;
 mod fuzz;
+mod mpi;
 mod tools;
 
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test            format, lints, all tests, documentation: what continuous integration runs
-  test --full     the same with the whole sweeps, instruction counts and ten million fuzzing executions
+  test --full     the same with the whole sweeps, more MPIs, instruction counts and ten million fuzzing executions
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench threads   speed of the embedded engine: writes docs/threads-speed.md, benchmarks/results/threads.json
@@ -64,8 +65,10 @@ fn test() -> Outcome {
         say("lints, warnings refused");
         cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]).run()?;
     }
+    say("an Open MPI and an MPICH to test with");
+    mpi::ready()?;
     say("tests and documentation examples");
-    cargo(&["test", "--workspace", "--locked"]).run()?;
+    cargo(&["test", "--workspace", "--locked"]).env(mpi::NEEDED, "1").run()?;
     say("a run without optimisation, whose frames are the largest");
     let run = ["run", "--locked", "--package", "reshard-cli", "--", "run", "--shape", "64x40x24", "--json"];
     for engine in ["threads", "messages"] {
@@ -90,8 +93,10 @@ fn models() -> Outcome {
 }
 
 fn full() -> Outcome {
+    say("the newest MPIs, the standard ABI among them");
+    mpi::newest();
     say("the whole sweeps");
-    cargo(&["test", "--workspace", "--locked"]).env("RESHARD_FULL", "1").run()?;
+    cargo(&["test", "--workspace", "--locked"]).env("RESHARD_FULL", "1").env(mpi::NEEDED, "1").run()?;
     bench::count(false)?;
     fuzz::run(fuzz::ENOUGH)
 }

@@ -55,7 +55,13 @@ impl Step {
         if output.status.success() { Ok(talk) } else { Err(format!("{:?} failed: {talk}", self.0)) }
     }
 
-    fn works(mut self) -> bool {
+    /// What the command writes to standard output, if it succeeds.
+    pub fn says(mut self) -> Option<String> {
+        let output = self.0.stdin(Stdio::null()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    pub fn works(mut self) -> bool {
         let status = self.0.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     }

@@ -217,10 +217,7 @@ impl Drop for Comm {
 
 impl Comm {
     fn free(&mut self) -> Result<()> {
-        let mut ended: c_int = 0;
-        // SAFETY: may be called at any time.
-        unsafe { call!(self.mpi, finalized(&raw mut ended))? };
-        if ended != 0 {
+        if self.mpi.has_ended()? {
             return Ok(());
         }
         // SAFETY: made here, used by nobody else, and freed once.

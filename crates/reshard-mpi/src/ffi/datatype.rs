@@ -178,10 +178,7 @@ impl Datatype {
     }
 
     fn free(&mut self) -> Result<()> {
-        let mut ended: c_int = 0;
-        // SAFETY: may be called at any time.
-        unsafe { call!(self.mpi, finalized(&raw mut ended))? };
-        if ended != 0 {
+        if self.mpi.has_ended()? {
             return Ok(());
         }
         // SAFETY: made here, and freed once; MPI keeps it for what is under way and for those made from it.

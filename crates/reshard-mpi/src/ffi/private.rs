@@ -2,8 +2,8 @@
 //!
 //! A library must not send on its host's communicator: tags would meet. Duplicating it is collective and takes time and
 //! scarce numbers, so it is done once, and the duplicate is kept as an attribute of the parent, which MPI deletes with it.
-//! For the world that moment comes too late in some libraries; those attributes of `MPI_COMM_SELF` are deleted first of all,
-//! so one of ours there takes the duplicate of the world with it.
+//! For the world the standard names no such moment. But it promises that `MPI_Finalize` first of all deletes the attributes of
+//! `MPI_COMM_SELF`, while everything still works: one of ours there takes the duplicate of the world with it.
 
 use super::calls::{Either, Handle, call, name};
 use super::comm::Comm;
@@ -24,6 +24,9 @@ enum Kept {
 impl Comm {
     /// The private duplicate of this communicator: made once, then always the same, wherever the handle comes from. Its errors
     /// are returned. Collective the first time.
+    ///
+    /// One limit is MPICH's: an error that shows only when a request is tested, such as a message longer than its place, goes
+    /// to the error handler of the world, which is the host's where the host began MPI.
     ///
     /// The parent keeps it until the parent is freed or MPI ends. A clone that lives longer keeps it alive, but not beyond
     /// the end of MPI.

