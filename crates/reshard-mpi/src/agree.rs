@@ -92,7 +92,7 @@ pub fn agree(comm: &Comm, fields: &[Field], local: Result<()>, limit: Option<Dur
     let differs = (0..fields.len()).find(|&k| tally.least[k] != tally.most[k]);
     // A rank that fails alike everywhere agrees with the others.
     let Some(field) = differs.map(|k| fields[k]) else { return local };
-    disagreement(comm, field, differs == Some(0))
+    disagreement(comm, field, differs == Some(0), limit)
 }
 
 /// A number that stands for a value: 0 for nothing, so that failures are the larger ones.
@@ -151,7 +151,7 @@ fn count(comm: &Comm, tally: &mut Tally, limit: Option<Duration>) -> Result<()> 
 }
 
 /// What all ranks say about a field: who is it that differs?
-fn disagreement(comm: &Comm, field: &Field, own_check: bool) -> Result<()> {
+fn disagreement(comm: &Comm, field: &Field, own_check: bool, limit: Option<Duration>) -> Result<()> {
     let mut mine = [0; WORDS];
     let mut length = field.value.len().min(WORDS - 8);
     while !field.value.is_char_boundary(length) {
@@ -161,7 +161,7 @@ fn disagreement(comm: &Comm, field: &Field, own_check: bool) -> Result<()> {
     mine[8..8 + length].copy_from_slice(&field.value.as_bytes()[..length]);
     let mut all = vec![0; WORDS * comm.size()];
     // All are here: they have just agreed to disagree.
-    comm.all_gather(&mine, &mut all)?;
+    comm.all_gather_within(&mine, &mut all, limit)?;
     let said: Vec<String> = all
         .chunks_exact(WORDS)
         .map(|words| {

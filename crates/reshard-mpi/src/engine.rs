@@ -148,18 +148,20 @@ impl MpiEngine {
         };
         // Nodes may differ in size, but all must choose alike.
         let mut choice = [chosen as u64];
-        comm.all_reduce(&mut choice, Reduce::Max)?;
+        comm.all_reduce_within(&mut choice, Reduce::Max, options.deadline)?;
         let chosen = Mover::ALL[choice[0] as usize];
         let moving = match chosen {
-            Mover::Shared => Moving::Shared(DirectMover::new(&plan, &comm)?),
-            Mover::Auto | Mover::Private => Moving::Private(RelayMover::new(&plan, &comm, CHUNK)?),
+            Mover::Shared => Moving::Shared(DirectMover::new(&plan, &comm, options.deadline)?),
+            Mover::Auto | Mover::Private => {
+                Moving::Private(RelayMover::new(&plan, &comm, CHUNK, options.deadline)?)
+            }
             Mover::Messages => {
                 let room = Room::new(&plan, &comm, &options.messages);
                 agree(&comm, &[], outcome(&room), options.deadline)?;
                 let mut room = room?;
                 // Both sides of a message cut it alike.
                 let mut shortest = [room.letter as u64];
-                comm.all_reduce(&mut shortest, Reduce::Min)?;
+                comm.all_reduce_within(&mut shortest, Reduce::Min, options.deadline)?;
                 room.letter = shortest[0] as usize;
                 let made = MessagesMover::new(&plan, &comm, &options.messages, room);
                 agree(&comm, &[], outcome(&made), options.deadline)?;

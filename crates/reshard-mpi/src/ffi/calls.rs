@@ -123,6 +123,7 @@ calls! {
     ibarrier = MPI_Ibarrier(H, *mut H);
     bcast = MPI_Bcast(*mut c_void, c_int, H, c_int, H);
     allgather = MPI_Allgather(*const c_void, c_int, H, *mut c_void, c_int, H, H);
+    iallgather = MPI_Iallgather(*const c_void, c_int, H, *mut c_void, c_int, H, H, *mut H);
     allreduce = MPI_Allreduce(*const c_void, *mut c_void, c_int, H, H, H);
     iallreduce = MPI_Iallreduce(*const c_void, *mut c_void, c_int, H, H, H, *mut H);
     alltoallv = MPI_Alltoallv(

@@ -6,7 +6,7 @@ use super::datatype::Datatype;
 use super::request::Request;
 use crate::wait::wait;
 use reshard_plan::{Error, ErrorKind, Result};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
 /// How the numbers of all ranks become one.
@@ -53,12 +53,7 @@ impl Comm {
     pub fn all_gather(&self, mine: &[u8], all: &mut [u8]) -> Result<()> {
         let count = length(mine.len())?;
         if mine.len().checked_mul(self.size()) != Some(all.len()) {
-            return Err(mismatch(format!(
-                "{} ranks with {} bytes each do not gather {} bytes",
-                self.size(),
-                mine.len(),
-                all.len()
-            )));
+            return Err(not_gathered(self.size(), mine.len(), all.len()));
         }
         let byte = self.mpi().abi.handles.byte;
         let (mine, all) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
@@ -69,6 +64,32 @@ impl Comm {
                 allgather(mine, count, Handle::of(byte), all, count, Handle::of(byte), Handle::of(self.raw))
             )
         }
+    }
+
+    /// As [`Comm::all_gather`], but not for ever: fails when the time is over. The communicator is then of no further use.
+    pub fn all_gather_within(&self, mine: &[u8], all: &mut [u8], time: Option<Duration>) -> Result<()> {
+        let count = length(mine.len())?;
+        if mine.len().checked_mul(self.size()) != Some(all.len()) {
+            return Err(not_gathered(self.size(), mine.len(), all.len()));
+        }
+        let byte = self.mpi().abi.handles.byte;
+        // Of their own, as the library may use them after the time is over.
+        let from: *mut [u8] = Box::leak(mine.to_vec().into_boxed_slice());
+        let into: *mut [u8] = Box::leak(vec![0; all.len()].into_boxed_slice());
+        // SAFETY: handles are valid, the memory is leaked and has room for all.
+        let raw = unsafe {
+            call!(
+                self.mpi(),
+                iallgather(from.cast::<c_void>().cast_const(), count, Handle::of(byte), into.cast(), count, Handle::of(byte), Handle::of(self.raw)) -> handle
+            )?
+        };
+        wait(&mut [Request::new(self.mpi(), raw, false)], time)?;
+        // SAFETY: both leaked above, and no longer known to the library.
+        unsafe {
+            drop(Box::from_raw(from));
+            all.copy_from_slice(&Box::from_raw(into));
+        }
+        Ok(())
     }
 
     /// Combines the numbers of all ranks, place by place; all get the result. All must pass as many numbers.
@@ -237,6 +258,10 @@ pub(super) fn none_negative(call: &str, counts: &[i32]) -> Result<()> {
         )),
         None => Ok(()),
     }
+}
+
+fn not_gathered(ranks: usize, mine: usize, all: usize) -> Error {
+    mismatch(format!("{ranks} ranks with {mine} bytes each do not gather {all} bytes"))
 }
 
 fn mismatch(message: String) -> Error {

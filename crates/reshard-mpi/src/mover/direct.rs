@@ -11,6 +11,7 @@ use reshard::rank::Direct;
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Where a rank writes down which run it has begun, and which it has read everything for.
 const BEGUN: usize = 0;
@@ -27,7 +28,7 @@ pub struct DirectMover {
 
 impl DirectMover {
     /// Collective.
-    pub fn new(plan: &Arc<Plan>, comm: &Comm) -> Result<Self> {
+    pub fn new(plan: &Arc<Plan>, comm: &Comm, limit: Option<Duration>) -> Result<Self> {
         let rank = comm.rank() as u64;
         let direct = Direct::new(Arc::clone(plan), rank);
         let (mut owners, mut readers) = (Vec::new(), Vec::new());
@@ -47,7 +48,7 @@ impl DirectMover {
             ranks.sort_unstable();
             ranks.dedup();
         }
-        Ok(Self { direct, neighbours: Neighbours::share(comm, 128)?, owners, readers, runs: 0 })
+        Ok(Self { direct, neighbours: Neighbours::share(comm, 128, limit)?, owners, readers, runs: 0 })
     }
 
     pub fn scratch_bytes(&self) -> u64 {

@@ -55,7 +55,7 @@ pub struct Spent {
 
 impl RelayMover {
     /// Collective. All boxes of a chunk have together about `chunk` bytes.
-    pub fn new(plan: &Arc<Plan>, comm: &Comm, chunk: u64) -> Result<Self> {
+    pub fn new(plan: &Arc<Plan>, comm: &Comm, chunk: u64, limit: Option<Duration>) -> Result<Self> {
         let relay = Relay::new(Arc::clone(plan), comm.rank() as u64, chunk);
         let mut bytes = LINE;
         let mut table = vec![[0_u64; 2]; comm.size()];
@@ -67,10 +67,10 @@ impl RelayMover {
             bytes += LINE + BOXES as usize * room;
             outgoing.push(lane);
         }
-        let neighbours = Neighbours::share(comm, bytes)?;
+        let neighbours = Neighbours::share(comm, bytes, limit)?;
         let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
         let mut all = vec![0; mine.len() * comm.size()];
-        comm.all_gather(&mine, &mut all)?;
+        comm.all_gather_within(&mine, &mut all, limit)?;
         let number = |from: usize, k: usize| {
             let at = from * mine.len() + comm.rank() * 16 + k * 8;
             u64::from_ne_bytes(all[at..at + 8].try_into().unwrap_or_default()) as usize

@@ -6,6 +6,10 @@ use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// So long a rank waits for the others to share.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// This rank's part of an array, in memory that all ranks of the node can read: moving it takes one copy instead of two.
 ///
@@ -22,7 +26,7 @@ impl<T: Pod> Shared<T> {
     pub fn zeroed(comm: &Comm, len: usize) -> Result<Self> {
         assert!(align_of::<T>() <= HEAD, "elements of ordinary alignment");
         let bytes = len.saturating_mul(size_of::<T>());
-        let neighbours = Neighbours::share(&*comm.private()?, bytes)?;
+        let neighbours = Neighbours::share(&*comm.private()?, bytes, Some(LIMIT))?;
         Ok(Self { neighbours, len, elements: PhantomData })
     }
 

@@ -16,6 +16,7 @@ use reshard_plan::{Error, ErrorKind, Result};
 use segment::Segment;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Bytes at the beginning of a segment that are not the caller's.
 const HEAD: usize = 64;
@@ -55,7 +56,7 @@ impl Card {
 impl Neighbours {
     /// Makes a segment of so many bytes, all zero, and maps those of all others. Collective; fails on all ranks if it fails
     /// on one.
-    pub fn share(comm: &Comm, bytes: usize) -> Result<Self> {
+    pub fn share(comm: &Comm, bytes: usize, limit: Option<Duration>) -> Result<Self> {
         let all_bytes = bytes.checked_add(HEAD).ok_or_else(|| too_large(bytes))?;
         let made = Segment::create(all_bytes);
         let mut card = Card::default();
@@ -72,7 +73,7 @@ impl Neighbours {
             };
         }
         let mut cards = vec![0; Card::BYTES * comm.size()];
-        comm.all_gather(&card.to_bytes(), &mut cards)?;
+        comm.all_gather_within(&card.to_bytes(), &mut cards, limit)?;
         let mapped = made.and_then(|(own, fd)| {
             let mut own = Some(own);
             let segments = cards
@@ -87,7 +88,7 @@ impl Neighbours {
         });
         let mut failed = [mapped.as_ref().err().map_or(0, |_| comm.rank() as u64 + 1)];
         // Also tells that everybody has mapped what it needs: the file may be closed now.
-        comm.all_reduce(&mut failed, Reduce::Max)?;
+        comm.all_reduce_within(&mut failed, Reduce::Max, limit)?;
         let (segments, _) = mapped?;
         if failed[0] > 0 {
             return Err(Error::new(

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
+#[allow(dead_code)]
 #[path = "../runtime/installation.rs"]
 mod installation;
 mod rank;

@@ -41,8 +41,7 @@ fn conformance(world: &Comm, seed: u64, cases: u64) {
             let memory = random.one_in(3).then(|| random.within(1, 1 << 16) << random.within(0, 8));
             let messages =
                 MessagesOptions { strategy, memory, barriers: random.one_in(4), ..Default::default() };
-            let options =
-                MpiOptions { mover, messages, deadline: Some(Duration::from_secs(30)), ..Default::default() };
+            let options = MpiOptions { mover, messages, deadline: Some(Duration::from_secs(30)) };
             let mut engine = match MpiEngine::new(Arc::clone(&plan), world, options) {
                 Ok(engine) => engine,
                 Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Memory) => continue,
