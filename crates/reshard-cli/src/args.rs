@@ -14,6 +14,8 @@ pub struct Args {
 pub enum Command {
     /// Move an array here and now, look at every element, and compare with a plain copy
     Run(Run),
+    /// Under mpirun: how fast the rivals and we move an array, in turns
+    Bench(Bench),
     /// Who sends how many elements to whom: the communication grid of a redistribution
     Plan(Plan),
     /// In which step each message goes, and what no schedule can beat
@@ -96,6 +98,33 @@ pub struct Run {
     /// For threads: how many; without it, one on each core
     #[arg(long, value_name = "N")]
     pub threads: Option<u64>,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard bench`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Bench {
+    /// A well-known case: i to viii; with --shape of another size
+    #[arg(long)]
+    pub case: Option<String>,
+    /// Layout of the source, instead of a case
+    #[arg(long, value_name = "LAYOUT")]
+    pub from: Option<String>,
+    /// Layout of the destination
+    #[arg(long, value_name = "LAYOUT")]
+    pub to: Option<String>,
+    /// Shape of the array, such as 8192x8192
+    #[arg(long)]
+    pub shape: Option<String>,
+    /// Measure so many times
+    #[arg(long, value_name = "N")]
+    pub repeat: Option<u64>,
+    /// Which MPI: openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
+    #[arg(long)]
+    pub mpi: Option<String>,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,

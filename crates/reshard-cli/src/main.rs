@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod board;
 mod explain;
 mod failure;
@@ -29,6 +30,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = match Args::try_parse() {
         Ok(Args { command: Command::Run(args) }) => run::run(&args),
+        Ok(Args { command: Command::Bench(args) }) => bench::run(&args),
         Ok(Args { command: Command::Plan(args) }) => plan::run(&args),
         Ok(Args { command: Command::Schedule(args) }) => schedule::run(&args),
         Ok(Args { command: Command::Layout(args) }) => layout::run(&args),

@@ -7,7 +7,7 @@
 mod asked;
 mod bytes;
 mod progress;
-mod values;
+pub mod values;
 
 use crate::args;
 use crate::failure::Failure;
@@ -52,13 +52,13 @@ struct Sent {
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Times {
-    best: f64,
-    median: f64,
+pub struct Times {
+    pub best: f64,
+    pub median: f64,
 }
 
 impl Times {
-    fn of(mut seconds: Vec<f64>) -> Self {
+    pub fn of(mut seconds: Vec<f64>) -> Self {
         seconds.sort_by(f64::total_cmp);
         let middle = seconds.len() / 2;
         let median = match seconds.len() % 2 {
@@ -233,9 +233,9 @@ fn seconds_since(begin: Instant) -> f64 {
 }
 
 /// An error while data moved, which no other flags would have prevented.
-fn failed(error: Error) -> Failure {
+pub fn failed(error: Error) -> Failure {
     match error.kind() {
-        ErrorKind::Failed | ErrorKind::Memory => Failure::Failed(error.to_string()),
+        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::Mpi => Failure::Failed(error.to_string()),
         _ => error.into(),
     }
 }

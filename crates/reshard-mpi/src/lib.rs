@@ -23,9 +23,12 @@ mod engine;
 #[allow(unsafe_code)]
 mod ffi;
 mod launch;
+mod makespan;
 mod mover;
 #[allow(unsafe_code)]
 mod owned;
+#[allow(unsafe_code)]
+mod scalapack;
 mod search;
 #[allow(unsafe_code)]
 mod shared;
@@ -40,5 +43,7 @@ pub use ffi::library::Mpi;
 pub use ffi::request::Request;
 pub use ffi::session::Session;
 pub use launch::{Family, Launcher, launched};
+pub use makespan::makespan;
+pub use scalapack::Scalapack;
 pub use shared::Shared;
 pub use wait::wait;

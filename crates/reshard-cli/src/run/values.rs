@@ -124,6 +124,12 @@ impl<'a> Values<'a> {
         Ok(Self { layout, elem_bytes, key, window, parts })
     }
 
+    /// Only the part of one rank; nothing if it has none.
+    pub fn of_rank(mut self, rank: u64) -> Option<Self> {
+        self.parts.retain(|part| part.rank == rank);
+        (!self.parts.is_empty()).then_some(self)
+    }
+
     /// Bytes of each rank's part, by ascending rank: so they lie in memory, one after the other.
     pub fn spans(&self) -> Vec<usize> {
         self.parts.iter().map(|part| (part.row * part.rows) as usize * self.elem_bytes).collect()

@@ -1,0 +1,147 @@
+//! ScaLAPACK's `pdgemr2d`, if its library is here: the rival to compare with.
+//!
+//! Loaded at run time like MPI, and only the one that was built for the MPI we run on.
+
+use crate::ffi::comm::Comm;
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use reshard_plan::{Error, ErrorKind, Layout, Order, Result};
+use std::ffi::{c_char, c_int};
+
+/// A redistribution of doubles by ScaLAPACK.
+pub struct Scalapack {
+    library: Library,
+    shape: [c_int; 2],
+    /// Of the source and of the destination.
+    descriptors: [[c_int; 9]; 2],
+    everybody: c_int,
+}
+
+type Get = unsafe extern "C" fn(c_int, c_int, *mut c_int);
+type Gridmap = unsafe extern "C" fn(*mut c_int, *mut c_int, c_int, c_int, c_int);
+type Gridinit = unsafe extern "C" fn(*mut c_int, *const c_char, c_int, c_int);
+type Gemr2d = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    *const f64,
+    c_int,
+    c_int,
+    *const c_int,
+    *mut f64,
+    c_int,
+    c_int,
+    *const c_int,
+    c_int,
+);
+
+impl Scalapack {
+    /// Grids for two layouts of a whole matrix of doubles. Collective over all processes; nothing if the library is not here
+    /// or cannot do it.
+    pub fn new(comm: &Comm, from: &Layout, to: &Layout) -> Option<Self> {
+        let names: &[&str] = match comm.mpi().version() {
+            version if version.starts_with("Open MPI") => &[
+                "libscalapack-openmpi.so.2.2",
+                "libscalapack-openmpi.so.2.1",
+                "libscalapack.so.2.2",
+                "libscalapack.so",
+            ],
+            _ => &[
+                "libscalapack-mpich.so.2.2",
+                "libscalapack-mpich.so.2.1",
+                "libscalapack.so.2.2",
+                "libscalapack.so",
+            ],
+        };
+        let plain = |layout: &Layout| {
+            let distribution = layout.distribution();
+            let cyclic = distribution.axes().iter().all(|axis| axis.cyclic_parameters().is_some());
+            cyclic && layout.order() == Order::ColMajor && distribution.dims() == 2
+        };
+        if !plain(from) || !plain(to) || from.distribution().shape() != to.distribution().shape() {
+            return None;
+        }
+        // SAFETY: a well-known library whose initialisers are harmless.
+        let open = |name: &&str| unsafe { Library::open(Some(*name), RTLD_NOW | RTLD_GLOBAL) }.ok();
+        let library = names.iter().find_map(open)?;
+        // SAFETY: the BLACS' functions have these types, and are called by all processes, as they must be.
+        unsafe {
+            let get = *library.get::<Get>(b"Cblacs_get").ok()?;
+            let gridmap = *library.get::<Gridmap>(b"Cblacs_gridmap").ok()?;
+            let gridinit = *library.get::<Gridinit>(b"Cblacs_gridinit").ok()?;
+            library.get::<Gemr2d>(b"Cpdgemr2d").ok()?;
+            let mut everybody = 0;
+            get(0, 0, &raw mut everybody);
+            gridinit(&raw mut everybody, c"Row".as_ptr(), 1, comm.size() as c_int);
+            let descriptor = |layout: &Layout| -> Option<[c_int; 9]> {
+                let grid = layout.distribution().grid();
+                let [rows, columns] = [grid.extents()[0], grid.extents()[1]];
+                let mut map: Vec<c_int> = Vec::new();
+                for column in 0..columns {
+                    for row in 0..rows {
+                        map.push(c_int::try_from(grid.rank(&[row, column])?).ok()?);
+                    }
+                }
+                let mut context = 0;
+                get(0, 0, &raw mut context);
+                let rows_of_map = c_int::try_from(rows).ok()?;
+                gridmap(
+                    &raw mut context,
+                    map.as_mut_ptr(),
+                    rows_of_map,
+                    rows_of_map,
+                    c_int::try_from(columns).ok()?,
+                );
+                let mine = layout.distribution().grid().contains(comm.rank() as u64);
+                let (blocks, shape) = (layout.distribution().axes(), layout.distribution().shape());
+                let (block, first) = (blocks[0].cyclic_parameters()?, blocks[1].cyclic_parameters()?);
+                let local = layout.distribution().local_shape(comm.rank() as u64).map_or(1, |shape| shape[0]);
+                let int = |number: u64| c_int::try_from(number).ok();
+                Some([
+                    1,
+                    if mine { context } else { -1 },
+                    int(shape[0])?,
+                    int(shape[1])?,
+                    int(block.0)?,
+                    int(first.0)?,
+                    int(block.1)?,
+                    int(first.1)?,
+                    int(local.max(1))?,
+                ])
+            };
+            let descriptors = [descriptor(from)?, descriptor(to)?];
+            let shape = [descriptors[0][2], descriptors[0][3]];
+            Some(Self { library, shape, descriptors, everybody })
+        }
+    }
+
+    /// Moves the matrix. Collective over all processes.
+    pub fn run(&self, from: &[f64], to: &mut [f64]) -> Result<()> {
+        for (side, part, descriptor) in
+            [("source", from.len(), &self.descriptors[0]), ("destination", to.len(), &self.descriptors[1])]
+        {
+            if descriptor[1] >= 0 && part < descriptor[8] as usize {
+                return Err(Error::new(ErrorKind::Mismatch, format!("the {side} part has {part} elements")));
+            }
+        }
+        // SAFETY: the function's type is known; descriptors were made for these layouts, whose parts the caller gives whole.
+        unsafe {
+            let gemr2d = self
+                .library
+                .get::<Gemr2d>(b"Cpdgemr2d")
+                .map_err(|error| Error::new(ErrorKind::Unsupported, error.to_string()))?;
+            gemr2d(
+                self.shape[0],
+                self.shape[1],
+                from.as_ptr(),
+                1,
+                1,
+                self.descriptors[0].as_ptr(),
+                to.as_mut_ptr(),
+                1,
+                1,
+                self.descriptors[1].as_ptr(),
+                self.everybody,
+            );
+        }
+        Ok(())
+    }
+}
