@@ -122,6 +122,9 @@ pub struct Bench {
     /// Measure so many times
     #[arg(long, value_name = "N")]
     pub repeat: Option<u64>,
+    /// Only these ways, beside memcpy, such as reshard-private,alltoallw
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub only: Vec<String>,
     /// Which MPI: openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
     #[arg(long)]
     pub mpi: Option<String>,

@@ -89,7 +89,9 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
     let world = session.world();
     let plan = Arc::new(Plan::new(vec![moving.clone()])?);
-    let mut ways = ways(world, &plan, &moving).map_err(failed)?;
+    let wanted =
+        |name: &str| name == "memcpy" || args.only.is_empty() || args.only.iter().any(|only| only == name);
+    let mut ways = ways(world, &plan, &moving, wanted).map_err(failed)?;
     let rank = world.rank() as u64;
     let mut arrays = arrays(world, &moving, rank)?;
     let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
@@ -123,22 +125,33 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
 }
 
 /// All ways there are, memcpy first.
-fn ways(world: &Comm, plan: &Arc<Plan>, moving: &Move) -> reshard::Result<Vec<(&'static str, Way)>> {
+fn ways(
+    world: &Comm,
+    plan: &Arc<Plan>,
+    moving: &Move,
+    wanted: impl Fn(&str) -> bool,
+) -> reshard::Result<Vec<(&'static str, Way)>> {
     let copy = |streams| Ok::<_, reshard::Error>(Way::Copy(Box::new(PlainCopy::new(1)?), streams));
     let mut ways = vec![("memcpy", copy(false)?), ("stream", copy(true)?)];
+    if wanted("scalapack")
+        && let Some(scalapack) = Scalapack::new(world, moving.from(), moving.to())
+    {
+        ways.push(("scalapack", Way::Scalapack(scalapack)));
+    }
     for (name, mover) in [
         ("alltoallv", Mover::Alltoallv),
         ("alltoallw", Mover::Alltoallw),
         ("reshard-shared", Mover::Shared),
         ("reshard-private", Mover::Private),
         ("reshard-messages", Mover::Messages),
-    ] {
+    ]
+    .into_iter()
+    .filter(|(name, _)| wanted(name))
+    {
         let options = MpiOptions { mover, ..MpiOptions::default() };
         ways.push((name, Way::Engine(Box::new(MpiEngine::new(Arc::clone(plan), world, options)?))));
     }
-    if let Some(scalapack) = Scalapack::new(world, moving.from(), moving.to()) {
-        ways.insert(4, ("scalapack", Way::Scalapack(scalapack)));
-    }
+    ways.retain(|(name, _)| wanted(name));
     Ok(ways)
 }
 
@@ -148,7 +161,9 @@ fn arrays(world: &Comm, moving: &Move, rank: u64) -> Result<Arrays, Failure> {
     if let Some(values) = Values::of_source(moving.from(), 8)?.of_rank(rank) {
         values.fill(bytemuck::cast_slice_mut(&mut shared), 1);
     }
-    Ok(Arrays { private: shared.to_vec(), shared, target: vec![0.0; len(moving.to())] })
+    // Long enough for a copy of the source, too.
+    let target = vec![0.0; len(moving.to()).max(len(moving.from()))];
+    Ok(Arrays { private: shared.to_vec(), shared, target })
 }
 
 /// One run; seconds.
@@ -158,10 +173,9 @@ fn go(world: &Comm, way: &mut Way, arrays: &mut Arrays) -> reshard::Result<f64> 
     let limit = MpiOptions::default().deadline;
     let ((), seconds) = makespan(&comm, limit, true, || match way {
         Way::Copy(copy, streams) => {
-            // Its share of the array: what it has, or what it gets if that is less.
-            let share = private.len().min(target.len());
-            let (from, to) = (&private[..share], &mut target[..share]);
-            copy.run(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to), *streams)
+            // Its share of the array.
+            let to = &mut target[..private.len()];
+            copy.run(bytemuck::cast_slice(private), bytemuck::cast_slice_mut(to), *streams)
         }
         Way::Engine(engine) if engine.mover() == Mover::Shared => {
             engine.run_shared(shared, target).map(|_| ())
@@ -174,7 +188,8 @@ fn go(world: &Comm, way: &mut Way, arrays: &mut Arrays) -> reshard::Result<f64> 
 
 fn verify(name: &str, moving: &Move, rank: u64, arrays: &mut Arrays) -> Result<(), Failure> {
     let Some(values) = Values::after(moving.to(), 8, moving.problem())?.of_rank(rank) else { return Ok(()) };
-    match values.check(bytemuck::cast_slice(&arrays.target), 1)? {
+    let part = &arrays.target[..moving.to().span(rank)? as usize];
+    match values.check(bytemuck::cast_slice(part), 1)? {
         Some(wrong) => Err(Failure::Failed(format!("{name}: {wrong}"))),
         None => {
             arrays.target.fill(0.0);

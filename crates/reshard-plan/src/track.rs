@@ -195,6 +195,15 @@ impl Track {
         self.loops.iter().take_while(|each| each.at < position).map(of_loop).sum()
     }
 
+    /// Which peer (an index into [`peers`](Self::peers)) a position comes from.
+    pub fn peer_at(&self, position: u64) -> Option<u32> {
+        let each = &self.loops[self.find(position)?.0];
+        let deep =
+            position.checked_sub(each.at).filter(|deep| *deep < each.rounds * each.elems)? % each.elems;
+        let index = each.stretches.partition_point(|stretch| stretch.at <= deep).checked_sub(1)?;
+        Some(each.stretches[index].peer)
+    }
+
     fn renumbered(&self, anew: impl Fn(&Loop, Stretch) -> Stretch) -> Self {
         let mut loops = Vec::with_capacity(self.loops.len());
         for each in &self.loops {

@@ -60,11 +60,13 @@ fn check(from: &Dealt, from_at: u64, to: &Dealt, to_at: u64, extent: u64) {
                 for (peer, met) in met.iter().enumerate() {
                     assert_eq!(track.before(peer as u32, position as u64), *met);
                 }
+                assert_eq!(track.peer_at(position as u64), Some(index as u32));
                 met[index] += 1;
                 (place.0, met[index] - 1, place.2)
             })
             .collect();
         assert_eq!(places(&boxed, boxed.pieces()), from_boxes);
+        assert_eq!(track.peer_at(track.elems()), None);
         for (peer, met) in met.iter().enumerate() {
             assert_eq!(track.before(peer as u32, track.elems() + 3), *met);
         }

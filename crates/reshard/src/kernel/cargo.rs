@@ -57,6 +57,8 @@ pub(super) struct Section {
     pub row: u64,
     /// Whether the destination is streamed past the caches.
     pub stream: bool,
+    /// The array does not fit into the caches.
+    pub large: bool,
     /// From the source into the dense box.
     pub pack: Route,
     /// From the dense box into the destination.
@@ -291,6 +293,7 @@ impl<'a> Shares<'a> {
             positions,
             row: fast,
             stream: self.streams(share),
+            large: self.large,
             pack: self.route(&packed, from, &dense, None),
             unpack: self.route(&unpacked, &dense, to, share.rows.clone()),
         }

@@ -101,6 +101,8 @@ impl Needs {
 pub struct Manner<'a> {
     /// Past the caches: for destinations that do not fit into them.
     pub stream: bool,
+    /// Ahead of the reading, sources are asked for: for those that do not lie in the caches.
+    pub fetch: bool,
     /// Scaled on the way.
     pub scaling: Option<&'a Scaling>,
 }
@@ -189,7 +191,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(errand: Errand<'_>, worker: &mut Worke
     let Worker { scratch, tile, .. } = worker;
     let target = to[route.ends[0].target];
     let elems = route.ends[0].elems;
-    let way = Way { exact: matches!(share, Share::Positions(_)), fetch: manner.stream };
+    let way = Way { exact: matches!(share, Share::Positions(_)), fetch: manner.fetch };
     // One place for each kernel, so that it is compiled into this function, for this level.
     for (rows, part) in share.stretches(elems) {
         if rows.is_empty() {

@@ -12,7 +12,8 @@ use super::vector::Level;
 use super::work::{STREAMED, by_order};
 use super::{Errand, Manner, Share, Worker, copy};
 use reshard_plan::{Array, Plan, Target, Track};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// One rank's share of a relay.
@@ -48,9 +49,11 @@ struct Leg {
     elem: u64,
     /// The number of its first chunk among the receiver's.
     first: usize,
-    /// Where in the message each chunk begins; the end at the end.
-    cuts: Vec<u64>,
+    /// What of the message belongs to each chunk.
+    cuts: Vec<Range<u64>>,
     pack: Route,
+    /// The source does not lie in the caches.
+    fetch: bool,
 }
 
 /// One array of what a rank assembles.
@@ -59,10 +62,10 @@ struct Hall {
     target: usize,
     elem: u64,
     first: usize,
-    /// The first position of each chunk; the end at the end.
-    chunks: Vec<u64>,
-    /// For each source: which of the incoming, and where in its message each chunk begins.
-    boxes: Vec<(usize, Vec<u64>)>,
+    /// The positions of each chunk.
+    chunks: Vec<Range<u64>>,
+    /// For each source: which of the incoming, and what of its message belongs to each chunk.
+    boxes: Vec<(usize, Vec<Range<u64>>)>,
     route: Route,
     stream: bool,
 }
@@ -82,7 +85,7 @@ impl Relay {
             for (index, target) in array.targets().iter().enumerate().filter(|(_, t)| t.elems() > 0) {
                 let cuts = boxes.cut(target, chunk);
                 let first = *chunks_of.entry(target.rank).or_insert(0);
-                let count = cuts.len() - 1;
+                let count = cuts.len();
                 chunks_of.insert(target.rank, first + count);
                 let place = mine.and_then(|mine| target.parts.iter().position(|&part| part as usize == mine));
                 if let (Some(place), Some(source)) = (place, mine) {
@@ -93,6 +96,7 @@ impl Relay {
                         first,
                         cuts: boxes.cuts(target, place, &cuts),
                         pack: boxes.pack(target, place, source),
+                        fetch: boxes.large,
                     };
                     let entry = by_receiver.entry(target.rank).or_insert_with(|| Outgoing {
                         to: target.rank,
@@ -119,7 +123,7 @@ impl Relay {
                         target: index,
                         elem: boxes.elem,
                         first,
-                        chunks: cuts,
+                        chunks: cuts.clone(),
                         boxes: from,
                         route: boxes.assembly(target),
                         stream: boxes.large,
@@ -149,7 +153,7 @@ impl Relay {
 
     /// Chunks of this rank, of all arrays one after the other.
     pub fn chunks(&self) -> usize {
-        self.halls.last().map_or(0, |hall| hall.first + hall.chunks.len() - 1)
+        self.halls.last().map_or(0, |hall| hall.first + hall.chunks.len())
     }
 
     /// Bytes of memory the kernels need.
@@ -162,7 +166,7 @@ impl Relay {
     pub fn next_chunk(&self, outgoing: usize, chunk: usize) -> usize {
         let Outgoing { legs, chunks, .. } = &self.outgoing[outgoing];
         let mut chunk = chunk;
-        while chunk < *chunks && find(legs, chunk).is_none_or(|(leg, at)| leg.cuts[at] == leg.cuts[at + 1]) {
+        while chunk < *chunks && find(legs, chunk).is_none_or(|(leg, at)| leg.cuts[at].is_empty()) {
             chunk += 1;
         }
         chunk
@@ -175,7 +179,7 @@ impl Relay {
     pub fn pack(&mut self, data: &Data<'_>, outgoing: usize, chunk: usize, to: &mut [u8]) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let Some((leg, at)) = find(&self.outgoing[outgoing].legs, chunk) else { return 0 };
-        let range = leg.cuts[at]..leg.cuts[at + 1];
+        let range = leg.cuts[at].clone();
         let bytes = ((range.end - range.start) * leg.elem) as usize;
         assert!(bytes <= to.len(), "a box of {bytes} bytes in room for {}", to.len());
         if data.scaling(leg.array).is_some_and(|scaling| scaling.ignores_source) {
@@ -186,7 +190,7 @@ impl Relay {
         let base = to.as_mut_ptr().wrapping_sub((range.start * leg.elem) as usize);
         let errand = Errand {
             route: &leg.pack,
-            manner: Manner { stream: false, scaling: None },
+            manner: Manner { stream: false, fetch: leg.fetch, scaling: None },
             from: &[source],
             to: &[base],
             share: Share::Positions(range),
@@ -202,7 +206,7 @@ impl Relay {
         let hall = self.halls.iter().rev().find(|hall| hall.first <= chunk);
         hall.into_iter().flat_map(move |hall| {
             let at = chunk - hall.first;
-            hall.boxes.iter().filter(move |(_, cuts)| cuts[at] < cuts[at + 1]).map(|(sender, _)| *sender)
+            hall.boxes.iter().filter(move |(_, cuts)| !cuts[at].is_empty()).map(|(sender, _)| *sender)
         })
     }
 
@@ -218,7 +222,7 @@ impl Relay {
         let at = chunk - hall.first;
         bases.clear();
         bases.extend(hall.boxes.iter().map(|(sender, cuts)| {
-            let (begin, end) = (cuts[at] * hall.elem, cuts[at + 1] * hall.elem);
+            let (begin, end) = (cuts[at].start * hall.elem, cuts[at].end * hall.elem);
             if begin == end {
                 return std::ptr::null();
             }
@@ -231,10 +235,10 @@ impl Relay {
         assert!(!to.is_null(), "a rank assembles its own part");
         let errand = Errand {
             route: &hall.route,
-            manner: Manner { stream: hall.stream, scaling: data.scaling(hall.array) },
+            manner: Manner { stream: hall.stream, fetch: false, scaling: data.scaling(hall.array) },
             from: bases,
             to: &[to],
-            share: Share::Positions(hall.chunks[at]..hall.chunks[at + 1]),
+            share: Share::Positions(hall.chunks[at].clone()),
         };
         // SAFETY: the target was entered, whole, and is mutably borrowed. Of each box only positions of this chunk are read,
         // and it has all of them, as was checked. The worker was made for this route; a scaling for the array's type.
@@ -244,7 +248,7 @@ impl Relay {
 
 impl Leg {
     fn most_bytes(&self) -> usize {
-        let longest = self.cuts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        let longest = self.cuts.iter().map(|range| range.end - range.start).max().unwrap_or(0);
         (longest * self.elem) as usize
     }
 }
@@ -253,7 +257,7 @@ impl Leg {
 fn find(legs: &[Leg], chunk: usize) -> Option<(&Leg, usize)> {
     let leg = legs.iter().rev().find(|leg| leg.first <= chunk)?;
     let at = chunk - leg.first;
-    (at + 1 < leg.cuts.len()).then_some((leg, at))
+    (at < leg.cuts.len()).then_some((leg, at))
 }
 
 /// The boxes of an array: what each source has of each target.
@@ -266,6 +270,8 @@ struct Boxes<'a> {
     /// The array does not fit into the caches.
     large: bool,
     packed: HashMap<(*const Track, u32), Arc<Track>>,
+    /// The different slow tracks of targets, numbered.
+    columns: HashMap<Vec<*const Track>, usize>,
 }
 
 impl<'a> Boxes<'a> {
@@ -273,18 +279,51 @@ impl<'a> Boxes<'a> {
         let order = by_order(array.order(), array.wanted().problem().shape().len());
         let elem = array.wanted().elem_bytes();
         let large = array.elems().saturating_mul(elem) >= STREAMED;
-        Self { array, order, elem, level, large, packed: HashMap::new() }
+        Self { array, order, elem, level, large, packed: HashMap::new(), columns: HashMap::new() }
     }
 
-    /// The first position of each chunk of a target, and their end: whole rows if a chunk has room for one.
-    fn cut(&self, target: &Target, chunk: u64) -> Vec<u64> {
+    /// The chunks of a target, whole rows if a chunk has room for one, in an order that keeps all sources busy.
+    ///
+    /// In the order of memory all destinations would need the same few sources at the same time, those that have the first
+    /// columns, then those that have the next. So chunks that begin at different sources take turns, and the destinations
+    /// do not all begin with the same; only those that share their columns do, so that a source reads them once.
+    fn cut(&mut self, target: &Target, chunk: u64) -> Vec<Range<u64>> {
+        let slow = self.order[..self.order.len() - 1].iter().map(|&dim| Arc::as_ptr(&target.tracks[dim]));
+        let others = self.columns.len();
+        let number = *self.columns.entry(slow.collect()).or_insert(others);
         let all: u64 = target.tracks.iter().map(|track| track.elems()).product();
         let row = self.order.last().map_or(1, |&dim| target.tracks[dim].elems());
         let room = (chunk / self.elem).max(1);
         let each = if room >= row { room / row * row } else { room };
-        let mut cuts: Vec<u64> = (0..all.div_ceil(each)).map(|k| k * each).collect();
-        cuts.push(all);
-        cuts
+        let chunks = (0..all.div_ceil(each)).map(|k| k * each..((k + 1) * each).min(all));
+        let mut turns: BTreeMap<Vec<u32>, VecDeque<Range<u64>>> = BTreeMap::new();
+        for chunk in chunks {
+            turns.entry(self.first_peers(target, chunk.start, each < row)).or_default().push_back(chunk);
+        }
+        let mut turns: Vec<VecDeque<Range<u64>>> = turns.into_values().collect();
+        let first = number % turns.len().max(1);
+        turns.rotate_left(first);
+        let mut ordered = Vec::new();
+        while !turns.is_empty() {
+            ordered.extend(turns.iter_mut().filter_map(VecDeque::pop_front));
+            turns.retain(|turn| !turn.is_empty());
+        }
+        ordered
+    }
+
+    /// The peer of a position along each slow axis, and along the fast one if that matters.
+    fn first_peers(&self, target: &Target, position: u64, fast: bool) -> Vec<u32> {
+        let mut left = position;
+        let mut peers = Vec::with_capacity(self.order.len());
+        for (number, &dim) in self.order.iter().enumerate().rev() {
+            let track = &target.tracks[dim];
+            let index = left % track.elems();
+            left /= track.elems();
+            if number + 1 < self.order.len() || fast {
+                peers.push(track.peer_at(index).unwrap_or(0));
+            }
+        }
+        peers
     }
 
     /// Which peer of each axis a place in a target's parts stands for.
@@ -304,11 +343,11 @@ impl<'a> Boxes<'a> {
         peers
     }
 
-    /// How many positions of a box come before each of a target's positions.
-    fn cuts(&self, target: &Target, place: usize, positions: &[u64]) -> Vec<u64> {
+    /// What of a box belongs to each chunk of a target.
+    fn cuts(&self, target: &Target, place: usize, chunks: &[Range<u64>]) -> Vec<Range<u64>> {
         let peers = Self::peers(target, place);
         let elems = |dim: usize| target.tracks[dim].before(peers[dim], u64::MAX);
-        let before = |&position: &u64| {
+        let before = |position: u64| {
             // Axis by axis from the slowest: all boxes' elements with a smaller index there and equal ones before.
             let mut left: u64 = self.order.iter().map(|&dim| target.tracks[dim].elems()).product();
             let mut inside: u64 = self.order.iter().map(|&dim| elems(dim)).product();
@@ -331,7 +370,7 @@ impl<'a> Boxes<'a> {
             }
             sum
         };
-        positions.iter().map(before).collect()
+        chunks.iter().map(|chunk| before(chunk.start)..before(chunk.end)).collect()
     }
 
     /// From a source into its box.

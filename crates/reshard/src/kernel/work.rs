@@ -124,7 +124,8 @@ impl Work {
         let Some(worker) = self.workers.get(worker) else { return };
         let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let manner = Manner { stream: self.streamed[unit.array], scaling: data.scaling(unit.array) };
+            let stream = self.streamed[unit.array];
+            let manner = Manner { stream, fetch: stream, scaling: data.scaling(unit.array) };
             let (from, to) = (data.sources(unit.array), data.targets(unit.array));
             let route = &self.routes[unit.route];
             let share = route.on_lines(to, unit.share.clone());
