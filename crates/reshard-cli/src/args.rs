@@ -83,9 +83,17 @@ pub struct Run {
     /// Order of the destination's local memory, if it is not that of the source
     #[arg(long, value_name = "ORDER")]
     pub to_order: Option<String>,
-    /// threads (each byte is copied once) or messages (packed, sent and unpacked, a thread for each rank)
-    #[arg(long, default_value = "threads")]
-    pub engine: String,
+    /// threads (each byte is copied once), messages (packed, sent and unpacked, a thread for each rank) or mpi (a process
+    /// for each rank); without it, mpi under mpirun and threads elsewhere
+    #[arg(long)]
+    pub engine: Option<String>,
+    /// For mpi: auto, shared (the source in memory all ranks share: one copy), private (two copies through small boxes),
+    /// messages, alltoallv or alltoallw
+    #[arg(long)]
+    pub mover: Option<String>,
+    /// Which MPI: openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
+    #[arg(long)]
+    pub mpi: Option<String>,
     /// For messages: optimal, classes, stepwise, greedy, min-cost, split, async, caterpillar, walker-otto or eager
     #[arg(long)]
     pub strategy: Option<String>,

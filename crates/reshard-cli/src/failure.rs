@@ -10,6 +10,8 @@ pub enum Failure {
     Usage(String),
     /// It was begun and went wrong: exit code 1.
     Failed(String),
+    /// Another rank says why: this exit code.
+    Told(u8),
     /// It could be done, but reading or writing failed: exit code 1.
     Io(io::Error),
 }
@@ -32,8 +34,18 @@ impl Failure {
         }
     }
 
+    /// The same, without a word: another rank says it.
+    pub fn told(self) -> Self {
+        match self {
+            Self::Usage(_) => Self::Told(2),
+            Self::Told(code) => Self::Told(code),
+            Self::Failed(_) | Self::Io(_) => Self::Told(1),
+        }
+    }
+
     pub fn report(self) -> ExitCode {
         let (message, code) = match self {
+            Self::Told(code) => return ExitCode::from(code),
             Self::Usage(message) => (message, 2),
             Self::Failed(message) => (message, 1),
             // Whoever read our output has seen enough.

@@ -41,5 +41,11 @@ fn main() -> ExitCode {
         Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),
         Err(error) => Err(Failure::usage(&failure::in_one_sentence(&error))),
     };
+    // What was typed is wrong on all ranks alike: one says so.
+    let quiet = reshard_mpi::launched().is_some_and(|launcher| launcher.rank > 0);
+    let result = result.map_err(|failure| match failure {
+        Failure::Usage(_) if quiet => failure.told(),
+        failure => failure,
+    });
     result.map_or_else(failure::Failure::report, |()| ExitCode::SUCCESS)
 }

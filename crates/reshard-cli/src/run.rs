@@ -4,6 +4,7 @@
 //! many bytes take turns on the same memory, so whatever else the machine does meets all three. Copying spoils the
 //! destination, so at the end it is filled afresh, and one more run is verified.
 
+mod across;
 mod asked;
 mod bytes;
 mod progress;
@@ -41,6 +42,11 @@ struct Answer {
     verified: bool,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     sent: Option<Sent>,
+    /// Between processes: which MPI, and how bytes travelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mpi: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mover: Option<&'static str>,
 }
 
 /// What messages add.
@@ -73,6 +79,9 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let asked = Asked::read(args, cores)?;
     asked.check_size()?;
+    if let How::Across(how) = asked.how {
+        return across::run(args, &asked, how);
+    }
     let begin = Instant::now();
     let (engine, threads) = asked.engine()?;
     let plan_seconds = begin.elapsed().as_secs_f64();
@@ -81,13 +90,13 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     // No more than there are cores, unless the engine has more.
     let copiers = match asked.how {
         How::Threads(wanted) => wanted.min(cores).max(threads.unwrap_or(1)),
-        How::Messages(_) => cores,
+        How::Messages(_) | How::Across(_) => cores,
     };
     let bytes = redistribution.plan().bytes();
     let measured = Bench::new(&asked, redistribution, copiers, cores)?.measure(&asked, !args.json)?;
     let Measured { run_seconds, copy_seconds, report } = measured;
     let sent = match asked.how {
-        How::Threads(_) => None,
+        How::Threads(_) | How::Across(_) => None,
         How::Messages(strategy) => {
             Some(Sent { strategy: strategy.name(), steps: report.steps, messages: report.messages })
         }
@@ -103,6 +112,8 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
         scratch_bytes,
         verified: true,
         sent,
+        mpi: None,
+        mover: None,
     };
     let mut screen = Screen::new();
     if args.json {
@@ -243,6 +254,9 @@ pub fn failed(error: Error) -> Failure {
 fn show(screen: &mut Screen, asked: &Asked, answer: &Answer, threads: Option<usize>) -> Result<(), Failure> {
     let described = &asked.described;
     let how = match (&answer.sent, threads) {
+        _ if answer.mpi.is_some() => {
+            format!("{}, mover {}", answer.mpi.as_deref().unwrap_or(""), answer.mover.unwrap_or(""))
+        }
         (Some(sent), _) => format!(
             "strategy {}, {} in {}",
             sent.strategy,

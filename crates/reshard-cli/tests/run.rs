@@ -203,7 +203,7 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (with(&["--memory", "99999999999999GiB"]), "below 2^64"),
         (
             with(&["--engine", "fast"]),
-            "--engine: the engine \"fast\" is not known; choose threads or messages",
+            "--engine: the engine \"fast\" is not known; choose threads, messages or mpi",
         ),
         (with(&["--engine", "messages", "--threads", "2"]), "every rank is a thread"),
         (with(&["--strategy", "greedy"]), "add --engine messages"),

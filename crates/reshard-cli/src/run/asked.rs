@@ -6,6 +6,7 @@ use crate::problem::Described;
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, Move, Order, Plan, Traffic, Window};
+use reshard_mpi::{Mover, launched};
 use std::sync::Arc;
 
 /// Types by name, with their bytes. Bits are moved as they are, so nothing else matters.
@@ -57,6 +58,14 @@ pub struct Asked {
 pub enum How {
     Threads(usize),
     Messages(Strategy),
+    Across(Across),
+}
+
+/// Between processes.
+#[derive(Clone, Copy)]
+pub struct Across {
+    pub mover: Mover,
+    pub strategy: Strategy,
 }
 
 impl Asked {
@@ -134,6 +143,7 @@ impl Asked {
                 let threads = engine.threads();
                 Ok((Box::new(engine), Some(threads)))
             }
+            How::Across(_) => Err(Failure::usage("the engine mpi is made by all ranks together")),
             How::Messages(strategy) => {
                 let options = MessagesOptions { strategy, memory: self.memory, ..MessagesOptions::default() };
                 let engine = Messages::new(plan, options).map_err(|error| match self.memory {
@@ -155,7 +165,33 @@ fn not_started(error: reshard::Error) -> Failure {
 }
 
 fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
-    match args.engine.as_str() {
+    let launched = launched().is_some_and(|launcher| launcher.size > 1);
+    let engine = args.engine.as_deref().unwrap_or(if launched { "mpi" } else { "threads" });
+    if engine != "mpi" && (args.mover.is_some() || args.mpi.is_some()) {
+        return Err(Failure::usage(
+            "--mover and --mpi are for the engine mpi; start the program under mpirun, or add --engine mpi",
+        ));
+    }
+    match engine {
+        "mpi" if args.threads.is_some() => Err(Failure::usage(
+            "--threads is for the engine threads; with --engine mpi every rank is a process, so leave it out",
+        )),
+        "mpi" => {
+            let strategy = args.strategy.as_deref().map(str::parse).transpose();
+            let strategy = strategy.map_err(Failure::of_flag("--strategy"))?;
+            let mover = args.mover.as_deref().map(str::parse).transpose();
+            let mover = mover.map_err(Failure::of_flag("--mover"))?.unwrap_or_default();
+            match (strategy, mover) {
+                (Some(_), Mover::Shared | Mover::Private | Mover::Alltoallv | Mover::Alltoallw) => {
+                    Err(Failure::usage(
+                        "--strategy orders messages, and this mover sends none; add --mover messages",
+                    ))
+                }
+                // Whoever wants an order wants messages.
+                (Some(strategy), _) => Ok(How::Across(Across { mover: Mover::Messages, strategy })),
+                (None, mover) => Ok(How::Across(Across { mover, strategy: Strategy::default() })),
+            }
+        }
         "threads" => {
             if args.strategy.is_some() {
                 return Err(Failure::usage(
@@ -177,7 +213,7 @@ fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
             Ok(How::Messages(strategy.map_err(Failure::of_flag("--strategy"))?.unwrap_or_default()))
         }
         other => Err(Failure::usage(&format!(
-            "--engine: the engine {other:?} is not known; choose threads or messages"
+            "--engine: the engine {other:?} is not known; choose threads, messages or mpi"
         ))),
     }
 }

@@ -1,0 +1,189 @@
+//! `reshard run` under `mpirun`: every rank is a process, makes its own part, and looks at its own part afterwards.
+//!
+//! Rank 0 reports. Times are makespans, from the first start to the last end. What all ranks find out together is said once;
+//! what one rank alone finds wrong, that rank says, and ends the job.
+
+use super::asked::{Across, Asked};
+use super::values::Values;
+use super::{Answer, REPEATS, SECONDS, Sent, Times, failed, ranks, show};
+use crate::args;
+use crate::failure::Failure;
+use crate::screen::Screen;
+use reshard::engine::{Engine, MessagesOptions, PlainCopy, Report};
+use reshard::{Layout, Memory, Plan};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Reduce, Session, Shared, makespan};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> {
+    let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
+    let told = |error: Failure| if session.world().rank() == 0 { error } else { error.told() };
+    let begin = Instant::now();
+    let plan = Arc::new(Plan::new(vec![asked.moving.clone()])?);
+    let messages =
+        MessagesOptions { strategy: how.strategy, memory: asked.memory, ..MessagesOptions::default() };
+    let options = MpiOptions { mover: how.mover, messages, ..MpiOptions::default() };
+    // Ends alike on all ranks.
+    let engine = MpiEngine::new(plan, session.world(), options).map_err(|error| told(error.into()))?;
+    let plan_seconds = begin.elapsed().as_secs_f64();
+    let outcome = Bench::new(&session, asked, engine, options).and_then(|mut bench| {
+        let measured = bench.measure(asked)?;
+        Ok((bench.engine, measured))
+    });
+    let (engine, Measured { run_seconds, copy_seconds, steps, messages, scratch_bytes }) = match outcome {
+        Ok(outcome) => outcome,
+        // The others may be waiting for this rank.
+        Err(failure) => {
+            failure.report();
+            session.abort(1)
+        }
+    };
+    if session.world().rank() > 0 {
+        return Ok(());
+    }
+    let sent =
+        (engine.mover() == Mover::Messages).then(|| Sent { strategy: how.strategy.name(), steps, messages });
+    let answer = Answer {
+        engine: engine.name(),
+        ranks: ranks(asked),
+        bytes: engine.plan().bytes(),
+        plan_seconds,
+        run_seconds,
+        copy_seconds,
+        ratio: run_seconds.median / copy_seconds.median,
+        scratch_bytes,
+        verified: true,
+        sent,
+        mpi: Some(session.mpi().version().to_string()),
+        mover: Some(engine.mover().name()),
+    };
+    let mut screen = Screen::new();
+    if args.json {
+        serde_json::to_writer(&mut screen.out, &answer)?;
+        writeln!(screen.out)?;
+    } else {
+        show(&mut screen, asked, &answer, None)?;
+    }
+    Ok(screen.out.flush()?)
+}
+
+/// This rank's part of the array.
+struct Bench<'a> {
+    world: &'a Comm,
+    engine: MpiEngine,
+    options: MpiOptions,
+    copy: PlainCopy,
+    source: Source,
+    target: Memory<u8>,
+    target_bytes: usize,
+    one_node: bool,
+}
+
+/// Where the source lies.
+enum Source {
+    Private(Memory<u8>),
+    Shared(Shared<u8>),
+}
+
+struct Measured {
+    run_seconds: Times,
+    copy_seconds: Times,
+    steps: u64,
+    messages: u64,
+    scratch_bytes: u64,
+}
+
+impl<'a> Bench<'a> {
+    fn new(
+        session: &'a Session,
+        asked: &Asked,
+        engine: MpiEngine,
+        options: MpiOptions,
+    ) -> Result<Self, Failure> {
+        let world = session.world();
+        let elem = asked.moving.elem_bytes();
+        let bytes =
+            |layout: &Layout| layout.span(world.rank() as u64).map_or(0, |span| (span * elem) as usize);
+        let (from, target_bytes) = (bytes(asked.moving.from()), bytes(asked.moving.to()));
+        let source = match engine.mover() {
+            Mover::Shared => Source::Shared(Shared::zeroed(world, from).map_err(failed)?),
+            _ => Source::Private(Memory::zeroed(from).map_err(failed)?),
+        };
+        // Long enough for a copy of the source, too.
+        let target = Memory::zeroed(target_bytes.max(from)).map_err(failed)?;
+        let node = world.split_shared().map_err(failed)?;
+        let one_node = node.size() == world.size();
+        let copy = PlainCopy::new(1).map_err(failed)?;
+        Ok(Self { world, engine, options, copy, source, target, target_bytes, one_node })
+    }
+
+    fn measure(&mut self, asked: &Asked) -> Result<Measured, Failure> {
+        let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
+        if let Some(values) = Values::of_source(asked.moving.from(), elem)?.of_rank(rank) {
+            let part = match &mut self.source {
+                Source::Private(part) => &mut part[..],
+                Source::Shared(part) => &mut part[..],
+            };
+            values.fill(part, 1);
+        }
+        let (warm, _) = self.verified(asked)?;
+        // The same number on all ranks, as the makespan is.
+        let fitting = (SECONDS / (3.0 * warm)) as u64;
+        let repeats = asked.repeat.unwrap_or(fitting.clamp(REPEATS.0, REPEATS.1));
+        let mut times: [Vec<f64>; 3] = Default::default();
+        for _ in 0..repeats {
+            times[0].push(self.run()?.0);
+            for (kind, streams) in [(1, false), (2, true)] {
+                times[kind].push(self.copy(streams)?);
+            }
+        }
+        let (_, report) = self.verified(asked)?;
+        // Of all ranks.
+        let mut sums = [report.messages, self.engine.scratch_bytes()];
+        self.world.all_reduce(&mut sums, Reduce::Sum).map_err(failed)?;
+        let [messages, scratch_bytes] = sums;
+        let [run_seconds, memcpy, streaming] = times.map(Times::of);
+        let copy_seconds = if streaming.median < memcpy.median { streaming } else { memcpy };
+        Ok(Measured { run_seconds, copy_seconds, steps: report.steps, messages, scratch_bytes })
+    }
+
+    fn run(&mut self) -> Result<(f64, Report), Failure> {
+        let Self { world, engine, options, source, target, target_bytes, one_node, .. } = self;
+        let to = &mut target[..*target_bytes];
+        let moved =
+            makespan(&*world.private().map_err(failed)?, options.deadline, *one_node, || match source {
+                Source::Private(from) => engine.run_own_bytes(from, to),
+                Source::Shared(from) => engine.run_shared_bytes(from, to),
+            });
+        let (report, seconds) = moved.map_err(failed)?;
+        Ok((seconds.max(1e-9), report))
+    }
+
+    /// Every rank copies its share at once.
+    fn copy(&mut self, streams: bool) -> Result<f64, Failure> {
+        let from = match &self.source {
+            Source::Private(part) => &part[..],
+            Source::Shared(part) => &part[..],
+        };
+        let (copy, to) = (&mut self.copy, &mut self.target[..from.len()]);
+        let comm = self.world.private().map_err(failed)?;
+        let copied = makespan(&comm, self.options.deadline, self.one_node, || copy.run(from, to, streams));
+        Ok(copied.map_err(failed)?.1.max(1e-9))
+    }
+
+    /// One run into a destination filled afresh, and a look at all of this rank's part.
+    fn verified(&mut self, asked: &Asked) -> Result<(f64, Report), Failure> {
+        let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
+        if let Some(values) = Values::before(asked.moving.to(), elem)?.of_rank(rank) {
+            values.fill(&mut self.target[..self.target_bytes], 1);
+        }
+        let run = self.run()?;
+        if let Some(values) = Values::after(asked.moving.to(), elem, asked.moving.problem())?.of_rank(rank)
+            && let Some(wrong) = values.check(&self.target[..self.target_bytes], 1)?
+        {
+            return Err(Failure::Failed(wrong.to_string()));
+        }
+        Ok(run)
+    }
+}
