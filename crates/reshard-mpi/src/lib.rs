@@ -47,3 +47,8 @@ pub use makespan::makespan;
 pub use scalapack::Scalapack;
 pub use shared::Shared;
 pub use wait::wait;
+
+/// The README's examples run with the documentation tests: here, because this crate sees all they use.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExample;

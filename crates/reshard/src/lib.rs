@@ -16,8 +16,3 @@ mod sync;
 pub use kernel::pages::Memory;
 pub use kernel::scale::Number;
 pub use redistribution::{Pair, Parts, Redistribution, redistribute};
-
-/// The README's examples run with the documentation tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct ReadmeExample;

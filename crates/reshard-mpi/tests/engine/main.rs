@@ -4,12 +4,14 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
-#[allow(dead_code)]
+mod faults;
 #[path = "../runtime/installation.rs"]
 mod installation;
 mod rank;
 
+use installation::Installation;
 use reshard_testkit::full_sweep;
+use std::time::Duration;
 
 /// Names the part that a launched process plays.
 pub const PART: &str = "RESHARD_MPI_TEST_PART";
@@ -35,6 +37,31 @@ fn main() {
             // Many ranks on few processors take their time.
             let cases = if full_sweep() { 1_250 } else { 130 };
             installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
+        }
+        faults(installation);
+    }
+}
+
+fn faults(installation: &Installation) {
+    let trials = if full_sweep() { 1_000 } else { 150 };
+    for ranks in [2, 4] {
+        installation.launch(&format!("disagreement {ranks} {}", trials / 2), ranks).succeeded(ranks);
+    }
+    installation.launch("absence", 3).succeeded(3);
+    let calls = if full_sweep() { 50_000 } else { 2_000 };
+    for mover in ["private", "messages"] {
+        installation.launch(&format!("calls {mover} {calls}"), 2).succeeded(2);
+    }
+    // A rank that ends in the middle takes the job with it, and nobody says that all is well.
+    let steps = if full_sweep() { 9 } else { 2 };
+    for how in ["panic", "exit", "kill"] {
+        for mover in ["private", "messages"] {
+            for step in 0..steps {
+                let outcome = installation.launch(&format!("end {how} {mover} {step}"), 3);
+                outcome.failed(&[]);
+                outcome.never_says("done]");
+                outcome.took_less_than(Duration::from_secs(8));
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a launched process does: its own part of every case, with every mover.
 
+use crate::faults;
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Plan};
@@ -15,6 +16,14 @@ pub fn play(part: &str) {
     let words: Vec<&str> = part.split(' ').collect();
     match words[..] {
         ["conformance", seed, cases] => conformance(world, seed.parse().unwrap(), cases.parse().unwrap()),
+        ["disagreement", seed, trials] => {
+            faults::disagreement(world, seed.parse().unwrap(), trials.parse().unwrap());
+        }
+        ["absence"] => faults::absence(world),
+        ["calls", mover, calls] => faults::calls(world, mover.parse().unwrap(), calls.parse().unwrap()),
+        ["end", how, mover, step] => {
+            faults::end(world, how, mover.parse().unwrap(), step.parse().unwrap());
+        }
         _ => panic!("no part {part}"),
     }
     let line = format!("[{}/{} done]", world.rank(), world.size());

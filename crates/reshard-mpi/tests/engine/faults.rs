@@ -1,0 +1,190 @@
+//! What goes wrong: ranks that were given something else, do not come, or end in the middle.
+
+use reshard::engine::MessagesOptions;
+use reshard::schedule::Strategy;
+use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan, Window};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions};
+use reshard_testkit::Random;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a call is given; each number is one argument.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Given {
+    shape: [u64; 2],
+    from: ([u64; 2], [u64; 2]),
+    to: ([u64; 2], [u64; 2]),
+    elem: u64,
+    window: [u64; 2],
+    from_at: [u64; 2],
+    order: Order,
+    mover: Mover,
+    strategy: Strategy,
+    memory: Option<u64>,
+}
+
+impl Given {
+    fn engine(&self, world: &Comm) -> reshard::Result<MpiEngine> {
+        let layout = |(grid, block): ([u64; 2], [u64; 2]), order: Order| {
+            let text = format!(
+                "{}x{}/{}x{} of {}x{}",
+                grid[0], grid[1], block[0], block[1], self.shape[0], self.shape[1]
+            );
+            Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, order))
+        };
+        let window = Window::of(&self.window).from(&self.from_at);
+        let moving =
+            Move::windowed(layout(self.from, Order::ColMajor)?, layout(self.to, self.order)?, window)?
+                .of_bytes(self.elem)?;
+        let messages = MessagesOptions { strategy: self.strategy, memory: self.memory, ..Default::default() };
+        let deadline = Some(Duration::from_secs(20));
+        let options = MpiOptions { mover: self.mover, messages, deadline };
+        MpiEngine::new(Arc::new(Plan::new(vec![moving])?), world, options)
+    }
+
+    /// Something else in one place.
+    fn changed(&self, what: u64) -> Self {
+        let mut other = self.clone();
+        match what {
+            0 => other.shape[0] += 1,
+            1 => other.shape[1] += 1,
+            2 => other.from.1[0] += 1,
+            3 => other.from.1[1] += 1,
+            4 => other.to.1[0] += 1,
+            5 => other.to.1[1] += 1,
+            6 => other.elem += 1,
+            7 => other.window[0] -= 1,
+            8 => other.window[1] -= 1,
+            9 => other.from_at[0] += 1,
+            10 => other.from_at[1] += 1,
+            11 => other.order = if self.order == Order::ColMajor { Order::RowMajor } else { Order::ColMajor },
+            12 => other.mover = if self.mover == Mover::Private { Mover::Messages } else { Mover::Private },
+            13 => other.strategy = Strategy::Caterpillar,
+            14 => other.memory = Some(1 << 20),
+            15 => other.from.0.swap(0, 1),
+            _ => other.to.0.swap(0, 1),
+        }
+        other
+    }
+}
+
+const CHANGES: u64 = 17;
+
+/// One rank is given one other argument: all ranks are told, by the same sentence, which names that rank.
+pub fn disagreement(world: &Comm, seed: u64, trials: u64) {
+    let mut random = Random::new(seed);
+    let size = world.size() as u64;
+    for trial in 0..trials {
+        let given = Given {
+            shape: [random.within(40, 90), random.within(40, 90)],
+            from: ([1, size], [random.within(1, 9), random.within(1, 9)]),
+            to: ([size, 1], [random.within(1, 9), random.within(1, 9)]),
+            elem: random.within(1, 16),
+            window: [random.within(5, 30), random.within(5, 30)],
+            from_at: [random.within(0, 5), random.within(0, 5)],
+            order: if random.one_in(2) { Order::ColMajor } else { Order::RowMajor },
+            mover: if random.one_in(2) { Mover::Private } else { Mover::Messages },
+            strategy: Strategy::Optimal,
+            memory: None,
+        };
+        let odd = random.within(0, size - 1);
+        let other = given.changed(random.within(0, CHANGES - 1));
+        assert_ne!(given, other);
+        let mine = if world.rank() as u64 == odd { &other } else { &given };
+        let error = match mine.engine(world) {
+            Ok(_) => panic!(
+                "trial {trial}: rank {odd} was given {other:?} instead of {given:?}, and nobody noticed"
+            ),
+            Err(error) => error.to_string(),
+        };
+        // With two ranks nobody can say who is right; both are named.
+        assert!(error.contains(&format!("rank {odd} was given")), "trial {trial}: {error}");
+        let mut all = vec![0; 600 * world.size()];
+        let mut words = [b' '; 600];
+        let length = error.len().min(600);
+        words[..length].copy_from_slice(&error.as_bytes()[..length]);
+        world.private().unwrap().all_gather_within(&words, &mut all, Some(Duration::from_secs(20))).unwrap();
+        assert!(all.chunks_exact(600).all(|other| other == words), "trial {trial}: all are told the same");
+        // And when all agree again, all is well.
+        if trial % 16 == 0 {
+            given.engine(world).unwrap();
+        }
+    }
+}
+
+/// A rank that never calls is named by all others, soon after the deadline.
+pub fn absence(world: &Comm) {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let moving = Move::new(layout("3/2 of 100"), layout("3/7 of 100")).unwrap();
+    let plan = Arc::new(Plan::new(vec![moving]).unwrap());
+    world.private().unwrap();
+    if world.rank() != 1 {
+        let begin = Instant::now();
+        let options = MpiOptions { deadline: Some(Duration::from_millis(300)), ..MpiOptions::default() };
+        let error = MpiEngine::new(plan, world, options).err().expect("rank 1 is not here");
+        assert!(error.to_string().contains("rank 1 did not answer"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Mpi);
+        assert!(begin.elapsed() < Duration::from_secs(4));
+    }
+    world.barrier_within(Some(Duration::from_secs(30))).unwrap();
+}
+
+/// Many engines and many more runs, in as much memory as few.
+pub fn calls(world: &Comm, mover: Mover, calls: u64) {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let moving = Move::new(layout("2x1/3x2 of 20x20"), layout("1x2/4x7 of 20x20")).unwrap();
+    let plan = Arc::new(Plan::new(vec![moving]).unwrap());
+    let options = MpiOptions { mover, ..MpiOptions::default() };
+    let mut memory = Vec::new();
+    for call in 0..calls {
+        // Four runs for each engine: shared memory comes and goes with it.
+        let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
+        let from = vec![world.rank() as f64; engine.source_len(0)];
+        let mut to = vec![-1.0; engine.target_len(0)];
+        for _ in 0..4 {
+            engine.run_own(&from, &mut to).unwrap();
+        }
+        assert!(to.iter().all(|&value| value >= 0.0));
+        if call >= calls / 4 && call % (calls / 4).max(1) == 0 {
+            memory.push(resident());
+        }
+    }
+    let (first, last) = (memory[0], memory[memory.len() - 1]);
+    assert!(last < first + (4 << 20), "{memory:?} bytes of memory");
+}
+
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// The last rank ends before its run of this number; the others must not wait for ever.
+pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let moving = Move::new(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
+    let plan = Arc::new(Plan::new(vec![moving]).unwrap());
+    let options = MpiOptions { mover, deadline: Some(Duration::from_secs(3)), ..MpiOptions::default() };
+    let mut engine = MpiEngine::new(plan, world, options).unwrap();
+    let from = vec![1.0; engine.source_len(0)];
+    let mut to = vec![0.0; engine.target_len(0)];
+    for run in 0..=step + 1 {
+        if run == step && world.rank() + 1 == world.size() {
+            match how {
+                "panic" => panic!("on purpose"),
+                "exit" => std::process::exit(7),
+                _ => {
+                    let status = std::process::Command::new("kill")
+                        .args(["-9", &std::process::id().to_string()])
+                        .status();
+                    unreachable!("{status:?}");
+                }
+            }
+        }
+        let moved = engine.run_own(&from, &mut to);
+        if let Err(error) = moved {
+            assert!(error.to_string().contains("rank 2"), "{error}");
+            // The rest cannot be done: the job ends.
+            std::process::exit(3);
+        }
+    }
+}
