@@ -9,6 +9,7 @@
 mod chart;
 mod machine;
 mod messages;
+mod mpi;
 mod plan;
 mod schedule;
 mod threads;
@@ -22,10 +23,11 @@ fn main() -> ExitCode {
         (Some("schedule"), None) => schedule::run(),
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
+        (Some("mpi"), Some(program)) => mpi::run(program),
         // For instruction counts: the default method alone, so many times over all cases.
         (Some("plan-loop"), Some(rounds)) => rounds.parse().map_err(Into::into).and_then(plan::run_loop),
         _ => {
-            Err("usage: reshard-bench plan | schedule | threads [CASE] | messages | plan-loop ROUNDS".into())
+            Err("usage: reshard-bench plan | schedule | threads [CASE] | messages | mpi PROGRAM | plan-loop ROUNDS".into())
         }
     };
     match result {

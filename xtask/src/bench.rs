@@ -16,6 +16,19 @@ pub fn time(name: &str) -> Outcome {
     cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", name]).run()
 }
 
+/// Between processes, with ScaLAPACK among the rivals if it can be had.
+pub fn mpi() -> Outcome {
+    crate::mpi::ready()?;
+    if !crate::mpi::scalapack() {
+        say("ScaLAPACK cannot be had here: its column stays empty");
+    }
+    cargo(&["build", "--release", "--locked", "--package", "reshard-cli"]).run()?;
+    say("speed between processes: some minutes");
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
+    let reshard = format!("{target}/release/reshard");
+    cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", "mpi", &reshard]).run()
+}
+
 pub fn count(keep: bool) -> Outcome {
     if !system_program("valgrind", "valgrind") {
         say("without valgrind instructions cannot be counted: left out");

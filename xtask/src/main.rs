@@ -23,6 +23,7 @@ usage: cargo xtask COMMAND
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench threads   speed of the embedded engine: writes docs/threads-speed.md, benchmarks/results/threads.json
   bench messages  schedules at work in one process: writes docs/messages-speed.md, benchmarks/results/messages.json
+  bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
   bench count     instructions of planning under callgrind, against the count kept in benchmarks/results
   bench count --keep
                   the same, and keeps the new count
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["test", "--full"] => test().and_then(|()| full()),
         ["bench", name @ ("plan" | "schedule" | "threads" | "messages")] => bench::time(name),
+        ["bench", "mpi"] => bench::mpi(),
         ["bench", "count"] => bench::count(false),
         ["bench", "count", "--keep"] => bench::count(true),
         ["fuzz"] => fuzz::run(fuzz::ENOUGH),

@@ -52,6 +52,12 @@ pub fn newest() {
     }
 }
 
+/// ScaLAPACK for the system's Open MPI, to compare with.
+pub fn scalapack() -> bool {
+    let here = || program("sh", &["-c", "ldconfig -p | grep -q libscalapack-openmpi"]).works();
+    here() || (program("apt-get", &["install", "-y", "-q", "libscalapack-openmpi2.2"]).works() && here())
+}
+
 fn fetched(name: &str) -> bool {
     Path::new("target/mpi").join(name).join("bin/mpirun").exists()
 }

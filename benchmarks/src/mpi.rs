@@ -1,0 +1,175 @@
+//! How fast arrays move between processes, beside what people use today.
+//!
+//! The program `reshard bench` does the measuring, under `mpirun`, all ways in turns; this collects its answers. The case
+//! names are those of the literature; the goals are ratios to `memcpy` and to the two rivals.
+
+use crate::machine::{Failure, Machine};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+/// Case, ranks, shape.
+const CASES: [(&str, usize, &str); 12] = [
+    ("i", 4, "4096x4096"),
+    ("ii", 2, "4096x4096"),
+    ("iii", 16, "4096x4096"),
+    ("iv", 16, "4096x4096"),
+    ("v", 4, "4096x4096"),
+    ("vi", 4, "4096x4096"),
+    ("vii", 4, "4096x4096"),
+    ("viii", 4, "256x256"),
+    ("i", 4, "8192x8192"),
+    ("ii", 2, "8192x8192"),
+    ("iii", 16, "8192x8192"),
+    ("iv", 16, "8192x8192"),
+];
+
+/// Those whose geometric mean counts for private arrays.
+const LARGE_BLOCKS: [&str; 5] = ["i", "ii", "iii", "iv", "vii"];
+
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    case: String,
+    shape: String,
+    from: String,
+    to: String,
+    ranks: usize,
+    mpi: String,
+    bytes: u64,
+    repetitions: u64,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    name: String,
+    best: f64,
+    median: f64,
+}
+
+#[derive(Serialize)]
+struct Results {
+    benchmark: &'static str,
+    command: &'static str,
+    machine: Machine,
+    cases: Vec<Answer>,
+}
+
+impl Answer {
+    fn median(&self, name: &str) -> f64 {
+        self.rows.iter().find(|row| row.name == name).map_or(f64::NAN, |row| row.median)
+    }
+
+    fn ratio(&self, name: &str, to: &str) -> f64 {
+        self.median(name) / self.median(to)
+    }
+}
+
+/// `program` is `reshard`, built for speed.
+pub fn run(program: &str) -> Result<(), Failure> {
+    let launcher = ["mpirun.openmpi", "mpirun"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok())
+        .ok_or("there is no mpirun here")?;
+    let mut cases = Vec::new();
+    for (case, ranks, shape) in CASES {
+        eprintln!("case {case}, {shape}, {ranks} ranks");
+        let output = Command::new(launcher)
+            .args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), program])
+            .args(["bench", "--case", case, "--shape", shape, "--json"])
+            .output()?;
+        if !output.status.success() {
+            return Err(format!("case {case}: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        cases.push(serde_json::from_slice(&output.stdout)?);
+    }
+    let results =
+        Results { benchmark: "mpi", command: "cargo xtask bench mpi", machine: Machine::here(), cases };
+    let text = report(&results)?;
+    println!("{text}");
+    std::fs::create_dir_all(Path::new("benchmarks/results"))?;
+    std::fs::write("benchmarks/results/mpi.json", serde_json::to_string_pretty(&results)? + "\n")?;
+    std::fs::write("docs/mpi-speed.md", text)?;
+    eprintln!("written: benchmarks/results/mpi.json, docs/mpi-speed.md");
+    Ok(())
+}
+
+fn report(results: &Results) -> Result<String, Failure> {
+    let first = results.cases.first().ok_or("no cases")?;
+    let mut text = String::from("# Speed between processes\n\n");
+    writeln!(
+        text,
+        "Doubles, column-major, {}, all ranks on one machine of {}; makespans in milliseconds (last end minus first start),\n\
+         medians of {} repetitions in which all ways take turns. `memcpy` is every rank copying its share at once, `stream` the\n\
+         same with streaming stores. Shared: the source lies in memory that reshard allocated. Private: anybody's arrays.\n\
+         Every way was verified, element by element.\n\n\
+         Machine: {}. Reproduce with `{}`; raw numbers in `benchmarks/results/mpi.json`.\n",
+        first.mpi, results.machine.cpu, first.repetitions, results.machine, results.command
+    )?;
+    text.push_str(
+        "| case | array | ranks | memcpy | stream | Alltoallv | Alltoallw | ScaLAPACK | shared | private | messages |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for case in &results.cases {
+        write!(text, "| {}: {} to {} | {} | {} |", case.case, case.from, case.to, case.shape, case.ranks)?;
+        for name in [
+            "memcpy",
+            "stream",
+            "alltoallv",
+            "alltoallw",
+            "scalapack",
+            "reshard-shared",
+            "reshard-private",
+            "reshard-messages",
+        ] {
+            write!(text, " {} |", shown(case.median(name) * 1e3))?;
+        }
+        text.push('\n');
+    }
+    text.push_str(
+        "\nThe same as ratios: to `memcpy` (less is better), and how many times faster than the rivals.\n\n\
+         | case | array | shared / memcpy | Alltoallw / shared | ScaLAPACK / shared | private / memcpy | Alltoallw / private | ScaLAPACK / private |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for case in &results.cases {
+        write!(text, "| {} | {} |", case.case, case.shape)?;
+        for ours in ["reshard-shared", "reshard-private"] {
+            for (one, other) in [(ours, "memcpy"), ("alltoallw", ours), ("scalapack", ours)] {
+                write!(text, " {} |", shown(case.ratio(one, other)))?;
+            }
+        }
+        text.push('\n');
+    }
+    let large: Vec<&Answer> = results
+        .cases
+        .iter()
+        .filter(|case| LARGE_BLOCKS.contains(&case.case.as_str()) && case.shape == "4096x4096")
+        .collect();
+    let mean = |one: &str, other: &str| {
+        let logs: f64 = large.iter().map(|case| case.ratio(one, other).ln()).sum();
+        (logs / large.len() as f64).exp()
+    };
+    writeln!(
+        text,
+        "\nPrivate arrays, geometric means over cases {} of 4096 x 4096: {:.2} memcpy (goal 1.6), {:.2} times faster than\n\
+         Alltoallw (goal 2), {:.2} times faster than ScaLAPACK (goal 5). Shared arrays: {:.2} memcpy, {:.2} times faster than\n\
+         Alltoallw (goal 2.8), {:.2} times faster than ScaLAPACK (goal 8).",
+        LARGE_BLOCKS.join(", "),
+        mean("reshard-private", "memcpy"),
+        mean("alltoallw", "reshard-private"),
+        mean("scalapack", "reshard-private"),
+        mean("reshard-shared", "memcpy"),
+        mean("alltoallw", "reshard-shared"),
+        mean("scalapack", "reshard-shared"),
+    )?;
+    Ok(text)
+}
+
+fn shown(number: f64) -> String {
+    match number {
+        number if number.is_nan() => "-".to_string(),
+        number if number < 1.0 => format!("{number:.3}"),
+        number => format!("{number:.2}"),
+    }
+}
