@@ -8,4 +8,4 @@ pub use crate::engine::messages::program::Step;
 pub use crate::kernel::direct::Direct;
 pub use crate::kernel::hands::{Cursor, Parcel};
 pub use crate::kernel::porter::Porter;
-pub use crate::kernel::relay::{Outgoing, Relay};
+pub use crate::kernel::relay::{Bundle, Outgoing, Relay};

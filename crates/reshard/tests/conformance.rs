@@ -83,17 +83,28 @@ fn relay(case: &Case, chunk: u64) {
         let mut boxes: HashMap<(u64, u64, usize), Vec<u8>> = HashMap::new();
         each_rank(&plan, from, to, |number, data| {
             let relay = &mut relays[number];
-            for outgoing in 0..relay.outgoing().len() {
-                let mut next = relay.next_chunk(outgoing, 0);
-                while next < relay.outgoing()[outgoing].chunks {
-                    let mut packed = vec![0; relay.outgoing()[outgoing].most_bytes];
-                    let bytes = relay.pack(data, outgoing, next, &mut packed);
-                    packed.truncate(bytes);
-                    assert!(bytes > 0);
-                    boxes.insert((ranks[number], relay.outgoing()[outgoing].to, next), packed);
-                    next = relay.next_chunk(outgoing, next + 1);
+            let mut in_bundles = 0;
+            for bundle in 0..relay.bundles().len() {
+                let members = relay.bundles()[bundle].members.clone();
+                in_bundles += members.len();
+                let mut next = relay.next_chunk(members[0], 0);
+                while next < relay.outgoing()[members[0]].chunks {
+                    let room = |&member: &usize| vec![0; relay.outgoing()[member].most_bytes];
+                    let mut packed: Vec<Vec<u8>> = members.iter().map(room).collect();
+                    let mut rooms = packed.iter_mut();
+                    relay.pack_bundle(data, bundle, next, |_| rooms.next().unwrap());
+                    for (&member, packed) in members.iter().zip(packed) {
+                        assert_eq!(relay.next_chunk(member, next), next, "members of a bundle go together");
+                        // The same, one by one.
+                        let mut alone = vec![0; packed.len()];
+                        let bytes = relay.pack(data, member, next, &mut alone);
+                        assert!(bytes > 0 && alone[..bytes] == packed[..bytes]);
+                        boxes.insert((ranks[number], relay.outgoing()[member].to, next), alone);
+                    }
+                    next = relay.next_chunk(members[0], next + 1);
                 }
             }
+            assert_eq!(in_bundles, relay.outgoing().len());
         });
         each_rank(&plan, from, to, |number, data| {
             let (relay, rank) = (&mut relays[number], ranks[number]);

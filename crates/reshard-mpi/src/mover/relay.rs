@@ -20,6 +20,9 @@ const BOXES: u64 = 2;
 /// Where a rank writes down how many chunks it has emptied.
 const EMPTIED: usize = 0;
 
+/// The most receivers of a bundle.
+const MOST: usize = 8;
+
 /// A cache line, so that nobody's counter is another's neighbour.
 const LINE: usize = 64;
 
@@ -96,14 +99,20 @@ impl RelayMover {
             lane.next = self.relay.next_chunk(number, 0) as u64;
         }
         // Not all begin with the same receiver.
-        let first = self.outgoing.partition_point(|lane| lane.rank <= self.neighbours.rank());
+        let bundles = self.relay.bundles();
+        let first = bundles
+            .iter()
+            .position(|bundle| self.outgoing[bundle.members[0]].rank > self.neighbours.rank())
+            .unwrap_or(0);
         loop {
             let mut moved = false;
             let mut left = false;
-            for turn in 0..self.outgoing.len() {
-                let number = (first + turn) % self.outgoing.len();
-                moved |= self.pack(data, number, &mut spent);
-                left |= self.outgoing[number].next < self.outgoing[number].chunks;
+            let bundles = self.relay.bundles().len();
+            for turn in 0..bundles {
+                let bundle = (first + turn) % bundles;
+                moved |= self.pack(data, bundle, &mut spent);
+                let lane = &self.outgoing[self.relay.bundles()[bundle].members[0]];
+                left |= lane.next < lane.chunks;
             }
             while next < mine && self.is_filled(next as usize, before + next) {
                 self.assemble(data, next as usize, before + next, &mut spent);
@@ -127,23 +136,33 @@ impl RelayMover {
         Ok(spent)
     }
 
-    /// Packs the next chunk of a receiver, if there is a free box for it.
-    fn pack(&mut self, data: &Data<'_>, number: usize, spent: &mut Spent) -> bool {
+    /// Packs the next chunk of a bundle of receivers, if there is a free box for each.
+    fn pack(&mut self, data: &Data<'_>, bundle: usize, spent: &mut Spent) -> bool {
         let Self { relay, neighbours, outgoing, runs, .. } = self;
-        let lane = &mut outgoing[number];
-        let chunk = *runs * lane.chunks + lane.next;
-        if lane.next >= lane.chunks || chunk >= emptied(neighbours, lane.rank) + BOXES {
+        let members = &relay.bundles()[bundle].members;
+        // All members have as many chunks, and are at the same.
+        let Lane { chunks, next, .. } = outgoing[members[0]];
+        let chunk = *runs * chunks + next;
+        let free = |&member: &usize| chunk < emptied(neighbours, outgoing[member].rank) + BOXES;
+        if next >= chunks || !members.iter().all(free) {
             return false;
         }
         let began = Instant::now();
-        let at = lane.at + LINE + (chunk % BOXES) as usize * lane.room;
-        let place = neighbours.place(neighbours.rank(), at, lane.room);
-        // SAFETY: a box in our own segment. The receiver has emptied it (its counter says so) and reads it again only when
-        // ours says that it is filled, which is below.
-        let room = unsafe { std::slice::from_raw_parts_mut(place, lane.room) };
-        relay.pack(data, number, lane.next as usize, room);
-        neighbours.counter(neighbours.rank(), lane.at).store(chunk + 1, Ordering::Release);
-        lane.next = relay.next_chunk(number, lane.next as usize + 1) as u64;
+        let mut lanes = [0; MOST];
+        let count = members.len();
+        lanes[..count].copy_from_slice(members);
+        relay.pack_bundle(data, bundle, next as usize, |k| {
+            let Lane { at, room, .. } = outgoing[lanes[k]];
+            let place =
+                neighbours.place(neighbours.rank(), at + LINE + (chunk % BOXES) as usize * room, room);
+            // SAFETY: a box in our own segment, another for each lane. The receiver has emptied it (its counter says so) and
+            // reads it again only when ours says that it is filled, which is below.
+            unsafe { std::slice::from_raw_parts_mut(place, room) }
+        });
+        for &lane in &lanes[..count] {
+            neighbours.counter(neighbours.rank(), outgoing[lane].at).store(chunk + 1, Ordering::Release);
+            outgoing[lane].next = relay.next_chunk(lane, next as usize + 1) as u64;
+        }
         spent.pack += began.elapsed();
         true
     }

@@ -110,6 +110,8 @@ pub struct Manner<'a> {
 /// What of a route is copied.
 #[derive(Clone)]
 pub enum Share {
+    /// Whole rows, of all ends, and nothing of any other.
+    ExactRows(Range<u64>),
     /// Whole rows, of all ends; the first positions of a row may go with the row before: see [`Route`].
     Rows(Range<u64>),
     /// Some positions of the route's only end, counted row after row.
@@ -191,7 +193,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(errand: Errand<'_>, worker: &mut Worke
     let Worker { scratch, tile, .. } = worker;
     let target = to[route.ends[0].target];
     let elems = route.ends[0].elems;
-    let way = Way { exact: matches!(share, Share::Positions(_)), fetch: manner.fetch };
+    let way = Way { exact: !matches!(share, Share::Rows(_)), fetch: manner.fetch };
     // One place for each kernel, so that it is compiled into this function, for this level.
     for (rows, part) in share.stretches(elems) {
         if rows.is_empty() {
@@ -224,7 +226,7 @@ impl Share {
     fn stretches(self, elems: u64) -> [(Range<u64>, Option<Range<u64>>); 3] {
         let nothing = (0..0, None);
         match self {
-            Self::Rows(rows) => [(rows, None), nothing.clone(), nothing],
+            Self::Rows(rows) | Self::ExactRows(rows) => [(rows, None), nothing.clone(), nothing],
             Self::Positions(range) if range.is_empty() => [nothing.clone(), nothing.clone(), nothing],
             Self::Positions(range) => {
                 let (first, last) = (range.start.div_ceil(elems), range.end / elems);

@@ -6,13 +6,16 @@
 //! much faster than message by message, and the boxes of a chunk stay in the caches. What a rank sends itself goes the same
 //! way: only so are the lines whole.
 
+mod boxes;
+
 use super::data::Data;
-use super::route::{Route, Wanted, WantedEnd};
+use super::route::{Kernel, MOST_ENDS, Route};
 use super::vector::Level;
-use super::work::{STREAMED, by_order};
+use super::work::by_order;
 use super::{Errand, Manner, Share, Worker, copy};
-use reshard_plan::{Array, Plan, Target, Track};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use boxes::Boxes;
+use reshard_plan::{Plan, Track};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,6 +23,7 @@ use std::sync::Arc;
 pub struct Relay {
     plan: Arc<Plan>,
     outgoing: Vec<Outgoing>,
+    bundles: Vec<Bundle>,
     /// Ranks this one assembles from, ascending.
     incoming: Vec<u64>,
     halls: Vec<Hall>,
@@ -30,6 +34,14 @@ pub struct Relay {
 
 // SAFETY: the addresses are only used while `assemble` runs, on what it borrows.
 unsafe impl Send for Relay {}
+
+/// Receivers that share all but the fast axis: they are packed for together, so that each row of the source is read once.
+pub struct Bundle {
+    /// Which of the outgoing.
+    pub members: Vec<usize>,
+    /// For each array, the way into all their boxes; none if there is only one member.
+    together: Vec<Route>,
+}
 
 /// What a rank packs for another, or itself.
 pub struct Outgoing {
@@ -51,6 +63,10 @@ struct Leg {
     first: usize,
     /// What of the message belongs to each chunk.
     cuts: Vec<Range<u64>>,
+    /// Positions of a row of the message.
+    row: u64,
+    tracks: Vec<Arc<Track>>,
+    strides: Vec<u64>,
     pack: Route,
     /// The source does not lie in the caches.
     fetch: bool,
@@ -89,13 +105,18 @@ impl Relay {
                 chunks_of.insert(target.rank, first + count);
                 let place = mine.and_then(|mine| target.parts.iter().position(|&part| part as usize == mine));
                 if let (Some(place), Some(source)) = (place, mine) {
+                    let tracks = boxes.packed(target, place);
+                    let strides = boxes.dense(|dim| tracks[dim].elems());
                     let leg = Leg {
                         array: number,
                         source,
                         elem: boxes.elem,
                         first,
                         cuts: boxes.cuts(target, place, &cuts),
-                        pack: boxes.pack(target, place, source),
+                        row: boxes.order.last().map_or(1, |&dim| tracks[dim].elems()),
+                        pack: boxes.pack(&[(&tracks, &strides)], source),
+                        tracks,
+                        strides,
                         fetch: boxes.large,
                     };
                     let entry = by_receiver.entry(target.rank).or_insert_with(|| Outgoing {
@@ -135,10 +156,15 @@ impl Relay {
         outgoing.sort_by_key(|outgoing| outgoing.to);
         // All of the receiver's, those of arrays in which this rank has nothing for it included: both sides count alike.
         outgoing.iter_mut().for_each(|outgoing| outgoing.chunks = chunks_of[&outgoing.to]);
-        let routes = outgoing.iter().flat_map(|outgoing| &outgoing.legs).map(|leg| &leg.pack);
-        let worker = Worker::new(level, routes.chain(halls.iter().map(|hall| &hall.route)));
+        let bundles = bundles_of(&plan, &outgoing, level);
         let most_boxes = halls.iter().map(|hall| hall.boxes.len()).max().unwrap_or(0);
-        Self { plan, outgoing, incoming, halls, worker, bases: Vec::with_capacity(most_boxes) }
+        let worker = Worker::new(level, routes(&outgoing, &bundles, &halls));
+        Self { plan, outgoing, bundles, incoming, halls, worker, bases: Vec::with_capacity(most_boxes) }
+    }
+
+    /// The outgoing, together where that saves reading. Each is in one bundle.
+    pub fn bundles(&self) -> &[Bundle] {
+        &self.bundles
     }
 
     /// Whom this rank packs for, ascending.
@@ -158,8 +184,7 @@ impl Relay {
 
     /// Bytes of memory the kernels need.
     pub fn scratch_bytes(&self) -> u64 {
-        let routes = self.outgoing.iter().flat_map(|outgoing| &outgoing.legs).map(|leg| &leg.pack);
-        Worker::bytes(routes.chain(self.halls.iter().map(|hall| &hall.route)))
+        Worker::bytes(routes(&self.outgoing, &self.bundles, &self.halls))
     }
 
     /// The first of the receiver's chunks from `chunk` on of which this rank has something; past the last if there is none.
@@ -170,6 +195,56 @@ impl Relay {
             chunk += 1;
         }
         chunk
+    }
+
+    /// Packs what this rank has of a chunk of all receivers of a bundle: `box_of(k)` is the room for member `k`, from its
+    /// beginning.
+    ///
+    /// # Panics
+    /// If the data is another plan's or a box is smaller than [`Outgoing::most_bytes`].
+    pub fn pack_bundle<'b>(
+        &mut self,
+        data: &Data<'_>,
+        bundle: usize,
+        chunk: usize,
+        mut box_of: impl FnMut(usize) -> &'b mut [u8],
+    ) {
+        if let [only] = self.bundles[bundle].members[..] {
+            self.pack(data, only, chunk, box_of(0));
+            return;
+        }
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        let Self { outgoing, bundles, worker, .. } = self;
+        let Bundle { members, together } = &bundles[bundle];
+        let legs = &outgoing[members[0]].legs;
+        let Some((leg, at)) = find(legs, chunk) else { return };
+        let number = legs.iter().position(|other| other.first == leg.first).unwrap_or(0);
+        if data.scaling(leg.array).is_some_and(|scaling| scaling.ignores_source) {
+            return;
+        }
+        let rows = leg.cuts[at].start / leg.row..leg.cuts[at].end / leg.row;
+        let mut bases = [std::ptr::null_mut(); MOST_ENDS];
+        for (k, (base, &member)) in bases.iter_mut().zip(members).enumerate() {
+            let leg = &outgoing[member].legs[number];
+            let range = &leg.cuts[at];
+            let room = box_of(k);
+            let bytes = ((range.end - range.start) * leg.elem) as usize;
+            assert!(bytes <= room.len(), "a box of {bytes} bytes in room for {}", room.len());
+            *base = room.as_mut_ptr().wrapping_sub((range.start * leg.elem) as usize);
+        }
+        let source = data.sources(leg.array)[leg.source];
+        assert!(!source.is_null() || rows.is_empty(), "a rank packs its own part");
+        let errand = Errand {
+            route: &together[number],
+            manner: Manner { stream: false, fetch: leg.fetch, scaling: None },
+            from: &[source],
+            to: &bases[..members.len()],
+            share: Share::ExactRows(rows),
+        };
+        // SAFETY: the source was entered, whole, and is borrowed by the data. These rows of each box take the bytes from the
+        // first of its positions on, of which there is room, as was checked: members have the same rows in a chunk, see
+        // `bundles_of`. Boxes are borrowed one by one, and so apart. The worker was made for this route.
+        unsafe { copy(errand, worker) };
     }
 
     /// Packs what this rank has of a receiver's chunk. Returns the bytes.
@@ -253,173 +328,75 @@ impl Leg {
     }
 }
 
+/// All that is copied.
+fn routes<'a>(
+    outgoing: &'a [Outgoing],
+    bundles: &'a [Bundle],
+    halls: &'a [Hall],
+) -> impl Iterator<Item = &'a Route> {
+    let alone = outgoing.iter().flat_map(|outgoing| &outgoing.legs).map(|leg| &leg.pack);
+    let together = bundles.iter().flat_map(|bundle| &bundle.together);
+    alone.chain(together).chain(halls.iter().map(|hall| &hall.route))
+}
+
+/// Receivers whose chunks are the same rows of the same source, in all arrays.
+fn bundles_of(plan: &Plan, outgoing: &[Outgoing], level: Level) -> Vec<Bundle> {
+    let mut bundles: Vec<Bundle> = Vec::new();
+    for (number, one) in outgoing.iter().enumerate() {
+        let fits = |bundle: &&mut Bundle| {
+            bundle.members.len() < MOST_ENDS && alike(plan, &outgoing[bundle.members[0]], one)
+        };
+        match bundles.iter_mut().find(fits) {
+            Some(bundle) => bundle.members.push(number),
+            None => bundles.push(Bundle { members: vec![number], together: Vec::new() }),
+        }
+    }
+    for bundle in bundles.iter_mut().filter(|bundle| bundle.members.len() > 1) {
+        let legs = &outgoing[bundle.members[0]].legs;
+        bundle.together = (0..legs.len())
+            .map(|number| {
+                let boxes = Boxes::new(&plan.arrays()[legs[number].array], level);
+                let ends: Vec<_> = bundle
+                    .members
+                    .iter()
+                    .map(|&member| &outgoing[member].legs[number])
+                    .map(|leg| (&leg.tracks[..], &leg.strides[..]))
+                    .collect();
+                boxes.pack(&ends, legs[number].source)
+            })
+            .collect();
+    }
+    bundles
+}
+
+fn alike(plan: &Plan, one: &Outgoing, other: &Outgoing) -> bool {
+    let rows = |leg: &Leg, cut: &Range<u64>| {
+        let whole = cut.start.is_multiple_of(leg.row) && cut.end.is_multiple_of(leg.row);
+        whole.then_some((cut.start / leg.row, cut.end / leg.row))
+    };
+    let same = |(one, other): (&Leg, &Leg)| {
+        let array = &plan.arrays()[one.array];
+        let order = by_order(array.order(), one.tracks.len());
+        let slow = &order[..order.len() - 1];
+        one.array == other.array
+            && one.first == other.first
+            && one.cuts.len() == other.cuts.len()
+            && one.pack.kernel() == Kernel::Rows
+            && other.pack.kernel() == Kernel::Rows
+            && slow.iter().all(|&dim| Arc::ptr_eq(&one.tracks[dim], &other.tracks[dim]))
+            && one.cuts.iter().zip(&other.cuts).all(|(a, b)| {
+                let a = rows(one, a);
+                a.is_some() && a == rows(other, b)
+            })
+    };
+    one.chunks == other.chunks
+        && one.legs.len() == other.legs.len()
+        && one.legs.iter().zip(&other.legs).all(same)
+}
+
 /// The array a chunk belongs to, and its number there; none if this rank has nothing in that array.
 fn find(legs: &[Leg], chunk: usize) -> Option<(&Leg, usize)> {
     let leg = legs.iter().rev().find(|leg| leg.first <= chunk)?;
     let at = chunk - leg.first;
     (at < leg.cuts.len()).then_some((leg, at))
-}
-
-/// The boxes of an array: what each source has of each target.
-struct Boxes<'a> {
-    array: &'a Array,
-    /// Axes from the slowest to the fastest of a box.
-    order: Vec<usize>,
-    elem: u64,
-    level: Level,
-    /// The array does not fit into the caches.
-    large: bool,
-    packed: HashMap<(*const Track, u32), Arc<Track>>,
-    /// The different slow tracks of targets, numbered.
-    columns: HashMap<Vec<*const Track>, usize>,
-}
-
-impl<'a> Boxes<'a> {
-    fn new(array: &'a Array, level: Level) -> Self {
-        let order = by_order(array.order(), array.wanted().problem().shape().len());
-        let elem = array.wanted().elem_bytes();
-        let large = array.elems().saturating_mul(elem) >= STREAMED;
-        Self { array, order, elem, level, large, packed: HashMap::new(), columns: HashMap::new() }
-    }
-
-    /// The chunks of a target, whole rows if a chunk has room for one, in an order that keeps all sources busy.
-    ///
-    /// In the order of memory all destinations would need the same few sources at the same time, those that have the first
-    /// columns, then those that have the next. So chunks that begin at different sources take turns, and the destinations
-    /// do not all begin with the same; only those that share their columns do, so that a source reads them once.
-    fn cut(&mut self, target: &Target, chunk: u64) -> Vec<Range<u64>> {
-        let slow = self.order[..self.order.len() - 1].iter().map(|&dim| Arc::as_ptr(&target.tracks[dim]));
-        let others = self.columns.len();
-        let number = *self.columns.entry(slow.collect()).or_insert(others);
-        let all: u64 = target.tracks.iter().map(|track| track.elems()).product();
-        let row = self.order.last().map_or(1, |&dim| target.tracks[dim].elems());
-        let room = (chunk / self.elem).max(1);
-        let each = if room >= row { room / row * row } else { room };
-        let chunks = (0..all.div_ceil(each)).map(|k| k * each..((k + 1) * each).min(all));
-        let mut turns: BTreeMap<Vec<u32>, VecDeque<Range<u64>>> = BTreeMap::new();
-        for chunk in chunks {
-            turns.entry(self.first_peers(target, chunk.start, each < row)).or_default().push_back(chunk);
-        }
-        let mut turns: Vec<VecDeque<Range<u64>>> = turns.into_values().collect();
-        let first = number % turns.len().max(1);
-        turns.rotate_left(first);
-        let mut ordered = Vec::new();
-        while !turns.is_empty() {
-            ordered.extend(turns.iter_mut().filter_map(VecDeque::pop_front));
-            turns.retain(|turn| !turn.is_empty());
-        }
-        ordered
-    }
-
-    /// The peer of a position along each slow axis, and along the fast one if that matters.
-    fn first_peers(&self, target: &Target, position: u64, fast: bool) -> Vec<u32> {
-        let mut left = position;
-        let mut peers = Vec::with_capacity(self.order.len());
-        for (number, &dim) in self.order.iter().enumerate().rev() {
-            let track = &target.tracks[dim];
-            let index = left % track.elems();
-            left /= track.elems();
-            if number + 1 < self.order.len() || fast {
-                peers.push(track.peer_at(index).unwrap_or(0));
-            }
-        }
-        peers
-    }
-
-    /// Which peer of each axis a place in a target's parts stands for.
-    fn peers(target: &Target, place: usize) -> Vec<u32> {
-        let mut place = place;
-        let mut peers: Vec<u32> = target
-            .tracks
-            .iter()
-            .rev()
-            .map(|track| {
-                let peer = place % track.peers().len();
-                place /= track.peers().len();
-                peer as u32
-            })
-            .collect();
-        peers.reverse();
-        peers
-    }
-
-    /// What of a box belongs to each chunk of a target.
-    fn cuts(&self, target: &Target, place: usize, chunks: &[Range<u64>]) -> Vec<Range<u64>> {
-        let peers = Self::peers(target, place);
-        let elems = |dim: usize| target.tracks[dim].before(peers[dim], u64::MAX);
-        let before = |position: u64| {
-            // Axis by axis from the slowest: all boxes' elements with a smaller index there and equal ones before.
-            let mut left: u64 = self.order.iter().map(|&dim| target.tracks[dim].elems()).product();
-            let mut inside: u64 = self.order.iter().map(|&dim| elems(dim)).product();
-            if position >= left {
-                return inside;
-            }
-            let mut position = position;
-            let mut sum = 0;
-            for &dim in &self.order {
-                let track = &target.tracks[dim];
-                left /= track.elems();
-                inside /= elems(dim).max(1);
-                let index = position / left;
-                position %= left;
-                let smaller = track.before(peers[dim], index);
-                sum += smaller * inside;
-                if track.before(peers[dim], index + 1) == smaller {
-                    break;
-                }
-            }
-            sum
-        };
-        chunks.iter().map(|chunk| before(chunk.start)..before(chunk.end)).collect()
-    }
-
-    /// From a source into its box.
-    fn pack(&mut self, target: &Target, place: usize, source: usize) -> Route {
-        let peers = Self::peers(target, place);
-        let packed = &mut self.packed;
-        let tracks: Vec<Arc<Track>> = target
-            .tracks
-            .iter()
-            .zip(&peers)
-            .map(|(track, &peer)| {
-                let make = || Arc::new(track.with_peer(peer).packed());
-                Arc::clone(packed.entry((Arc::as_ptr(track), peer)).or_insert_with(make))
-            })
-            .collect();
-        let strides = self.dense(|dim| tracks[dim].elems());
-        let end = WantedEnd { target: 0, tracks: &tracks, parts: &[0], strides: &strides, rows: None };
-        let from = self.array.sources()[source].strides.as_slice();
-        self.route(vec![from], end)
-    }
-
-    /// From all boxes into the target.
-    fn assembly(&self, target: &Target) -> Route {
-        let tracks: Vec<Arc<Track>> = target.tracks.iter().map(|track| Arc::new(track.boxed())).collect();
-        let parts: Vec<u32> = (0..target.parts.len() as u32).collect();
-        let strides: Vec<Vec<u64>> = (0..target.parts.len())
-            .map(|place| {
-                let peers = Self::peers(target, place);
-                self.dense(|dim| target.tracks[dim].before(peers[dim], u64::MAX))
-            })
-            .collect();
-        let (rows, to) = (target.rows.clone(), &target.strides);
-        let end = WantedEnd { target: 0, tracks: &tracks, parts: &parts, strides: to, rows };
-        self.route(strides.iter().map(Vec::as_slice).collect(), end)
-    }
-
-    /// Strides of a box with so many elements along each axis.
-    fn dense(&self, elems: impl Fn(usize) -> u64) -> Vec<u64> {
-        let mut strides = vec![0; self.order.len()];
-        let mut next = 1;
-        for &dim in self.order.iter().rev() {
-            strides[dim] = next;
-            next *= elems(dim);
-        }
-        strides
-    }
-
-    fn route(&self, from_strides: Vec<&[u64]>, end: WantedEnd<'_>) -> Route {
-        let wanted = Wanted { elem: self.elem, order: &self.order, from_strides, ends: vec![end] };
-        Route::new(&wanted, self.level)
-    }
 }
