@@ -3,7 +3,7 @@
 use crate::faults;
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
-use reshard::{ErrorKind, Plan};
+use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Shared};
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{Case, Kinds};
@@ -20,6 +20,7 @@ pub fn play(part: &str) {
             faults::disagreement(world, seed.parse().unwrap(), trials.parse().unwrap());
         }
         ["absence"] => faults::absence(world),
+        ["huge", mover] => huge(world, mover.parse().unwrap()),
         ["calls", mover, calls] => faults::calls(world, mover.parse().unwrap(), calls.parse().unwrap()),
         ["end", how, mover, step] => {
             faults::end(world, how, mover.parse().unwrap(), step.parse().unwrap());
@@ -38,7 +39,7 @@ fn conformance(world: &Comm, seed: u64, cases: u64) {
     while done < cases {
         let elems = if done % 10 == 0 { 60_000 } else { 1_500 };
         let case = Case::random(&mut random, &Kinds { elems, procs: 4, ..Kinds::default() });
-        let ranks = |layout: &reshard::Layout| layout.distribution().grid().sorted_ranks();
+        let ranks = |layout: &Layout| layout.distribution().grid().sorted_ranks();
         let most = ranks(case.moving.from()).into_iter().chain(ranks(case.moving.to())).max();
         if most.unwrap() >= world.size() as u64 {
             continue;
@@ -64,6 +65,30 @@ fn conformance(world: &Comm, seed: u64, cases: u64) {
             }
         }
     }
+}
+
+/// Parts of more than 2^31 elements that change places: a message of 2.3 GB each way, every element looked at.
+fn huge(world: &Comm, mover: Mover) {
+    const PART: u64 = 2_300_000_000;
+    let layout = |ranks: &str| {
+        let text = format!("2/{PART}{ranks} of {}", 2 * PART);
+        Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor)
+    };
+    let moving = Move::new(layout(""), layout(" ranks=1,0")).unwrap().of_bytes(1).unwrap();
+    let plan = Arc::new(Plan::new(vec![moving]).unwrap());
+    let options = MpiOptions { mover, ..MpiOptions::default() };
+    let mut engine = MpiEngine::new(plan, world, options).unwrap();
+    let value = |part: usize, at: usize| {
+        let global = part as u64 * PART + at as u64;
+        (global.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    };
+    let (rank, other) = (world.rank(), 1 - world.rank());
+    let from: Vec<u8> = (0..engine.source_len(0)).map(|at| value(rank, at)).collect();
+    let mut to = vec![0_u8; engine.target_len(0)];
+    assert_eq!((from.len() as u64, to.len() as u64), (PART, PART));
+    engine.run_own(&from, &mut to).unwrap();
+    let wrong = to.iter().enumerate().find(|(at, found)| **found != value(other, *at));
+    assert_eq!(wrong, None);
 }
 
 fn run(case: &Case, engine: &mut MpiEngine, world: &Comm) {
