@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use bytemuck::Pod;
 use reshard::Number;
 use reshard::engine::{Data, Engine, MessagesOptions, Report, Scaling, Table};
-use reshard_plan::{Error, ErrorKind, Plan, Result};
+use reshard_plan::{Error, ErrorKind, Move, Plan, Result};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -138,6 +138,14 @@ enum Moving {
 }
 
 impl MpiEngine {
+    /// As [`MpiEngine::new`], for moves that this rank may have been unable to make: then all ranks are told why, instead of
+    /// waiting for it. All ranks must use the same of the two.
+    pub fn of_moves(moves: Result<Vec<Move>>, comm: &Comm, options: MpiOptions) -> Result<Self> {
+        let plan = moves.and_then(Plan::new).map(Arc::new);
+        agree(&*comm.private()?, &[], outcome(&plan), options.deadline)?;
+        Self::new(plan?, comm, options)
+    }
+
     /// Ready to run the plan: rank `r` of the plan is rank `r` of the communicator. Collective; ends alike on all ranks.
     pub fn new(plan: Arc<Plan>, comm: &Comm, options: MpiOptions) -> Result<Self> {
         let comm = comm.private()?;
@@ -387,11 +395,7 @@ fn outcome<T>(made: &Result<T>) -> Result<()> {
 
 /// Whether this rank can take part.
 fn check(plan: &Plan, comm: &Comm) -> Result<()> {
-    let most = plan.arrays().iter().flat_map(|array| {
-        let sources = array.sources().iter().map(|source| source.rank);
-        sources.chain(array.targets().iter().map(|target| target.rank)).collect::<Vec<_>>()
-    });
-    match most.max() {
+    match plan.ranks().last().copied() {
         Some(most) if most >= comm.size() as u64 => Err(Error::new(
             ErrorKind::OutOfRange,
             format!(

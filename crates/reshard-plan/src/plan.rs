@@ -175,6 +175,17 @@ impl Target {
         self.tracks.iter().map(|track| track.elems()).collect()
     }
 
+    /// Which peer of each axis a place in [`parts`](Self::parts) stands for.
+    pub fn peers_at(&self, place: usize) -> Vec<u32> {
+        let mut place = place;
+        let mut peers = vec![0; self.tracks.len()];
+        for (peer, track) in peers.iter_mut().zip(&self.tracks).rev() {
+            *peer = (place % track.peers().len()) as u32;
+            place /= track.peers().len();
+        }
+        peers
+    }
+
     /// Elements that move here.
     pub fn elems(&self) -> u64 {
         match &self.rows {
@@ -265,6 +276,16 @@ impl Plan {
     /// The arrays, as they were given.
     pub fn arrays(&self) -> &[Array] {
         &self.arrays
+    }
+
+    /// All ranks of all arrays, ascending.
+    pub fn ranks(&self) -> Vec<u64> {
+        let sources = self.arrays.iter().flat_map(|array| array.sources.iter().map(|source| source.rank));
+        let targets = self.arrays.iter().flat_map(|array| array.targets.iter().map(|target| target.rank));
+        let mut ranks: Vec<u64> = sources.chain(targets).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
     }
 
     /// Bytes that move, of all arrays. Saturates at 2^64 - 1.

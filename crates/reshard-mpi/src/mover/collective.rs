@@ -51,7 +51,7 @@ impl AllToAllV {
     pub fn run(&mut self, data: &mut Data<'_>) -> Result<u64> {
         let Self { porter, comm, send, receive, counts, at } = self;
         porter.begin(data);
-        let mut begin = 0;
+        let mut messages = 0;
         let mut done = vec![0_usize; comm.size()];
         let sends = porter.sends().to_vec();
         for parcel in &sends {
@@ -59,8 +59,8 @@ impl AllToAllV {
             let place = at[0][to] as usize + done[to];
             let mut cursor = porter.open(data, parcel);
             while !cursor.finished() {
-                begin += 1;
-                done[to] += porter.pack_whole(data, parcel, &mut cursor, &mut send[place..]);
+                messages += 1;
+                done[to] += porter.pack(data, parcel, &mut cursor, &mut send[place..]);
             }
         }
         // SAFETY: counts and places were made for these buffers.
@@ -74,10 +74,10 @@ impl AllToAllV {
             let place = at[1][from] as usize + done[from];
             let mut cursor = porter.open(data, parcel);
             while !cursor.finished() {
-                done[from] += porter.unpack_whole(data, parcel, &mut cursor, &receive[place..]);
+                done[from] += porter.unpack(data, parcel, &mut cursor, &receive[place..]);
             }
         }
-        Ok(begin)
+        Ok(messages)
     }
 }
 
@@ -154,18 +154,8 @@ fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
             if source.rank != rank && target.rank != rank {
                 continue;
             }
-            let mut place = place;
-            let mut tracks: Vec<Track> = target
-                .tracks
-                .iter()
-                .rev()
-                .map(|track| {
-                    let peer = place % track.peers().len();
-                    place /= track.peers().len();
-                    track.with_peer(peer as u32)
-                })
-                .collect();
-            tracks.reverse();
+            let peers = target.tracks.iter().zip(target.peers_at(place));
+            let tracks: Vec<Track> = peers.map(|(track, peer)| track.with_peer(peer)).collect();
             // From the axis whose elements lie closest together.
             let mut order: Vec<usize> = (0..tracks.len()).collect();
             order.sort_by_key(|&dim| target.strides[dim]);

@@ -88,7 +88,7 @@ impl Room {
         let (mut sends, mut receives, mut letter) = (sender * SENDS, coming * AHEAD, porter.chunk());
         if let Some(memory) = options.memory {
             // Each rank has its share: the plan's ranks together keep to the amount.
-            let ranks = ranks_of(plan).max(1);
+            let ranks = plan.ranks().len().max(1) as u64;
             let kernels = porter.scratch_bytes();
             let mine = (memory / ranks).saturating_sub(kernels);
             let least = (sender + coming) as u64 * porter.longest_elem();
@@ -354,18 +354,4 @@ impl Drop for MessagesMover {
             unsafe { ManuallyDrop::drop(&mut self.arena) };
         }
     }
-}
-
-fn ranks_of(plan: &Plan) -> u64 {
-    let mut ranks: Vec<u64> = plan
-        .arrays()
-        .iter()
-        .flat_map(|array| {
-            let sources = array.sources().iter().map(|source| source.rank);
-            sources.chain(array.targets().iter().map(|target| target.rank)).collect::<Vec<_>>()
-        })
-        .collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    ranks.len() as u64
 }

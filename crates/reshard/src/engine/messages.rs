@@ -9,7 +9,7 @@ pub(crate) mod program;
 mod rank;
 
 use super::{Data, Engine, Report};
-use crate::kernel::cargo::{Cargo, ranks_of};
+use crate::kernel::cargo::Cargo;
 use crate::kernel::crew::{Crew, catch};
 use crate::kernel::data::check_reach;
 use crate::kernel::freight::Freight;
@@ -70,7 +70,7 @@ impl Messages {
     /// Ready to run the plan: one thread for each rank, the caller's the first.
     pub fn new(plan: Arc<Plan>, options: MessagesOptions) -> Result<Self> {
         check_reach(&plan)?;
-        let ranks = ranks_of(&plan).len();
+        let ranks = plan.ranks().len();
         if ranks > MOST_RANKS {
             return Err(Error::new(
                 ErrorKind::TooLarge,

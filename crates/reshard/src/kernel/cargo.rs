@@ -86,7 +86,7 @@ impl Cargo {
     }
 
     fn between(plan: Arc<Plan>, groups: &[Vec<usize>], wanted: impl Fn(u64, u64) -> bool) -> Self {
-        let ranks = ranks_of(&plan);
+        let ranks = plan.ranks();
         // Every rank of the plan is among them.
         let number = |rank: u64| ranks.partition_point(|&other| other < rank);
         let level = Level::best();
@@ -178,18 +178,6 @@ pub(super) fn cut_at_rows(begin: u64, end: u64, row: u64) -> u64 {
     if whole > begin { whole } else { end }
 }
 
-/// All ranks of a plan, ascending.
-pub fn ranks_of(plan: &Plan) -> Vec<u64> {
-    let of_array = |array: &Array| -> Vec<u64> {
-        let (sources, targets) = (array.sources().iter(), array.targets().iter());
-        sources.map(|source| source.rank).chain(targets.map(|target| target.rank)).collect()
-    };
-    let mut ranks: Vec<u64> = plan.arrays().iter().flat_map(of_array).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    ranks
-}
-
 /// What one source and one destination of an array share, axis by axis.
 struct Shares<'a> {
     number: usize,
@@ -228,14 +216,9 @@ impl<'a> Shares<'a> {
     /// The share at a place in a target's parts; nothing if no element of it moves.
     fn find(&mut self, target: usize, place: usize) -> Option<Share> {
         let target = &self.array.targets()[target];
-        let mut place = place;
-        let mut lanes = Vec::with_capacity(target.tracks.len());
-        for track in target.tracks.iter().rev() {
-            let peers = track.peers().len();
-            lanes.push(self.lane(track, (place % peers) as u32, target.rows.is_some()));
-            place /= peers;
-        }
-        lanes.reverse();
+        let along = target.tracks.iter().zip(target.peers_at(place));
+        let lanes: Vec<Lane> =
+            along.map(|(track, peer)| self.lane(track, peer, target.rows.is_some())).collect();
         let Some(rows) = &target.rows else { return Some(Share { lanes, rows: None }) };
         let within = |rows: &Range<u64>| {
             let before = |end: u64| lanes[0].places.partition_point(|&place| place < end) as u64;

@@ -119,23 +119,24 @@ impl Porter {
         self.hands(data).letters(parcel)
     }
 
-    /// Packs the next letter of one of this rank's own parcels. Returns its bytes.
+    /// Packs the next letter of one of this rank's own parcels: as much as there is room for. Returns its bytes.
     ///
     /// # Panics
-    /// If the data is another plan's, the parcel another rank's, or there is less room than [`Porter::chunk`].
+    /// If the data is another plan's, the parcel another rank's, or there is no room for an element.
     pub fn pack(&mut self, data: &Data<'_>, parcel: &Parcel, cursor: &mut Cursor, to: &mut [u8]) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         assert_eq!(self.cargo.messages()[parcel.message].from, self.number, "a rank sends its own messages");
-        assert!(to.len() >= self.chunk, "room for {} bytes", to.len());
-        let hands = Hands { cargo: &self.cargo, data, chunk: self.chunk };
+        self.check_room(parcel, to.len());
+        let hands = Hands { cargo: &self.cargo, data, chunk: to.len() };
         // SAFETY: there is room, borrowed alone. The worker was made for all routes of this rank, the message's sender.
         unsafe { hands.pack(parcel, cursor, to.as_mut_ptr(), &mut self.worker) }
     }
 
-    /// Unpacks the next letter of a parcel this rank receives. Returns its bytes, which may be fewer than were given.
+    /// Unpacks the next letter of a parcel this rank receives, which was packed into as many bytes, or whole. Returns its
+    /// bytes, which may be fewer than were given.
     ///
     /// # Panics
-    /// If the data is another plan's, the parcel another rank's, or fewer bytes are given than [`Porter::chunk`].
+    /// If the data is another plan's, the parcel another rank's, or the letter shorter than an element.
     pub fn unpack(
         &mut self,
         data: &mut Data<'_>,
@@ -145,49 +146,16 @@ impl Porter {
     ) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         assert_eq!(self.cargo.messages()[parcel.message].to, self.number, "a rank receives its own messages");
-        assert!(from.len() >= self.chunk, "{} bytes of a letter", from.len());
-        let hands = Hands { cargo: &self.cargo, data, chunk: self.chunk };
+        self.check_room(parcel, from.len());
+        let hands = Hands { cargo: &self.cargo, data, chunk: from.len() };
         // SAFETY: the letter is borrowed, and so is the data, mutably: nobody else writes there. The worker was made for all
         // routes of this rank, the message's receiver.
         unsafe { hands.unpack(parcel, cursor, from.as_ptr(), &mut self.worker) }
     }
 
-    /// As [`Porter::pack`], into as much room as there is: for messages that are one letter.
-    ///
-    /// # Panics
-    /// If the data is another plan's, the parcel another rank's or longer than the room.
-    pub fn pack_whole(
-        &mut self,
-        data: &Data<'_>,
-        parcel: &Parcel,
-        cursor: &mut Cursor,
-        to: &mut [u8],
-    ) -> usize {
-        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        assert_eq!(self.cargo.messages()[parcel.message].from, self.number, "a rank sends its own messages");
-        assert!(self.bytes(parcel) <= to.len() as u64, "room for {} bytes", to.len());
-        let hands = Hands { cargo: &self.cargo, data, chunk: to.len() };
-        // SAFETY: as above.
-        unsafe { hands.pack(parcel, cursor, to.as_mut_ptr(), &mut self.worker) }
-    }
-
-    /// As [`Porter::unpack`], for messages that are one letter.
-    ///
-    /// # Panics
-    /// If the data is another plan's, the parcel another rank's or longer than what is given.
-    pub fn unpack_whole(
-        &mut self,
-        data: &mut Data<'_>,
-        parcel: &Parcel,
-        cursor: &mut Cursor,
-        from: &[u8],
-    ) -> usize {
-        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        assert_eq!(self.cargo.messages()[parcel.message].to, self.number, "a rank receives its own messages");
-        assert!(self.bytes(parcel) <= from.len() as u64, "{} bytes of a letter", from.len());
-        let hands = Hands { cargo: &self.cargo, data, chunk: from.len() };
-        // SAFETY: as above.
-        unsafe { hands.unpack(parcel, cursor, from.as_ptr(), &mut self.worker) }
+    fn check_room(&self, parcel: &Parcel, bytes: usize) {
+        let needed = self.cargo.messages()[parcel.message].longest_elem();
+        assert!(bytes as u64 >= needed, "a letter of {bytes} bytes has no room for an element of {needed}");
     }
 
     /// Does the next piece of what this rank does on its own; false if all is done.

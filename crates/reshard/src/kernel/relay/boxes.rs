@@ -82,26 +82,9 @@ impl<'a> Boxes<'a> {
         peers
     }
 
-    /// Which peer of each axis a place in a target's parts stands for.
-    fn peers(target: &Target, place: usize) -> Vec<u32> {
-        let mut place = place;
-        let mut peers: Vec<u32> = target
-            .tracks
-            .iter()
-            .rev()
-            .map(|track| {
-                let peer = place % track.peers().len();
-                place /= track.peers().len();
-                peer as u32
-            })
-            .collect();
-        peers.reverse();
-        peers
-    }
-
     /// What of a box belongs to each chunk of a target.
     pub fn cuts(&self, target: &Target, place: usize, chunks: &[Range<u64>]) -> Vec<Range<u64>> {
-        let peers = Self::peers(target, place);
+        let peers = target.peers_at(place);
         let elems = |dim: usize| target.tracks[dim].before(peers[dim], u64::MAX);
         let before = |position: u64| {
             // Axis by axis from the slowest: all boxes' elements with a smaller index there and equal ones before.
@@ -131,7 +114,7 @@ impl<'a> Boxes<'a> {
 
     /// The tracks into a box.
     pub fn packed(&mut self, target: &Target, place: usize) -> Vec<Arc<Track>> {
-        let peers = Self::peers(target, place);
+        let peers = target.peers_at(place);
         let packed = &mut self.packed;
         target
             .tracks
@@ -161,7 +144,7 @@ impl<'a> Boxes<'a> {
         let parts: Vec<u32> = (0..target.parts.len() as u32).collect();
         let strides: Vec<Vec<u64>> = (0..target.parts.len())
             .map(|place| {
-                let peers = Self::peers(target, place);
+                let peers = target.peers_at(place);
                 self.dense(|dim| target.tracks[dim].before(peers[dim], u64::MAX))
             })
             .collect();
