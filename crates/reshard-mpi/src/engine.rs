@@ -6,11 +6,11 @@
 use crate::agree::{Field, agree};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
-use crate::mover::Patience;
 use crate::mover::collective::{AllToAllV, AllToAllW};
 use crate::mover::direct::DirectMover;
 use crate::mover::messages::{MessagesMover, Room};
 use crate::mover::relay::RelayMover;
+use crate::mover::{Patience, too_little};
 use crate::shared::Shared;
 use bytemuck::Pod;
 use reshard::Number;
@@ -82,7 +82,8 @@ impl FromStr for Mover {
 pub struct MpiOptions {
     /// How bytes travel.
     pub mover: Mover,
-    /// For messages: strategy, memory for all ranks together, barriers.
+    /// For messages: strategy and barriers. For all movers: memory, of all ranks together, kept or refused before anything
+    /// moves; what MPI itself takes is not counted.
     pub messages: MessagesOptions,
     /// So long a rank waits for another before it gives up.
     pub deadline: Option<Duration>,
@@ -137,6 +138,19 @@ enum Moving {
     Alltoallw(AllToAllW),
 }
 
+impl Moving {
+    /// Bytes this rank takes beside plan and data.
+    fn scratch_bytes(&self) -> u64 {
+        match self {
+            Self::Shared(mover) => mover.scratch_bytes(),
+            Self::Private(mover) => mover.scratch_bytes(),
+            Self::Messages(mover) => mover.scratch_bytes(),
+            Self::Alltoallv(mover) => mover.scratch_bytes(),
+            Self::Alltoallw(_) => 0,
+        }
+    }
+}
+
 impl MpiEngine {
     /// As [`MpiEngine::new`], for moves that this rank may have been unable to make: then all ranks are told why, instead of
     /// waiting for it. All ranks must use the same of the two.
@@ -161,9 +175,13 @@ impl MpiEngine {
         let chosen = Mover::ALL[choice[0] as usize];
         let moving = match chosen {
             Mover::Shared => Moving::Shared(DirectMover::new(&plan, &comm, options.deadline)?),
-            Mover::Auto | Mover::Private => {
-                Moving::Private(RelayMover::new(&plan, &comm, CHUNK, options.deadline)?)
-            }
+            Mover::Auto | Mover::Private => Moving::Private(RelayMover::new(
+                &plan,
+                &comm,
+                CHUNK,
+                options.messages.memory,
+                options.deadline,
+            )?),
             Mover::Messages => {
                 let room = Room::new(&plan, &comm, &options.messages);
                 agree(&comm, &[], outcome(&room), options.deadline)?;
@@ -187,6 +205,14 @@ impl MpiEngine {
                 Moving::Alltoallw(made?)
             }
         };
+        let needed = moving.scratch_bytes();
+        if let Some(memory) = options.messages.memory {
+            let mut all = [needed];
+            comm.all_reduce_within(&mut all, Reduce::Sum, options.deadline)?;
+            if all[0] > memory {
+                return Err(too_little(memory, all[0]));
+            }
+        }
         let table = Some(Table::new(Arc::clone(&plan)));
         Ok(Self { plan, comm, options, chosen, moving, table, broken: None })
     }
@@ -308,13 +334,7 @@ impl Engine for MpiEngine {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        match &self.moving {
-            Moving::Shared(mover) => mover.scratch_bytes(),
-            Moving::Private(mover) => mover.scratch_bytes(),
-            Moving::Messages(mover) => mover.scratch_bytes(),
-            Moving::Alltoallv(mover) => mover.scratch_bytes(),
-            Moving::Alltoallw(_) => 0,
-        }
+        self.moving.scratch_bytes()
     }
 
     /// Moves this rank's parts, entered with [`Data::enter_own`]. All ranks of the communicator must call it.

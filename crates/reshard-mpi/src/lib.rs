@@ -1,4 +1,7 @@
-//! MPI, loaded at run time: one build for Open MPI, the MPICH family and the standard ABI.
+//! The engine between processes, over MPI loaded at run time: one build for Open MPI, the MPICH family and the standard ABI.
+//!
+//! [`MpiEngine`] runs a plan with a process for each rank, [`Shared`] is a part that all ranks of a node can read. Below them
+//! lies a thin layer over MPI.
 //!
 //! A program that is linked against one MPI runs on that one only, and cannot be built where there is none. So nothing is
 //! linked: [`Mpi::load`] finds the library that fits the launcher, and a table says what its handles and constants are.
@@ -35,7 +38,6 @@ mod shared;
 mod wait;
 
 pub use engine::{Mover, MpiEngine, MpiOptions};
-
 pub use ffi::collective::{Blocks, Reduce};
 pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
 pub use ffi::datatype::{Datatype, Dealt, Order};

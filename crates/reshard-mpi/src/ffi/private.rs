@@ -87,6 +87,7 @@ impl Mpi {
             Either::Integers(calls) => unsafe {
                 (calls.comm_create_keyval)(copied::<c_int>, deleted::<c_int>, &raw mut key, none)
             },
+            // SAFETY: likewise.
             Either::Pointers(calls) => unsafe {
                 (calls.comm_create_keyval)(copied::<*mut c_void>, deleted::<*mut c_void>, &raw mut key, none)
             },

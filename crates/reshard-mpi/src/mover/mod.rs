@@ -77,6 +77,17 @@ impl Patience {
     }
 }
 
+/// A mover that cannot do with the memory it was given.
+pub fn too_little(memory: u64, needed: u64) -> Error {
+    Error::new(
+        ErrorKind::Memory,
+        format!(
+            "{memory} bytes were given for all ranks together; this mover needs at least {needed} bytes for this plan; give \
+             more, or choose the mover `messages`, which can do with less"
+        ),
+    )
+}
+
 /// "rank 3", "ranks 1 and 3", "ranks 1, 2 and 3".
 pub fn named(ranks: impl IntoIterator<Item = usize>) -> String {
     let ranks: Vec<String> = ranks.into_iter().map(|rank| rank.to_string()).collect();

@@ -4,7 +4,8 @@
 //! the last. Numbers that only grow say who may touch a box: the sender has *filled* so many of the receiver's chunks, the
 //! receiver has *emptied* so many of its own. There is nothing else to wait for, within a run or between runs.
 
-use super::{Patience, named};
+use super::{Patience, named, too_little};
+use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::shared::Neighbours;
 use reshard::engine::Data;
@@ -57,9 +58,15 @@ pub struct Spent {
 }
 
 impl RelayMover {
-    /// Collective. All boxes of a chunk have together about `chunk` bytes.
-    pub fn new(plan: &Arc<Plan>, comm: &Comm, chunk: u64, limit: Option<Duration>) -> Result<Self> {
-        let relay = Relay::new(Arc::clone(plan), comm.rank() as u64, chunk);
+    /// Collective. All boxes of a chunk have together about `chunk` bytes, less if all ranks' would take more than `memory`.
+    pub fn new(
+        plan: &Arc<Plan>,
+        comm: &Comm,
+        chunk: u64,
+        memory: Option<u64>,
+        limit: Option<Duration>,
+    ) -> Result<Self> {
+        let relay = fitting(plan, comm, chunk, memory, limit)?;
         let mut bytes = LINE;
         let mut table = vec![[0_u64; 2]; comm.size()];
         let mut outgoing = Vec::with_capacity(relay.outgoing().len());
@@ -209,6 +216,33 @@ impl RelayMover {
         late.sort_unstable();
         late.dedup();
         named(late)
+    }
+}
+
+/// The relay with the longest chunks, each half of the one before, that fits into the memory on all ranks together. As all
+/// ranks reckon with the same sums, all end alike.
+fn fitting(
+    plan: &Arc<Plan>,
+    comm: &Comm,
+    chunk: u64,
+    memory: Option<u64>,
+    limit: Option<Duration>,
+) -> Result<Relay> {
+    let mut chunk = chunk;
+    loop {
+        let relay = Relay::new(Arc::clone(plan), comm.rank() as u64, chunk);
+        let Some(memory) = memory else { return Ok(relay) };
+        let boxes =
+            relay.outgoing().iter().map(|to| LINE + BOXES as usize * to.most_bytes.next_multiple_of(LINE));
+        let mut all = [relay.scratch_bytes() + (LINE + boxes.sum::<usize>()) as u64];
+        comm.all_reduce_within(&mut all, Reduce::Sum, limit)?;
+        if all[0] <= memory {
+            return Ok(relay);
+        }
+        if chunk <= 1 {
+            return Err(too_little(memory, all[0]));
+        }
+        chunk /= 2;
     }
 }
 

@@ -4,7 +4,7 @@ use crate::faults;
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
-use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Shared};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Reduce, Shared};
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{Case, Kinds};
 use std::sync::Arc;
@@ -59,6 +59,11 @@ fn conformance(world: &Comm, seed: u64, cases: u64) {
                 Err(error) if error.to_string().contains("triangles") => continue,
                 Err(error) => panic!("{error}: {mover}: {case:?}"),
             };
+            if let Some(memory) = memory {
+                let mut all = [engine.scratch_bytes()];
+                world.private().unwrap().all_reduce_within(&mut all, Reduce::Sum, None).unwrap();
+                assert!(all[0] <= memory, "{mover}: {} bytes of {memory}: {case:?}", all[0]);
+            }
             // Twice: what one run leaves behind must not disturb the next.
             for _ in 0..2 {
                 run(&case, &mut engine, world);
