@@ -101,7 +101,7 @@ impl MpiEngine {
                 comm.all_reduce_within(&mut shortest, Reduce::Min, limit)?;
                 room.letter = shortest[0] as usize;
                 let lockstep = chosen == Mover::Lockstep;
-                let made = MessagesMover::new(&plan, &comm, &options.messages, room, lockstep, limit);
+                let made = MessagesMover::new(&comm, room, lockstep, limit);
                 Box::new(told(made, &comm, limit)?)
             }
             Mover::Alltoallv => Box::new(told(AllToAllV::new(&plan, &comm), &comm, limit)?),

@@ -9,6 +9,7 @@ pub use reshard_plan::*;
 pub mod engine;
 #[allow(unsafe_code)]
 mod kernel;
+mod program;
 pub mod rank;
 mod redistribution;
 mod sync;

@@ -4,8 +4,31 @@
 //! [`Data::enter_own`](crate::engine::Data::enter_own), and does its share with one of these. How bytes get from one process
 //! to the other is the engine's business.
 
-pub use crate::engine::messages::program::Step;
 pub use crate::kernel::direct::Direct;
 pub use crate::kernel::hands::{Cursor, Parcel};
 pub use crate::kernel::porter::Porter;
 pub use crate::kernel::relay::{Bundle, Outgoing, Relay};
+pub use crate::program::{Program, Step};
+
+use crate::program::{self, MessagesOptions};
+use reshard_plan::{Plan, Result};
+use std::sync::Arc;
+
+/// What a rank packs and unpacks, in letters of at most `letter` bytes (longer if an element is), and in which order. A rank
+/// outside of the plan has nothing to do.
+pub fn messages(
+    plan: &Arc<Plan>,
+    rank: u64,
+    options: &MessagesOptions,
+    letter: usize,
+) -> Result<(Porter, Program)> {
+    let (groups, schedules) = program::schedules_of(plan, options)?;
+    let porter = Porter::new(Arc::clone(plan), &groups, rank, letter);
+    let mut programs = program::of_ranks(porter.cargo(), &schedules, options.barriers);
+    let mut program = match porter.number() {
+        Some(number) => programs.swap_remove(number),
+        None => Program { meets: options.barriers, ..Program::default() },
+    };
+    program.all_steps = schedules.iter().map(crate::schedule::Schedule::num_steps).sum();
+    Ok((porter, program))
+}

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use reshard::engine::{Data, Engine, Messages, MessagesOptions, Table, Threads};
-use reshard::rank::{Porter, Relay};
+use reshard::rank::{Porter, Program, Relay, messages};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Plan, Redistribution};
 use reshard_testkit::conformance::{Case, Kinds};
@@ -134,31 +134,31 @@ fn relays_in_chunks_of_any_size() {
 fn carry(case: &Case, options: &MessagesOptions, chunk: usize) {
     case.judge(|plan, from, to| {
         let plan = Arc::new(plan.clone());
-        let porter = |rank| Porter::new(Arc::clone(&plan), rank, options, chunk).unwrap();
-        let mut porters: Vec<Porter> = ranks_of(&plan).into_iter().map(porter).collect();
+        let porter = |rank| messages(&plan, rank, options, chunk).unwrap();
+        let mut porters: Vec<(Porter, Program)> = ranks_of(&plan).into_iter().map(porter).collect();
         let mut letters: HashMap<(u64, u64), VecDeque<Vec<u8>>> = HashMap::new();
         each_rank(&plan, from, to, |number, data| {
-            let porter = &mut porters[number];
+            let (porter, program) = &mut porters[number];
             porter.begin(data);
-            for parcel in porter.sends().to_vec() {
-                let (from, to, _) = porter.ends(&parcel);
-                let mut cursor = porter.open(data, &parcel);
+            for parcel in &program.sends {
+                let (from, to, _) = porter.ends(parcel);
+                let mut cursor = porter.open(data, parcel);
                 while !cursor.finished() {
-                    let mut letter = vec![0; porter.chunk()];
-                    assert!(porter.pack(data, &parcel, &mut cursor, &mut letter) > 0);
+                    let mut letter = vec![0; porter.letter()];
+                    assert!(porter.pack(data, parcel, &mut cursor, &mut letter) > 0);
                     letters.entry((from, to)).or_default().push_back(letter);
                 }
             }
         });
         each_rank(&plan, from, to, |number, data| {
-            let porter = &mut porters[number];
+            let (porter, program) = &mut porters[number];
             while porter.work_alone(data) {}
-            for parcel in porter.receives().to_vec() {
-                let (from, to, _) = porter.ends(&parcel);
-                let mut cursor = porter.open(data, &parcel);
+            for parcel in &program.receives {
+                let (from, to, _) = porter.ends(parcel);
+                let mut cursor = porter.open(data, parcel);
                 while !cursor.finished() {
                     let letter = letters.get_mut(&(from, to)).and_then(VecDeque::pop_front).unwrap();
-                    assert!(porter.unpack(data, &parcel, &mut cursor, &letter) > 0);
+                    assert!(porter.unpack(data, parcel, &mut cursor, &letter) > 0);
                 }
             }
         });

@@ -42,7 +42,7 @@ struct Lane {
     other: usize,
     /// Where the lane begins in the sender's segment.
     at: usize,
-    parcels: Vec<usize>,
+    parcels: Vec<Parcel>,
     /// Which of the parcels is under way, and how far it is.
     next: usize,
     cursor: Option<Cursor>,
@@ -68,9 +68,7 @@ impl Boxes {
         let lanes = |legs: Vec<Leg>, outwards: bool| {
             let mut lanes: Vec<Lane> = Vec::new();
             for leg in legs {
-                let parcel =
-                    if outwards { &porter.sends()[leg.parcel] } else { &porter.receives()[leg.parcel] };
-                let (from, to, _) = porter.ends(parcel);
+                let (from, to, _) = porter.ends(&leg.parcel);
                 let other = if outwards { to } else { from } as usize;
                 if let Some(lane) = lanes.iter_mut().find(|lane| lane.other == other) {
                     lane.parcels.push(leg.parcel);
@@ -102,7 +100,7 @@ impl Boxes {
         let Self { neighbours, out, into, letter } = self;
         let mut moved = false;
         for lane in into {
-            let Some(parcel) = lane.parcel(porter, data, Porter::receives) else { continue };
+            let Some(parcel) = lane.parcel(porter, data) else { continue };
             if neighbours.counter(lane.sender, lane.at + FILLED).load(Ordering::Acquire) <= lane.count {
                 continue;
             }
@@ -118,7 +116,7 @@ impl Boxes {
             moved = true;
         }
         for lane in out {
-            let Some(parcel) = lane.parcel(porter, data, Porter::sends) else { continue };
+            let Some(parcel) = lane.parcel(porter, data) else { continue };
             let emptied = neighbours.counter(lane.sender, lane.at + EMPTIED).load(Ordering::Acquire);
             if lane.count >= emptied + BOXES as u64 {
                 continue;
@@ -151,9 +149,9 @@ impl Lane {
     }
 
     /// The parcel under way, opened if it is new; nothing if all are through.
-    fn parcel(&mut self, porter: &Porter, data: &Data<'_>, all: fn(&Porter) -> &[Parcel]) -> Option<Parcel> {
+    fn parcel(&mut self, porter: &Porter, data: &Data<'_>) -> Option<Parcel> {
         loop {
-            let parcel = &all(porter)[*self.parcels.get(self.next)?];
+            let parcel = self.parcels.get(self.next)?;
             if !self.cursor.get_or_insert_with(|| porter.open(data, parcel)).finished() {
                 return Some(parcel.clone());
             }

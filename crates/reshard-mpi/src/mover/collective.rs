@@ -9,7 +9,7 @@ use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
 use crate::ffi::library::Mpi;
 use reshard::engine::{Data, MessagesOptions};
-use reshard::rank::Porter;
+use reshard::rank::{Porter, Program, messages};
 use reshard::schedule::Strategy;
 use reshard_plan::{Array, Error, ErrorKind, Plan, Result, Stretch, Track};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// Everything packed, exchanged at once, unpacked.
 pub struct AllToAllV {
     porter: Porter,
+    program: Program,
     comm: Arc<Comm>,
     send: Vec<u8>,
     receive: Vec<u8>,
@@ -30,12 +31,12 @@ impl AllToAllV {
     pub fn new(plan: &Arc<Plan>, comm: &Arc<Comm>) -> Result<Self> {
         // Each message is one letter, so there is only one group of arrays that move alike to look at.
         let options = MessagesOptions { strategy: Strategy::Async, ..Default::default() };
-        let porter = Porter::new(Arc::clone(plan), comm.rank() as u64, &options, i32::MAX as usize)?;
+        let (porter, program) = messages(plan, comm.rank() as u64, &options, i32::MAX as usize)?;
         let mut counts = [vec![0_u64; comm.size()], vec![0_u64; comm.size()]];
-        for parcel in porter.sends() {
+        for parcel in &program.sends {
             counts[0][porter.ends(parcel).1 as usize] += porter.bytes(parcel);
         }
-        for parcel in porter.receives() {
+        for parcel in &program.receives {
             counts[1][porter.ends(parcel).0 as usize] += porter.bytes(parcel);
         }
         let at = [places(&counts[0])?, places(&counts[1])?];
@@ -43,7 +44,7 @@ impl AllToAllV {
         let total = |counts: &[u64]| counts.iter().sum::<u64>() as usize + 1;
         let (send, receive) = (vec![0; total(&counts[0])], vec![0; total(&counts[1])]);
         let counts = counts.map(|counts| counts.into_iter().map(|count| count as i32).collect());
-        Ok(Self { porter, comm: Arc::clone(comm), send, receive, counts, at, messages: 0 })
+        Ok(Self { porter, program, comm: Arc::clone(comm), send, receive, counts, at, messages: 0 })
     }
 }
 
@@ -55,10 +56,9 @@ impl Moving for AllToAllV {
 
     /// The whole run: the others must be at it, too.
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
-        let Self { porter, comm, send, receive, counts, at, messages } = self;
+        let Self { porter, program, comm, send, receive, counts, at, messages } = self;
         let mut done = vec![0_usize; comm.size()];
-        let sends = porter.sends().to_vec();
-        for parcel in &sends {
+        for parcel in &program.sends {
             let to = porter.ends(parcel).1 as usize;
             let place = at[0][to] as usize + done[to];
             let mut cursor = porter.open(data, parcel);
@@ -73,7 +73,7 @@ impl Moving for AllToAllV {
         }
         while porter.work_alone(data) {}
         done.fill(0);
-        for parcel in &porter.receives().to_vec() {
+        for parcel in &program.receives {
             let from = porter.ends(parcel).0 as usize;
             let place = at[1][from] as usize + done[from];
             let mut cursor = porter.open(data, parcel);

@@ -13,7 +13,7 @@ use super::{Tally, named};
 use crate::ffi::comm::Comm;
 use crate::ffi::request::Request;
 use reshard::engine::Data;
-use reshard::rank::{Cursor, Porter};
+use reshard::rank::{Cursor, Parcel, Porter};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::mem::ManuallyDrop;
 use std::time::Instant;
@@ -24,11 +24,11 @@ pub const AHEAD: usize = 2;
 /// Every so many letters of a parcel, one is done only when the other side has begun to receive it.
 const ACKNOWLEDGED: usize = 8;
 
-/// A parcel, by its number among the porter's, and the step it goes in.
-#[derive(Clone, Copy)]
+/// A parcel, and the step it goes in.
+#[derive(Clone)]
 pub struct Leg {
     pub step: u64,
-    pub parcel: usize,
+    pub parcel: Parcel,
 }
 
 /// Places for letters. If one may still be under way when they go, their memory stays.
@@ -134,7 +134,7 @@ impl Outbox {
             let Some(step) = self.step().filter(|&step| step <= last) else { return Ok(false) };
             let legs = self.legs[self.first..].iter().take_while(|leg| leg.step == step);
             for (going, leg) in self.going.iter_mut().zip(legs) {
-                *going = Going { cursor: porter.open(data, &porter.sends()[leg.parcel]), letters: 0 };
+                *going = Going { cursor: porter.open(data, &leg.parcel), letters: 0 };
                 tally.messages += u64::from(!going.cursor.finished());
                 self.open += 1;
             }
@@ -149,11 +149,11 @@ impl Outbox {
             }
             let Some(slot) = self.requests.iter().position(Option::is_none) else { break };
             let began = Instant::now();
-            let parcel = porter.sends()[self.legs[self.first + k].parcel].clone();
+            let parcel = &self.legs[self.first + k].parcel;
             let room = self.slots.place(slot);
             let going = &mut self.going[k];
-            let bytes = porter.pack(data, &parcel, &mut going.cursor, room);
-            let (_, to, group) = porter.ends(&parcel);
+            let bytes = porter.pack(data, parcel, &mut going.cursor, room);
+            let (_, to, group) = porter.ends(parcel);
             let acknowledged = self.lockstep || going.letters % ACKNOWLEDGED == ACKNOWLEDGED - 1;
             let send = if acknowledged { Comm::issend } else { Comm::isend };
             // SAFETY: the slot is nobody else's; it stays where it is until the request is done, even if this goes.
@@ -186,7 +186,7 @@ impl Outbox {
     /// Ranks that something is on its way to.
     pub fn late(&self, porter: &Porter) -> Vec<usize> {
         let open = self.legs[self.first..].iter().take(self.open);
-        open.map(|leg| porter.ends(&porter.sends()[leg.parcel]).1 as usize).collect()
+        open.map(|leg| porter.ends(&leg.parcel).1 as usize).collect()
     }
 }
 
@@ -225,7 +225,7 @@ impl Inbox {
     pub fn new(porter: &Porter, legs: Vec<Leg>, most: usize, slots: usize, letter: usize) -> Result<Self> {
         let mut latest = std::collections::HashMap::new();
         let behind = legs.iter().enumerate().map(|(at, leg)| {
-            let (from, _, group) = porter.ends(&porter.receives()[leg.parcel]);
+            let (from, _, group) = porter.ends(&leg.parcel);
             latest.insert((from, group), at)
         });
         Ok(Self {
@@ -271,8 +271,7 @@ impl Inbox {
             && self.end - self.first < room
             && leg.step <= last
         {
-            let parcel = &porter.receives()[leg.parcel];
-            let (cursor, letters) = (porter.open(data, parcel), porter.letters(data, parcel));
+            let (cursor, letters) = (porter.open(data, &leg.parcel), porter.letters(data, &leg.parcel));
             self.coming[self.end % room] = Coming { cursor, letters, posted: 0, unpacked: 0 };
             self.end += 1;
         }
@@ -306,7 +305,7 @@ impl Inbox {
                     continue;
                 }
                 let Some(slot) = self.posted.iter().position(Option::is_none) else { return Ok(()) };
-                let (from, _, group) = porter.ends(&porter.receives()[self.legs[at].parcel]);
+                let (from, _, group) = porter.ends(&self.legs[at].parcel);
                 let place = self.slots.place(slot);
                 // SAFETY: a slot that nobody uses; it stays where it is until the request is done, even if this goes.
                 let request =
@@ -330,11 +329,11 @@ impl Inbox {
             }
             let Some(bytes) = request.test()? else { continue };
             let began = Instant::now();
-            let parcel = porter.receives()[self.legs[leg].parcel].clone();
+            let parcel = &self.legs[leg].parcel;
             let coming = &mut self.coming[leg % room];
-            let unpacked = porter.unpack(data, &parcel, &mut coming.cursor, self.slots.place(slot));
+            let unpacked = porter.unpack(data, parcel, &mut coming.cursor, self.slots.place(slot));
             if unpacked != bytes {
-                let from = named([porter.ends(&parcel).0 as usize]);
+                let from = named([porter.ends(parcel).0 as usize]);
                 return Err(Error::new(
                     ErrorKind::Mpi,
                     format!(
@@ -354,6 +353,6 @@ impl Inbox {
     /// Ranks that something is to come from.
     pub fn late(&self, porter: &Porter) -> Vec<usize> {
         let open = self.legs[self.first..self.end].iter();
-        open.map(|leg| porter.ends(&porter.receives()[leg.parcel]).0 as usize).collect()
+        open.map(|leg| porter.ends(&leg.parcel).0 as usize).collect()
     }
 }

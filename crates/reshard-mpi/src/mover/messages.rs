@@ -9,7 +9,7 @@ use super::{Moving, Progress, Tally, named};
 use crate::ffi::comm::Comm;
 use crate::ffi::node::Node;
 use reshard::engine::{Data, MessagesOptions};
-use reshard::rank::{Porter, Step};
+use reshard::rank::{Porter, Program, Step, messages};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,7 @@ enum Pace {
 /// What a rank has room for.
 pub struct Room {
     porter: Porter,
+    program: Program,
     mixed: bool,
     counts: Counts,
     /// Bytes of a letter. All ranks must cut alike: the shortest of all ranks' counts.
@@ -67,22 +68,21 @@ impl Room {
         mixed: bool,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let porter = Porter::new(Arc::clone(plan), comm.rank() as u64, options, LETTER);
+        let made = messages(plan, comm.rank() as u64, options, LETTER);
         let node = mixed.then(|| comm.node(limit)).transpose()?;
-        let porter = porter?;
-        let (abroad, near) = sorted(&porter, node);
+        let (porter, program) = made?;
+        let (abroad, near) = sorted(&porter, &program, node);
         let most = |legs: &[Leg]| legs.chunk_by(|a, b| a.step == b.step).map(<[Leg]>::len).max().unwrap_or(0);
         let (going, coming) = (most(&abroad[0]), most(&abroad[1]));
         // A parcel of the next step may begin while the last is still coming.
         let coming = if coming < abroad[1].len() { coming + 1 } else { coming };
-        let mut receivers: Vec<u64> =
-            near[0].iter().map(|leg| porter.ends(&porter.sends()[leg.parcel]).1).collect();
+        let mut receivers: Vec<u64> = near[0].iter().map(|leg| porter.ends(&leg.parcel).1).collect();
         receivers.sort_unstable();
         receivers.dedup();
         let sender = usize::from(going > 0);
         let mut counts =
             Counts { going, coming, sends: sender * SENDS, receives: coming * AHEAD, lanes: receivers.len() };
-        let mut letter = porter.chunk();
+        let mut letter = porter.letter();
         if let Some(memory) = options.memory {
             // Each rank has its share: the plan's ranks together keep to the amount.
             let ranks = plan.ranks().len().max(1) as u64;
@@ -117,25 +117,22 @@ impl Room {
             // Nothing is sent or received: any length will do.
             letter = usize::MAX;
         }
-        Ok(Self { porter, mixed, counts, letter })
+        Ok(Self { porter, program, mixed, counts, letter })
     }
 }
 
 /// What a porter sends and receives, in this order: between nodes, and within this one.
-fn sorted(porter: &Porter, node: Option<&Node>) -> ([Vec<Leg>; 2], [Vec<Leg>; 2]) {
+fn sorted(porter: &Porter, program: &Program, node: Option<&Node>) -> ([Vec<Leg>; 2], [Vec<Leg>; 2]) {
     let (mut abroad, mut near): ([Vec<Leg>; 2], [Vec<Leg>; 2]) = Default::default();
     let is_near = |rank: u64| node.is_some_and(|node| node.find(rank as usize).is_some());
-    for step in porter.steps() {
-        let Step { number, sends, receives } = step;
-        for parcel in sends.clone() {
-            let (_, to, _) = porter.ends(&porter.sends()[parcel]);
-            let legs = if is_near(to) { &mut near } else { &mut abroad };
-            legs[0].push(Leg { step: *number, parcel });
+    for Step { number, sends, receives } in &program.steps {
+        for parcel in &program.sends[sends.clone()] {
+            let legs = if is_near(porter.ends(parcel).1) { &mut near } else { &mut abroad };
+            legs[0].push(Leg { step: *number, parcel: parcel.clone() });
         }
-        for parcel in receives.clone() {
-            let (from, ..) = porter.ends(&porter.receives()[parcel]);
-            let legs = if is_near(from) { &mut near } else { &mut abroad };
-            legs[1].push(Leg { step: *number, parcel });
+        for parcel in &program.receives[receives.clone()] {
+            let legs = if is_near(porter.ends(parcel).0) { &mut near } else { &mut abroad };
+            legs[1].push(Leg { step: *number, parcel: parcel.clone() });
         }
     }
     (abroad, near)
@@ -150,6 +147,8 @@ pub struct MessagesMover {
     /// Bytes of the boxes that are used.
     boxes_bytes: u64,
     pace: Pace,
+    /// Steps of all ranks.
+    steps: u64,
     limit: Option<Duration>,
     tally: Tally,
 }
@@ -157,37 +156,40 @@ pub struct MessagesMover {
 impl MessagesMover {
     /// With the room this rank has, and letters of a length all agree on. Collective if there are boxes.
     pub fn new(
-        plan: &Arc<Plan>,
         comm: &Arc<Comm>,
-        options: &MessagesOptions,
-        Room { mut porter, mixed, counts, letter }: Room,
+        Room { porter, program, mixed, counts, letter }: Room,
         lockstep: bool,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let mut made = Ok(());
-        if letter < porter.chunk() {
-            match Porter::new(Arc::clone(plan), comm.rank() as u64, options, letter) {
-                Ok(shorter) => porter = shorter,
-                Err(error) => made = Err(error),
-            }
-        }
+        let letter = letter.min(porter.letter());
+        let porter = porter.with_letters(letter);
         let node = mixed.then(|| comm.node(limit)).transpose()?;
-        let (abroad, near) = sorted(&porter, node);
-        let chunk = porter.chunk();
-        let boxes = node.map(|node| Boxes::new(node, &porter, near, chunk, limit)).transpose()?;
-        made?;
+        let (abroad, near) = sorted(&porter, &program, node);
+        let letter = porter.letter();
+        let boxes = node.map(|node| Boxes::new(node, &porter, near, letter, limit)).transpose()?;
         let [sends, receives] = abroad;
-        let outbox = Outbox::new(sends, counts.going, counts.sends, chunk, lockstep)?;
-        let inbox = Inbox::new(&porter, receives, counts.coming, counts.receives, chunk)?;
-        let pace = match (options.barriers, lockstep) {
+        let outbox = Outbox::new(sends, counts.going, counts.sends, letter, lockstep)?;
+        let inbox = Inbox::new(&porter, receives, counts.coming, counts.receives, letter)?;
+        let pace = match (program.meets, lockstep) {
             (true, _) => Pace::Barriers(0),
             (false, true) => Pace::Lockstep,
             (false, false) => Pace::Free,
         };
-        let boxes_bytes = (counts.lanes * (HEAD + BOXES * chunk)) as u64;
+        let boxes_bytes = (counts.lanes * (HEAD + BOXES * letter)) as u64;
         let tally = Tally::default();
         let comm = Arc::clone(comm);
-        Ok(Self { porter, comm, outbox, inbox, boxes, boxes_bytes, pace, limit, tally })
+        Ok(Self {
+            porter,
+            comm,
+            outbox,
+            inbox,
+            boxes,
+            boxes_bytes,
+            pace,
+            steps: program.all_steps,
+            limit,
+            tally,
+        })
     }
 
     /// The last step anything may be done of.
@@ -200,7 +202,7 @@ impl MessagesMover {
             Pace::Barriers(over) => {
                 // A rank without anything to do in a step, or in any, meets the others all the same.
                 let mut over = over;
-                while over < at.min(self.porter.num_steps()) {
+                while over < at.min(self.steps) {
                     self.comm.barrier_within(self.limit)?;
                     over += 1;
                 }
@@ -222,7 +224,7 @@ impl Moving for MessagesMover {
         if let Pace::Barriers(over) = &mut self.pace {
             *over = 0;
         }
-        self.tally = Tally { steps: self.porter.num_steps(), ..Tally::default() };
+        self.tally = Tally { steps: self.steps, ..Tally::default() };
     }
 
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
@@ -235,7 +237,7 @@ impl Moving for MessagesMover {
         let done = outbox.is_done() && inbox.is_done() && boxes.as_ref().is_none_or(Boxes::is_done);
         match self.pace {
             // The last steps may be the others'.
-            Pace::Barriers(over) if done && over < self.porter.num_steps() => Ok(Progress::Moved),
+            Pace::Barriers(over) if done && over < self.steps => Ok(Progress::Moved),
             _ if done && !moved => Ok(Progress::Done),
             _ => Ok(Progress::of(moved)),
         }

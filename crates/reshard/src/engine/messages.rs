@@ -5,7 +5,6 @@
 //! [`Threads`](super::Threads), which copies each byte once.
 
 pub(crate) mod memory;
-pub(crate) mod program;
 mod rank;
 
 use super::{Data, Engine, Report};
@@ -13,31 +12,16 @@ use crate::kernel::cargo::Cargo;
 use crate::kernel::crew::{Crew, catch};
 use crate::kernel::data::check_reach;
 use crate::kernel::freight::Freight;
-use crate::schedule::{self, Schedule, Strategy};
+use crate::program::{self, MessagesOptions, Program};
+use crate::schedule::Schedule;
 use crate::sync::{Mutex, lock, unshared};
-use program::Program;
 use rank::Log;
-use reshard_plan::{Error, ErrorKind, Plan, Problem, Result};
+use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The most ranks: each is a thread.
 const MOST_RANKS: usize = 4096;
-
-/// How messages travel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MessagesOptions {
-    /// In which order.
-    pub strategy: Strategy,
-    /// What the strategy may assume: `in_flight`, `alpha`, `beta`, `most_steps`. The other two are the engine's to say: the
-    /// strategy is the one above, and a rank is one process on both sides.
-    pub schedule: schedule::Options,
-    /// At most so many bytes of memory for all ranks together, beside plan and data. With less, messages travel in smaller
-    /// pieces; too little for one element of each sender is refused.
-    pub memory: Option<u64>,
-    /// All ranks meet after each step. Without, each goes on as soon as it has done its own.
-    pub barriers: bool,
-}
 
 /// The engine that sends messages.
 ///
@@ -79,11 +63,7 @@ impl Messages {
                 ),
             ));
         }
-        let groups = groups_of(&plan);
-        let schedules = groups
-            .iter()
-            .map(|group| schedule_of(plan.arrays()[group[0]].wanted().problem(), &options))
-            .collect::<Result<Vec<_>>>()?;
+        let (groups, schedules) = program::schedules_of(&plan, &options)?;
         let cargo = Cargo::new(Arc::clone(&plan), &groups);
         let programs = program::of_ranks(&cargo, &schedules, options.barriers);
         let needs = memory::Needs::of(&cargo, &programs);
@@ -193,27 +173,4 @@ impl Engine for Messages {
         })?;
         self.outcome(failed, begin.elapsed().as_secs_f64())
     }
-}
-
-/// Arrays that move alike share their messages.
-pub(crate) fn groups_of(plan: &Plan) -> Vec<Vec<usize>> {
-    let problem = |array: usize| plan.arrays()[array].wanted().problem();
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for array in 0..plan.arrays().len() {
-        match groups.iter_mut().find(|group| problem(group[0]) == problem(array)) {
-            Some(group) => group.push(array),
-            None => groups.push(vec![array]),
-        }
-    }
-    groups
-}
-
-pub(crate) fn schedule_of(problem: &Problem, options: &MessagesOptions) -> Result<Schedule> {
-    let [from, to] = [problem.from(), problem.to()].map(|side| side.grid().sorted_ranks());
-    // Where no rank is on both sides it comes to the same, and schedules by formula are at hand.
-    let shared_ranks = from.iter().any(|rank| to.binary_search(rank).is_ok());
-    Schedule::with(
-        problem,
-        &schedule::Options { strategy: options.strategy, shared_ranks, ..options.schedule },
-    )
 }

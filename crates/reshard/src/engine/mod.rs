@@ -8,13 +8,14 @@
 //! | [`Threads`] | each byte is read where it is and written where it belongs, by a few threads | all ranks in one process: the default |
 //! | [`Messages`] | packed, sent and unpacked step by step, one thread for each rank | to try schedules, limits of memory and failures before there is a cluster |
 
-pub(crate) mod messages;
+mod messages;
 mod plain;
 mod threads;
 
 pub use crate::kernel::data::{Data, Table};
 pub use crate::kernel::scale::Scaling;
-pub use messages::{Messages, MessagesOptions};
+pub use crate::program::MessagesOptions;
+pub use messages::Messages;
 pub use plain::PlainCopy;
 pub use threads::Threads;
 

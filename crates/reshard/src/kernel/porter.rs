@@ -7,79 +7,51 @@ use super::Worker;
 use super::cargo::{Cargo, Message};
 use super::data::Data;
 use super::hands::{Alone, Cursor, Hands, Parcel};
-use crate::engine::MessagesOptions;
-use crate::engine::messages::program::{self, Program, Step};
-use crate::engine::messages::{groups_of, schedule_of};
-use crate::schedule::Schedule;
-use reshard_plan::{Plan, Result};
+use reshard_plan::Plan;
 use std::sync::Arc;
 
-/// What one rank sends, receives and keeps, in the order of a schedule.
+/// What one rank packs, unpacks and keeps.
 pub struct Porter {
     plan: Arc<Plan>,
     cargo: Cargo,
-    /// This rank's number among the cargo's.
-    number: usize,
-    program: Program,
-    steps: u64,
+    /// This rank's number among the cargo's, if it is one of them.
+    number: Option<usize>,
     worker: Worker,
-    chunk: usize,
+    letter: usize,
     alone: Alone,
 }
 
 impl Porter {
-    /// The share of `rank`, in letters of at most `chunk` bytes; longer if an element is.
-    pub fn new(plan: Arc<Plan>, rank: u64, options: &MessagesOptions, chunk: usize) -> Result<Self> {
-        let groups = groups_of(&plan);
-        let schedules = groups
-            .iter()
-            .map(|group| schedule_of(plan.arrays()[group[0]].wanted().problem(), options))
-            .collect::<Result<Vec<_>>>()?;
-        let cargo = Cargo::of_rank(Arc::clone(&plan), &groups, rank);
-        let mut programs = program::of_ranks(&cargo, &schedules, options.barriers);
-        // A rank outside of the plan has nothing to do.
-        let found = cargo.ranks().binary_search(&rank).ok();
-        let program = found.map_or_else(Program::default, |number| programs.swap_remove(number));
-        let worker = match found {
+    /// The share of `rank`, in letters of at most `letter` bytes; longer if an element is. Each group of arrays shares its
+    /// messages.
+    pub(crate) fn new(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64, letter: usize) -> Self {
+        let cargo = Cargo::of_rank(Arc::clone(&plan), groups, rank);
+        let number = cargo.ranks().binary_search(&rank).ok();
+        let worker = match number {
             Some(number) => Worker::new(cargo.level, cargo.routes_of(number)),
             None => Worker::new(cargo.level, std::iter::empty()),
         };
-        let longest = cargo.messages().iter().map(Message::longest_elem).max().unwrap_or(0);
-        Ok(Self {
-            plan,
-            number: found.unwrap_or(usize::MAX),
-            program,
-            steps: schedules.iter().map(Schedule::num_steps).sum(),
-            worker,
-            chunk: chunk.max(longest as usize),
-            alone: Alone::default(),
-            cargo,
-        })
+        let made = Self { plan, cargo, number, worker, letter: 0, alone: Alone::default() };
+        made.with_letters(letter)
     }
 
-    /// Steps of the whole schedule.
-    pub fn num_steps(&self) -> u64 {
-        self.steps
+    /// The same with letters of another length.
+    #[must_use]
+    pub fn with_letters(self, letter: usize) -> Self {
+        Self { letter: letter.max(self.longest_elem() as usize), ..self }
     }
 
-    /// The steps in which this rank has something to do.
-    pub fn steps(&self) -> &[Step] {
-        &self.program.steps
+    pub(crate) fn cargo(&self) -> &Cargo {
+        &self.cargo
     }
 
-    /// All parcels it sends: a step's are a range of them.
-    pub fn sends(&self) -> &[Parcel] {
-        &self.program.sends
-    }
-
-    /// All parcels it receives.
-    pub fn receives(&self) -> &[Parcel] {
-        &self.program.receives
+    pub(crate) fn number(&self) -> Option<usize> {
+        self.number
     }
 
     /// Bytes of the longest letter.
-    pub fn chunk(&self) -> usize {
-        self.chunk
+    pub fn letter(&self) -> usize {
+        self.letter
     }
 
     /// Bytes of the longest element that travels: a letter has room for it.
@@ -89,7 +61,7 @@ impl Porter {
 
     /// Bytes of memory the kernels need.
     pub fn scratch_bytes(&self) -> u64 {
-        if self.number == usize::MAX { 0 } else { self.cargo.worker_bytes(self.number) }
+        self.number.map_or(0, |number| self.cargo.worker_bytes(number))
     }
 
     /// The ranks a parcel goes from and to, and which group of arrays it belongs to.
@@ -125,7 +97,11 @@ impl Porter {
     /// If the data is another plan's, the parcel another rank's, or there is no room for an element.
     pub fn pack(&mut self, data: &Data<'_>, parcel: &Parcel, cursor: &mut Cursor, to: &mut [u8]) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        assert_eq!(self.cargo.messages()[parcel.message].from, self.number, "a rank sends its own messages");
+        assert_eq!(
+            Some(self.cargo.messages()[parcel.message].from),
+            self.number,
+            "a rank sends its own messages"
+        );
         self.check_room(parcel, to.len());
         let hands = Hands { cargo: &self.cargo, data, chunk: to.len() };
         // SAFETY: there is room, borrowed alone. The worker was made for all routes of this rank, the message's sender.
@@ -145,7 +121,11 @@ impl Porter {
         from: &[u8],
     ) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        assert_eq!(self.cargo.messages()[parcel.message].to, self.number, "a rank receives its own messages");
+        assert_eq!(
+            Some(self.cargo.messages()[parcel.message].to),
+            self.number,
+            "a rank receives its own messages"
+        );
         self.check_room(parcel, from.len());
         let hands = Hands { cargo: &self.cargo, data, chunk: from.len() };
         // SAFETY: the letter is borrowed, and so is the data, mutably: nobody else writes there. The worker was made for all
@@ -161,15 +141,13 @@ impl Porter {
     /// Does the next piece of what this rank does on its own; false if all is done.
     pub fn work_alone(&mut self, data: &mut Data<'_>) -> bool {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        if self.number == usize::MAX {
-            return false;
-        }
-        let hands = Hands { cargo: &self.cargo, data, chunk: self.chunk };
+        let Some(number) = self.number else { return false };
+        let hands = Hands { cargo: &self.cargo, data, chunk: self.letter };
         // SAFETY: the data is borrowed mutably. The worker was made for all routes of this rank.
-        unsafe { hands.work_alone(self.number, &mut self.alone, &mut self.worker, || ()) }
+        unsafe { hands.work_alone(number, &mut self.alone, &mut self.worker, || ()) }
     }
 
     fn hands<'a>(&'a self, data: &'a Data<'a>) -> Hands<'a> {
-        Hands { cargo: &self.cargo, data, chunk: self.chunk }
+        Hands { cargo: &self.cargo, data, chunk: self.letter }
     }
 }

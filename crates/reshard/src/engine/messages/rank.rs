@@ -8,10 +8,10 @@
 //! finished, and each letter and each slot that comes is news to the one who waits for it. Ranks that meet after the
 //! step have finished it, and wait for those who have not.
 
-use super::program::{Program, Step};
 use crate::kernel::freight::Round;
 use crate::kernel::hands::Cursor;
 use crate::kernel::station::Station;
+use crate::program::{Program, Step};
 use crate::sync::post::Failed;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
