@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+use reshard_testkit::full_sweep;
 use reshard_testkit::hosts::Hosts;
 use std::fmt;
 use std::io::Read;
@@ -11,7 +12,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const TIME_LIMIT: Duration = Duration::from_secs(240);
+/// A launch that takes longer hangs; whole sweeps take their time.
+fn time_limit() -> Duration {
+    Duration::from_secs(if full_sweep() { 3600 } else { 240 })
+}
 
 /// One launcher with one library.
 #[derive(Clone, Debug)]
@@ -117,7 +121,7 @@ impl Installation {
         let status = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break Some(status),
-                None if begin.elapsed() > TIME_LIMIT => break None,
+                None if begin.elapsed() > time_limit() => break None,
                 None => thread::sleep(Duration::from_millis(5)),
             }
         };
