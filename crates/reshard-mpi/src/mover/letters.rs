@@ -5,6 +5,10 @@
 //! without asking first, and every few of them wait until the other side has begun to receive: so a rank that is slow to
 //! take its letters holds up those who send to it instead of filling its memory.
 //!
+//! Even what lies in one piece is packed into a slot. Sent from where it is, it would still be read by the library after a
+//! rank has given up waiting and its owner has the memory back; a slot can be left behind. The copy is made in the caches
+//! while earlier letters travel.
+//!
 //! Why nobody waits for ever: take the earliest step of which something has not arrived. Its sender has sent all before it,
 //! its receiver has received all before it, so both are at it: receives are posted for all parcels of that step before any
 //! later one gets a place.

@@ -41,7 +41,7 @@ pub fn messages(comm: &Comm) -> Result<()> {
     let (next, before, bytes) = ((me + 1) % size, (me + size - 1) % size, 101 + me);
     let message: Vec<u8> = (0..bytes).map(|at| byte(me, next, 5, at)).collect();
     // SAFETY: waited for below.
-    let mut sent = [unsafe { comm.isend(message.as_ptr(), bytes, next, 5)? }];
+    let mut sent = [unsafe { comm.issend(message.as_ptr(), bytes, next, 5)? }];
     let begin = Instant::now();
     let (source, length) = loop {
         assert!(begin.elapsed() < SOON.unwrap());
@@ -52,6 +52,10 @@ pub fn messages(comm: &Comm) -> Result<()> {
     };
     assert_eq!((source, length), (before, 101 + before));
     assert_eq!(comm.iprobe(Some(before), 5)?, Some((source, length)));
+    // All have seen theirs, nobody has begun to receive it.
+    comm.barrier_within(SOON)?;
+    assert_eq!(sent[0].test()?, None, "not before it is received");
+    comm.barrier_within(SOON)?;
     let mut place = vec![0; length];
     // SAFETY: waited for at once.
     wait(&mut [unsafe { comm.irecv(place.as_mut_ptr(), length, source, 5)? }], SOON)?;
