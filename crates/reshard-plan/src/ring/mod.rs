@@ -1,0 +1,34 @@
+//! Rings: how to even out loads between neighbours in the least time, after Renard, Robert and Vivien, *Data
+//! redistribution algorithms for heterogeneous processor rings*.
+//!
+//! A [`RingProblem`] says what each process of a ring holds and should hold, and what its links cost. [`solve`] finds a
+//! [`Program`]: who sends how many items to which neighbour, in which order. [`check`] replays any program and says what it
+//! is worth.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `problem.rs` | what is asked, checked at the door |
+//! | `program.rs` | what all processes do, in runs of items |
+//! | `check.rs` | whether a program does what it says, knowing nothing of how it was found |
+//! | `flow.rs` | how many items cross each link, and the time nobody can beat |
+//! | `chains.rs` | flows as rows of links, which meet only at their ends |
+//! | `closed.rs` | optimal programs by formula |
+//! | `stream.rs` | as soon as possible, in runs: optimal in one direction, for any size |
+//! | `solution.rs` | which of these to ask, and what is known of the answer |
+//!
+//! `docs/rings.md` has the mathematics, and where the paper had to be repaired.
+
+mod chains;
+mod check;
+mod closed;
+mod flow;
+mod problem;
+mod program;
+mod solution;
+mod stream;
+
+pub use check::{Verdict, check};
+pub use flow::{system_6, system_8};
+pub use problem::{Direction, RingProblem, Side};
+pub use program::{Program, RankProgram, Step, Transfer};
+pub use solution::{Method, Solution, solve};
