@@ -9,6 +9,7 @@
 pub mod conformance;
 mod dealer;
 mod random;
+pub mod ring;
 
 pub use dealer::{Card, deal_out, messages};
 pub use random::{Random, random_deal};

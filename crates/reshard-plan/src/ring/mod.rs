@@ -14,6 +14,9 @@
 //! | `chains.rs` | flows as rows of links, which meet only at their ends |
 //! | `closed.rs` | optimal programs by formula |
 //! | `stream.rs` | as soon as possible, in runs: optimal in one direction, for any size |
+//! | `events.rs` | item by item in virtual time, by priorities, where nobody knows the optimum |
+//! | `exact.rs` | the optimum of tiny rings, by search; `record.rs` gathers items into runs for both |
+//! | `paper.rs` | Algorithm 3 as printed, to show where it fails |
 //! | `solution.rs` | which of these to ask, and what is known of the answer |
 //!
 //! `docs/rings.md` has the mathematics, and where the paper had to be repaired.
@@ -21,14 +24,19 @@
 mod chains;
 mod check;
 mod closed;
+mod events;
+mod exact;
 mod flow;
+mod paper;
 mod problem;
 mod program;
+mod record;
 mod solution;
 mod stream;
 
 pub use check::{Verdict, check};
 pub use flow::{system_6, system_8};
+pub use paper::paper_algorithm_3;
 pub use problem::{Direction, RingProblem, Side};
 pub use program::{Program, RankProgram, Step, Transfer};
 pub use solution::{Method, Solution, solve};

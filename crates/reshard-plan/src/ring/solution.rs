@@ -3,11 +3,26 @@
 use super::chains::Net;
 use super::check::gap;
 use super::closed;
+use super::events::{self, Priority};
+use super::exact;
 use super::flow::Flows;
 use super::problem::{Direction, RingProblem, Side};
 use super::program::Program;
 use super::stream::soonest;
 use crate::error::Result;
+
+/// Rings of more processes are not simulated item by item.
+const MOST_SIMULATED: usize = 10_000;
+/// Random weightings tried beside the other priorities.
+const WEIGHTINGS: u64 = 12;
+/// Items simulated for one problem, over all priorities and flows.
+const MOST_ITEMS: u64 = 3_000_000;
+/// With more items than this over all links they go in bursts.
+const MOST_BURSTS: u64 = 50_000;
+/// Rings that are searched, and how many states of one.
+const TINY_PROCS: usize = 6;
+const TINY_ITEMS: u64 = 24;
+const MOST_STATES: u64 = 200_000;
 
 /// How a program was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +36,10 @@ pub enum Method {
     Light,
     /// Every item as soon as possible, one direction before the other where they meet.
     Soonest,
+    /// Every item as soon as possible, by a priority where two links want one port.
+    Events,
+    /// By looking at everything that can be done.
+    Search,
 }
 
 impl Method {
@@ -31,6 +50,8 @@ impl Method {
             Self::EqualLinks => "equal links",
             Self::Light => "light",
             Self::Soonest => "as soon as possible",
+            Self::Events => "by priorities",
+            Self::Search => "by search",
         }
     }
 }
@@ -122,10 +143,7 @@ pub fn solve(problem: &RingProblem) -> Result<Solution> {
     if let Some(program) = closed::right_then_left(&net, bound) {
         return Ok(Solution::new(program, Method::EqualLinks, bound));
     }
-    let right_first = soonest(&net, Side::Right).program;
-    let left_first = soonest(&net, Side::Left).program;
-    let program = if right_first.makespan() <= left_first.makespan() { right_first } else { left_first };
-    Ok(Solution::new(program, Method::Soonest, bound))
+    Ok(general(problem, &flows, x, bound))
 }
 
 /// In one direction the flows are fixed, and as soon as possible is the best there is.
@@ -136,4 +154,76 @@ fn one_way(net: &Net<'_>, bound: u64) -> Solution {
     let found = soonest(net, Side::Right);
     let bound = if found.exact { found.program.makespan() } else { bound };
     Solution::new(found.program, Method::Soonest, bound)
+}
+
+/// Where no formula holds: several programs, the best of which is kept.
+fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Solution {
+    let mut best = soonest_either(&Net::new(problem, flows.at(x)), bound);
+    if let Some((x, time)) = flows.best_light().filter(|&(_, time)| time < best.makespan)
+        && let Some(program) = closed::right_then_left(&Net::new(problem, flows.at(x)), time)
+    {
+        best = Solution::new(program, Method::Light, bound);
+    }
+    if problem.procs() <= MOST_SIMULATED {
+        by_priorities(problem, flows, x, &mut best);
+    }
+    if best.makespan > bound && is_tiny(problem) {
+        let found = exact::search(problem, bound, best.makespan, MOST_STATES);
+        best.lower_bound = found.lower_bound;
+        if let Some(program) = found.program {
+            best = Solution::new(program, Method::Search, found.lower_bound);
+        }
+    }
+    best
+}
+
+/// As soon as possible, the better of right first and left first.
+fn soonest_either(net: &Net<'_>, bound: u64) -> Solution {
+    let right_first = Solution::new(soonest(net, Side::Right).program, Method::Soonest, bound);
+    if right_first.makespan == bound {
+        return right_first;
+    }
+    let left_first = Solution::new(soonest(net, Side::Left).program, Method::Soonest, bound);
+    if right_first.makespan <= left_first.makespan { right_first } else { left_first }
+}
+
+/// Item by item, for all flows that could be better than the best so far, until one is as fast as the bound.
+fn by_priorities(problem: &RingProblem, flows: &Flows<'_>, x: i64, best: &mut Solution) {
+    use Priority::{Chain, First, Path, Remaining, Weighted};
+    let rules = [Chain, Remaining, Path, First(Side::Right), First(Side::Left)];
+    let rules = rules.into_iter().chain((1..=WEIGHTINGS).map(|seed| Weighted(seed * 0x9e37_79b9)));
+    let (lowest, highest) = flows.range();
+    let (mut below, mut above) = (x, x);
+    let mut next = Some(x);
+    let mut work = MOST_ITEMS;
+    while let Some(x) = next {
+        if flows.time(x) >= best.makespan {
+            break;
+        }
+        let net = Net::new(problem, flows.at(x));
+        let items: u64 = net.flow.iter().map(|flow| flow.unsigned_abs()).sum();
+        let burst = (items / MOST_BURSTS).max(1);
+        for rule in rules.clone() {
+            if best.makespan == best.lower_bound || work == 0 {
+                return;
+            }
+            work = work.saturating_sub(items / burst + net.flow.len() as u64);
+            if let Some(program) = events::run(&net, rule, burst, best.makespan) {
+                *best = Solution::new(program, Method::Events, best.lower_bound);
+            }
+        }
+        // The next flows by their bound, on either side of those tried.
+        let lower = (below > lowest).then(|| (flows.time(below - 1), below - 1));
+        let higher = (above < highest).then(|| (flows.time(above + 1), above + 1));
+        next = lower.into_iter().chain(higher).min().map(|(_, x)| x);
+        match next {
+            Some(x) if x < below => below = x,
+            Some(x) => above = x,
+            None => (),
+        }
+    }
+}
+
+fn is_tiny(problem: &RingProblem) -> bool {
+    problem.procs() <= TINY_PROCS && problem.loads().iter().sum::<u64>() <= TINY_ITEMS
 }
