@@ -130,7 +130,7 @@ fn tick(procs: usize, mut state: State) -> State {
         state[8 + rank] -= 2;
         if state[8 + rank] < 2 {
             state[8 + rank] = 0;
-            let side = if code % 2 == 0 { Side::Right } else { Side::Left };
+            let side = if code % 2 == 1 { Side::Left } else { Side::Right };
             state[side.of(rank as u64, procs as u64) as usize] += 1;
         }
     }

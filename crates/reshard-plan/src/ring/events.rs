@@ -36,6 +36,8 @@ struct Link {
     cost: u64,
     left: u64,
     weight: u64,
+    /// True if its sender gives to both sides, or its receiver takes from both: only then is there anything to decide.
+    contends: bool,
     /// The link of the same chain that comes next.
     next: Option<usize>,
 }
@@ -113,8 +115,9 @@ fn links(net: &Net<'_>, priority: Priority) -> Vec<Option<Link>> {
             chance ^= chance >> 7;
             chance ^= chance << 17;
             let weight = 16 + chance % 32;
+            let contends = net.sends(from, side.opposite()) > 0 || net.receives(to, side.opposite()) > 0;
             let (cost, left) = (net.problem.cost(from, side), net.sends(from, side));
-            Some(Link { from, to, side, cost, left, weight, next })
+            Some(Link { from, to, side, cost, left, weight, contends, next })
         })
         .collect()
 }
@@ -153,7 +156,7 @@ impl Run<'_> {
     }
 
     fn urgency(&self, at: usize) -> u128 {
-        let Some(link) = &self.links[at] else { return 0 };
+        let Some(link) = self.links[at].as_ref().filter(|link| link.contends) else { return 0 };
         let remaining = |link: &Link| u128::from(link.left) * u128::from(link.cost);
         let downstream = || {
             std::iter::successors(Some(link), |link| link.next.and_then(|next| self.links[next].as_ref()))

@@ -64,7 +64,7 @@ pub(crate) fn search(problem: &RingProblem, lower_bound: u64, upper_bound: u64, 
 impl Search<'_> {
     /// True if all can be done from this state on; then `sent` has all that was.
     fn from(&mut self, state: &State, now: u64) -> bool {
-        if self.budget == 0 {
+        if self.budget == 0 || now > self.deadline {
             return false;
         }
         if state.stock == self.problem.targets() && state.underway.iter().all(Option::is_none) {

@@ -25,6 +25,8 @@ pub(crate) struct Flows<'a> {
     prefix: Vec<i64>,
     /// The least and the largest `x` that can be of use.
     range: (i64, i64),
+    /// The `x` with the fewest items over all links, whatever they cost.
+    calmest: i64,
 }
 
 impl<'a> Flows<'a> {
@@ -45,7 +47,8 @@ impl<'a> Flows<'a> {
             // Past these all flows go the same way round, and one item less helps every process.
             (false, Direction::Bi) => (-most, -least),
         };
-        Self { problem, prefix, range }
+        let calmest = if range.0 < range.1 { middle(&prefix) } else { range.0 };
+        Self { problem, prefix, range, calmest }
     }
 
     /// The least and the largest `x` that can be of use.
@@ -86,8 +89,22 @@ impl<'a> Flows<'a> {
         self.time_and_slope(x).0 as u64
     }
 
-    /// The `x` of an interval with the least `T(x)`, the smallest of them that the search meets.
-    pub fn best_within(&self, (mut low, mut high): (i64, i64)) -> (i64, u64) {
+    /// The `x` of an interval with the least `T(x)`; of several the one that moves fewest items in all.
+    pub fn best_within(&self, range: (i64, i64)) -> (i64, u64) {
+        let (mut x, time) = self.least_within(range);
+        // From the one found towards the calmest, `T` never falls.
+        let mut beyond = self.calmest.clamp(range.0, range.1);
+        if self.time(beyond) == time {
+            return (beyond, time);
+        }
+        while x.abs_diff(beyond) > 1 {
+            let middle = x + (beyond - x) / 2;
+            if self.time(middle) == time { x = middle } else { beyond = middle }
+        }
+        (x, time)
+    }
+
+    fn least_within(&self, (mut low, mut high): (i64, i64)) -> (i64, u64) {
         let mut best = (i64::MAX, low);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -122,6 +139,15 @@ impl<'a> Flows<'a> {
     pub fn best_light(&self) -> Option<(i64, u64)> {
         self.light_range().map(|range| self.best_within(range))
     }
+}
+
+/// The number nearest to 0 with as many prefixes above its negative as below: it makes the sum of all `|x + prefix|` least.
+fn middle(prefix: &[i64]) -> i64 {
+    let mut places: Vec<i64> = prefix.iter().map(|prefix| -prefix).collect();
+    let half = (places.len() - 1) / 2;
+    let (_, &mut low, above) = places.select_nth_unstable(half);
+    let high = if prefix.len() % 2 == 0 { above.iter().copied().min().unwrap_or(low) } else { low };
+    0.clamp(low, high)
 }
 
 /// System 6 of the paper: a time that no program for this ring can beat, whatever it does, and the net flows that have it.

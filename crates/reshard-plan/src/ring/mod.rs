@@ -15,12 +15,15 @@
 //! | `closed.rs` | optimal programs by formula |
 //! | `stream.rs` | as soon as possible, in runs: optimal in one direction, for any size |
 //! | `events.rs` | item by item in virtual time, by priorities, where nobody knows the optimum |
+//! | `reverse.rs` | the same with time running backwards |
 //! | `exact.rs` | the optimum of tiny rings, by search; `record.rs` gathers items into runs for both |
 //! | `paper.rs` | Algorithm 3 as printed, to show where it fails |
 //! | `solution.rs` | which of these to ask, and what is known of the answer |
+//! | `advisor.rs` | when redistributing is worth it |
 //!
 //! `docs/rings.md` has the mathematics, and where the paper had to be repaired.
 
+mod advisor;
 mod chains;
 mod check;
 mod closed;
@@ -31,9 +34,11 @@ mod paper;
 mod problem;
 mod program;
 mod record;
+mod reverse;
 mod solution;
 mod stream;
 
+pub use advisor::{Advisor, Application, Outcome, Policy, balanced, step_time};
 pub use check::{Verdict, check};
 pub use flow::{system_6, system_8};
 pub use paper::paper_algorithm_3;

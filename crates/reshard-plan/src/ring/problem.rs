@@ -80,6 +80,11 @@ impl RingProblem {
         Self { loads, targets, right: costs.clone(), left: costs, direction, ordered }.checked()
     }
 
+    /// The same links with other loads and targets.
+    pub fn with_loads(self, loads: Vec<u64>, targets: Vec<u64>) -> Result<Self> {
+        Self { loads, targets, ..self }.checked()
+    }
+
     /// The same ring, where an item takes `right[i]` from process `i` to `i + 1`.
     pub fn with_right(self, right: Vec<u64>) -> Result<Self> {
         Self { right, ..self }.checked()
@@ -178,6 +183,15 @@ impl RingProblem {
             )));
         }
         Ok(self)
+    }
+
+    /// The ring with time running backwards: loads and targets exchanged, every link at the cost of its opposite.
+    pub(crate) fn reversed(&self) -> Self {
+        let (mut right, mut left) = (self.left.clone(), self.right.clone());
+        right.rotate_left(1);
+        left.rotate_right(1);
+        let (loads, targets) = (self.targets.clone(), self.loads.clone());
+        Self { loads, targets, right, left, ..*self }
     }
 
     /// How many processes.

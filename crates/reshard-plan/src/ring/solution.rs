@@ -8,13 +8,14 @@ use super::exact;
 use super::flow::Flows;
 use super::problem::{Direction, RingProblem, Side};
 use super::program::Program;
+use super::reverse::Reversed;
 use super::stream::soonest;
 use crate::error::Result;
 
 /// Rings of more processes are not simulated item by item.
-const MOST_SIMULATED: usize = 10_000;
+const MOST_SIMULATED: usize = 1_000;
 /// Random weightings tried beside the other priorities.
-const WEIGHTINGS: u64 = 12;
+const WEIGHTINGS: u64 = 200;
 /// Items simulated for one problem, over all priorities and flows.
 const MOST_ITEMS: u64 = 3_000_000;
 /// With more items than this over all links they go in bursts.
@@ -203,13 +204,19 @@ fn by_priorities(problem: &RingProblem, flows: &Flows<'_>, x: i64, best: &mut So
         let net = Net::new(problem, flows.at(x));
         let items: u64 = net.flow.iter().map(|flow| flow.unsigned_abs()).sum();
         let burst = (items / MOST_BURSTS).max(1);
+        let reversed = Reversed::new(&net);
         for rule in rules.clone() {
             if best.makespan == best.lower_bound || work == 0 {
                 return;
             }
-            work = work.saturating_sub(items / burst + net.flow.len() as u64);
+            // An item's urgency is that of its chain.
+            let procs = problem.procs() as u64;
+            work = work.saturating_sub((items / burst + procs) * (1 + procs / 16));
             if let Some(program) = events::run(&net, rule, burst, best.makespan) {
                 *best = Solution::new(program, Method::Events, best.lower_bound);
+            }
+            if let Some(program) = events::run(&reversed.net(), rule, burst, best.makespan) {
+                *best = Solution::new(Reversed::backwards(&program), Method::Events, best.lower_bound);
             }
         }
         // The next flows by their bound, on either side of those tried.
