@@ -169,8 +169,7 @@ impl RingProblem {
         }
         if self.ordered && self.direction == Direction::Uni && least.0 < 0 {
             return Err(Error::mismatch(format!(
-                "the slices of processes 0 to {} should grow by {} items, which in order can only come from the right; use \
-                 both directions",
+                "processes 0 to {} together lack items: {}, which in order can only come from the right; use both directions",
                 least.1, -least.0
             )));
         }
