@@ -66,7 +66,7 @@ fn programs_work_item_by_item() {
 #[test]
 fn the_check_sees_what_a_replay_sees() {
     let mut random = Random::new(2);
-    let cases = if full_sweep() { 200_000 } else { 20_000 };
+    let cases = if full_sweep() { 200_000 } else { 8_000 };
     let (mut refused, mut accepted) = (0, 0);
     for case in 0..cases {
         let ring = any_ring(&mut random, 6, 6);

@@ -31,7 +31,9 @@ impl<'a> Record<'a> {
             let last = &mut self.transfers[run];
             let pace = start + cost - last.end;
             // The pace of a run, unless it is a single item and goes with any.
-            let fits = |items: u64, taken: u64| items == 1 || taken - cost == (items - 1) * pace;
+            let fits = |items: u64, taken: u64| {
+                items == 1 || u128::from(taken - cost) == u128::from(items - 1) * u128::from(pace)
+            };
             if fits(last.items, last.end - last.start) && fits(items, end - start) {
                 (last.items, last.end) = (last.items + items, end);
                 return;
