@@ -11,6 +11,7 @@ mod machine;
 mod messages;
 mod mpi;
 mod plan;
+mod ring;
 mod schedule;
 mod threads;
 
@@ -21,13 +22,14 @@ fn main() -> ExitCode {
     let result = match (arguments.next().as_deref(), arguments.next().as_deref()) {
         (Some("plan"), None) => plan::run(),
         (Some("schedule"), None) => schedule::run(),
+        (Some("ring"), None) => ring::run(),
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
         // For instruction counts: the default method alone, so many times over all cases.
         (Some("plan-loop"), Some(rounds)) => rounds.parse().map_err(Into::into).and_then(plan::run_loop),
         _ => {
-            Err("usage: reshard-bench plan | schedule | threads [CASE] | messages | mpi PROGRAM | plan-loop ROUNDS".into())
+            Err("usage: reshard-bench plan | schedule | ring | threads [CASE] | messages | mpi PROGRAM | plan-loop ROUNDS".into())
         }
     };
     match result {

@@ -70,6 +70,7 @@ impl Program {
     pub fn new(procs: usize, mut transfers: Vec<Transfer>) -> Self {
         let key = |transfer: &Transfer| (transfer.from, transfer.start);
         if !transfers.is_sorted_by_key(key) {
+            // Stable, so that what starts together stays in the order given; nearly sorted rows cost little.
             transfers.sort_by_key(key);
         }
         Self { procs, transfers }

@@ -5,15 +5,17 @@
 //! least solution. (More items round the ring only add inequalities.)
 //!
 //! A link's items are a list of runs, each with its own pace, so the work does not grow with the number of items. Along a
-//! chain that gets faster and faster the lists grow by a run a link; past a limit a list is replaced by one run that is
-//! nowhere earlier and ends at the same moment. That is still a program, only perhaps no longer the best.
+//! chain that gets faster and faster the lists grow by a run a link; past a limit runs are joined into longer ones that are
+//! nowhere earlier and end at the same moment. That is still a program, only perhaps no longer the best.
 
 use super::chains::{Chain, Net};
 use super::problem::Side;
 use super::program::{Program, Transfer};
 
-/// Runs kept for all links together before lists are cut short.
-const MOST_RUNS: usize = 4_000_000;
+/// Runs kept for one link, and for all together, before some are joined; and how many become one.
+const MOST_RUNS: usize = 64;
+const MOST_RUNS_IN_ALL: usize = 10_000_000;
+const JOINED_RUNS: usize = 8;
 
 /// Items that leave `period` after each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,22 +80,25 @@ impl Stream {
         self.push(items - behind, first + behind * period, period);
     }
 
-    /// One run that is nowhere earlier and ends at the same moment.
+    /// Fewer runs: each joins some, is nowhere earlier than they are and ends at the same moment.
     fn flatten(&mut self) {
-        let (Some(first), Some(last)) = (self.runs.first().copied(), self.runs.last().copied()) else {
-            return;
-        };
-        let items: u64 = self.runs.iter().map(|run| run.items).sum();
-        let pairs = || self.runs.windows(2);
-        let slows = pairs().all(|pair| {
-            let gap = pair[1].start - pair[0].last();
-            (pair[0].items == 1 || pair[0].period <= gap) && (pair[1].items == 1 || gap <= pair[1].period)
-        });
-        // If the pace only gets slower, an even one is later everywhere; else going at full speed, but late, is.
-        let even = if slows { (last.last() - first.start) / (items - 1).max(1) } else { self.cost };
-        let start = last.last() - (items - 1) * even;
-        self.runs = vec![Run { items, start, period: even }];
+        self.runs = self.runs.chunks(JOINED_RUNS).map(joined).collect();
     }
+}
+
+/// The straight line through the last item of some runs that is nowhere earlier than they are.
+fn joined(runs: &[Run]) -> Run {
+    let (start, end) = (runs[0].start, runs[runs.len() - 1].last());
+    // A line bends only where runs begin: it is the flattest from any of these to the end.
+    let (mut items, mut pace) = (0, u64::MAX);
+    for run in runs.iter().rev() {
+        for (from_end, at) in [(items, run.last()), (items + run.items - 1, run.start)] {
+            pace = pace.min((end - at).checked_div(from_end).unwrap_or(u64::MAX));
+        }
+        items += run.items;
+    }
+    let pace = if items == 1 { end - start } else { pace };
+    Run { items, start: end - (items - 1) * pace, period: pace }
 }
 
 /// A program, and whether every item leaves as soon as it can.
@@ -105,14 +110,8 @@ pub(crate) struct Soonest {
 /// As soon as possible, chains towards `first` before the others where they meet.
 pub(crate) fn soonest(net: &Net<'_>, first: Side) -> Soonest {
     let procs = net.flow.len();
-    let mut all = Streams {
-        net,
-        transfers: Vec::new(),
-        sent: vec![0; procs],
-        received: vec![0; procs],
-        most_runs: (MOST_RUNS / procs).clamp(2, 64),
-        exact: true,
-    };
+    let mut all =
+        Streams { net, transfers: Vec::new(), sent: vec![0; procs], received: vec![0; procs], exact: true };
     for side in [first, first.opposite()] {
         for chain in net.chains(side) {
             all.run_chain(chain);
@@ -127,7 +126,6 @@ struct Streams<'a> {
     /// When each process has done with what it sends and receives so far.
     sent: Vec<u64>,
     received: Vec<u64>,
-    most_runs: usize,
     exact: bool,
 }
 
@@ -147,7 +145,8 @@ impl Streams<'_> {
                 stream.push_arriving(items, run.start + arriving.cost, run.period);
                 left -= items;
             }
-            if stream.runs.len() > self.most_runs {
+            let crowded = self.transfers.len() > MOST_RUNS_IN_ALL && stream.runs.len() > JOINED_RUNS;
+            if crowded || stream.runs.len() > MOST_RUNS {
                 stream.flatten();
                 self.exact = false;
             }
