@@ -21,7 +21,7 @@ const STEPS: u64 = 500;
 const SLOWNESS: u64 = 10_000;
 const SEEDS: u64 = 10;
 /// What an item takes over a link, as part of what it takes in a step.
-const COSTS: [f64; 7] = [0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0];
+const COSTS: [f64; 7] = [0.1, 0.5, 2.0, 10.0, 50.0, 200.0, 1_000.0];
 const DRIFTS: [u64; 2] = [1, 5];
 const POLICIES: [(&str, Policy); 5] = [
     ("never", Policy::Never),
