@@ -159,10 +159,10 @@ fn programs_run_without_a_clock_in_little_room() {
         }
         assert!(parts.iter().all(VecDeque::is_empty), "{case}: stuck at {held:?}, {parts:?}\n{ring:?}");
         assert_eq!(held, ring.targets(), "{case}");
-        for rank in 0..procs {
-            assert!(most[rank] <= program.most_held(&ring, rank as u64));
+        for (rank, (&most, &load)) in most.iter().zip(ring.loads()).enumerate() {
             let received: u64 = program.of_rank(rank as u64).receives.iter().map(|step| step.items).sum();
-            assert_eq!(program.most_held(&ring, rank as u64), ring.loads()[rank] + received);
+            assert_eq!(program.most_held(&ring, rank as u64), load + received);
+            assert!(most <= load + received && most <= room[rank]);
         }
     }
 }

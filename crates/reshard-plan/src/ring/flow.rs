@@ -146,7 +146,7 @@ fn middle(prefix: &[i64]) -> i64 {
     let mut places: Vec<i64> = prefix.iter().map(|prefix| -prefix).collect();
     let half = (places.len() - 1) / 2;
     let (_, &mut low, above) = places.select_nth_unstable(half);
-    let high = if prefix.len() % 2 == 0 { above.iter().copied().min().unwrap_or(low) } else { low };
+    let high = if prefix.len().is_multiple_of(2) { above.iter().copied().min().unwrap_or(low) } else { low };
     0.clamp(low, high)
 }
 
