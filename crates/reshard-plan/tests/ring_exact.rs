@@ -234,3 +234,17 @@ fn system_6_is_not_tight_where_processes_wait() {
     let solution = solved(&second);
     assert_eq!((solution.makespan(), solution.optimal()), (23, Some(true)));
 }
+
+#[test]
+fn what_the_search_finds_is_as_fast_as_it_says() {
+    for (loads, targets, right, left) in [
+        ([1, 10, 1, 1], [1, 1, 10, 1], [2, 5, 2, 5], [7, 1, 7, 1]),
+        ([1, 11, 8, 1], [1, 1, 18, 1], [1, 10, 3, 10], [7, 1, 10, 1]),
+        ([1, 1, 1, 8], [8, 1, 1, 1], [5, 5, 5, 5], [3, 3, 5, 3]),
+    ] {
+        let ring =
+            RingProblem::new(loads.to_vec(), targets.to_vec()).unwrap().with_right(right.to_vec()).unwrap();
+        let solution = solved(&ring.with_left(left.to_vec()).unwrap());
+        assert_eq!(solution.optimal(), Some(true), "{solution:?}");
+    }
+}
