@@ -172,7 +172,8 @@ fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Solu
     if best.makespan > bound && is_tiny(problem) {
         let found = exact::search(problem, bound, best.makespan, MOST_STATES);
         best.lower_bound = found.lower_bound;
-        if let Some(program) = found.program {
+        // A program with items both ways over a link would need more room to run; none was ever needed to be the fastest.
+        if let Some(program) = found.program.filter(Program::is_net) {
             best = Solution::new(program, Method::Search, found.lower_bound);
         }
     }
