@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// What a search found out.
 #[derive(Clone, Debug)]
 pub(crate) struct Searched {
-    /// No program is faster than this.
+    /// No program of those looked for is faster than this.
     pub lower_bound: u64,
     /// A program with that time, if one was found.
     pub program: Option<Program>,
@@ -27,10 +27,22 @@ type Underway = Option<(Side, u64)>;
 struct State {
     stock: Vec<u64>,
     underway: Vec<Underway>,
+    /// If links may carry items one way only: which way each has, so far.
+    ways: Vec<Option<Side>>,
+}
+
+/// Which programs are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ways {
+    /// All.
+    Any,
+    /// Those in which no link carries items both ways.
+    Net,
 }
 
 struct Search<'a> {
     problem: &'a RingProblem,
+    wanted: Ways,
     deadline: u64,
     /// The earliest moment at which a state was met.
     seen: HashMap<State, u64>,
@@ -41,11 +53,20 @@ struct Search<'a> {
 
 /// Raises the lower bound by one after the other, until a program is found, `upper_bound` is reached, or so many states
 /// were looked at.
-pub(crate) fn search(problem: &RingProblem, lower_bound: u64, upper_bound: u64, budget: u64) -> Searched {
+pub(crate) fn search(
+    problem: &RingProblem,
+    wanted: Ways,
+    (lower_bound, upper_bound): (u64, u64),
+    budget: u64,
+) -> Searched {
     let mut budget = budget;
     for deadline in lower_bound..upper_bound {
-        let mut search = Search { problem, deadline, seen: HashMap::new(), budget, sent: Vec::new() };
-        let start = State { stock: problem.loads().to_vec(), underway: vec![None; problem.procs()] };
+        let mut search = Search { problem, wanted, deadline, seen: HashMap::new(), budget, sent: Vec::new() };
+        let start = State {
+            stock: problem.loads().to_vec(),
+            underway: vec![None; problem.procs()],
+            ways: vec![None; problem.procs()],
+        };
         let found = search.from(&start, 0);
         if found {
             let mut record = Record::new(problem);
@@ -102,10 +123,15 @@ impl Search<'_> {
             for &side in sides {
                 let to = side.of(rank as u64, procs as u64) as usize;
                 let wraps = (side == Side::Right && to < rank) || (side == Side::Left && to > rank);
-                if receives[to] || (wraps && self.problem.is_ordered()) {
+                let link = if side == Side::Right { rank } else { to };
+                let turned = self.wanted == Ways::Net && state.ways[link].is_some_and(|way| way != side);
+                if receives[to] || turned || (wraps && self.problem.is_ordered()) {
                     continue;
                 }
                 let (mut next, mut receives) = (state.clone(), receives.clone());
+                if self.wanted == Ways::Net {
+                    next.ways[link] = Some(side);
+                }
                 next.stock[rank] -= 1;
                 next.underway[rank] = Some((side, self.problem.cost(rank, side)));
                 receives[to] = true;

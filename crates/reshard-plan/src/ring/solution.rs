@@ -4,7 +4,7 @@ use super::chains::Net;
 use super::check::gap;
 use super::closed;
 use super::events::{self, Priority};
-use super::exact;
+use super::exact::{self, Ways};
 use super::flow::Flows;
 use super::problem::{Direction, RingProblem, Side};
 use super::program::Program;
@@ -170,11 +170,14 @@ fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Solu
         by_priorities(problem, flows, x, &mut best);
     }
     if best.makespan > bound && is_tiny(problem) {
-        let found = exact::search(problem, bound, best.makespan, MOST_STATES);
+        let mut found = exact::search(problem, Ways::Any, (bound, best.makespan), MOST_STATES);
         best.lower_bound = found.lower_bound;
-        // A program with items both ways over a link would need more room to run; none was ever needed to be the fastest.
-        if let Some(program) = found.program.filter(Program::is_net) {
-            best = Solution::new(program, Method::Search, found.lower_bound);
+        // A program with items both ways over a link would need more room to run: another as fast is looked for.
+        if found.program.as_ref().is_some_and(|program| !program.is_net()) {
+            found = exact::search(problem, Ways::Net, (found.lower_bound, best.makespan), MOST_STATES);
+        }
+        if let Some(program) = found.program {
+            best = Solution::new(program, Method::Search, best.lower_bound);
         }
     }
     best
