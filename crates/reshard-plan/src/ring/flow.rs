@@ -135,9 +135,10 @@ impl<'a> Flows<'a> {
         (low <= high).then_some((low, high))
     }
 
-    /// System 8: the best light `x` and its time.
-    pub fn best_light(&self) -> Option<(i64, u64)> {
-        self.light_range().map(|range| self.best_within(range))
+    /// System 8: the best light `x` and its time, given the best of all.
+    pub fn best_light(&self, best: (i64, u64)) -> Option<(i64, u64)> {
+        let (low, high) = self.light_range()?;
+        Some(if low <= best.0 && best.0 <= high { best } else { self.best_within((low, high)) })
     }
 }
 
@@ -168,5 +169,5 @@ pub fn system_6(problem: &RingProblem) -> (u64, Vec<i64>) {
 /// if there are no such flows.
 pub fn system_8(problem: &RingProblem) -> Option<(u64, Vec<i64>)> {
     let flows = Flows::new(problem);
-    flows.best_light().map(|(x, time)| (time, flows.at(x)))
+    flows.best_light(flows.best()).map(|(x, time)| (time, flows.at(x)))
 }

@@ -135,7 +135,7 @@ pub fn solve(problem: &RingProblem) -> Result<Solution> {
         return Ok(one_way(&Net::new(problem, flows.at(x)), bound));
     }
     let (x, bound) = flows.best();
-    if let Some((x, _)) = flows.best_light().filter(|&(_, time)| time == bound) {
+    if let Some((x, _)) = flows.best_light((x, bound)).filter(|&(_, time)| time == bound) {
         let net = Net::new(problem, flows.at(x));
         if let Some(program) = closed::right_then_left(&net, bound) {
             return Ok(Solution::new(program, Method::Light, bound));
@@ -161,7 +161,7 @@ fn one_way(net: &Net<'_>, bound: u64) -> Solution {
 /// Where no formula holds: several programs, the best of which is kept.
 fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Solution {
     let mut best = soonest_either(&Net::new(problem, flows.at(x)), bound);
-    if let Some((x, time)) = flows.best_light().filter(|&(_, time)| time < best.makespan)
+    if let Some((x, time)) = flows.best_light((x, bound)).filter(|&(_, time)| time < best.makespan)
         && let Some(program) = closed::right_then_left(&Net::new(problem, flows.at(x)), time)
     {
         best = Solution::new(program, Method::Light, bound);
