@@ -13,6 +13,7 @@ mod messages;
 mod mpi;
 mod network;
 mod plan;
+mod ring;
 mod schedule;
 mod threads;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let result = match (arguments.next().as_deref(), arguments.next().as_deref()) {
         (Some("plan"), None) => plan::run(),
         (Some("schedule"), None) => schedule::run(),
+        (Some("ring"), None) => ring::run(),
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
@@ -30,7 +32,9 @@ fn main() -> ExitCode {
         // For instruction counts: the default method alone, so many times over all cases.
         (Some("plan-loop"), Some(rounds)) => rounds.parse().map_err(Into::into).and_then(plan::run_loop),
         _ => {
-            Err("usage: reshard-bench plan | schedule | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | plan-loop ROUNDS".into())
+            Err("usage: reshard-bench plan | schedule | ring | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
+                 plan-loop ROUNDS"
+                .into())
         }
     };
     match result {

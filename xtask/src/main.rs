@@ -21,6 +21,8 @@ usage: cargo xtask COMMAND
   test --full     the same with the whole sweeps, more MPIs, instruction counts and ten million fuzzing executions
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
+  bench ring      rings of a million, and when redistributing pays: writes docs/ring-speed.md, docs/ring-advisor.svg,
+                  benchmarks/results/ring.json
   bench threads   speed of the embedded engine: writes docs/threads-speed.md, benchmarks/results/threads.json
   bench messages  schedules at work in one process: writes docs/messages-speed.md, benchmarks/results/messages.json
   bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
         ["test"] => test(),
         ["test", "--full"] => test().and_then(|()| full()),
-        ["bench", name @ ("plan" | "schedule" | "threads" | "messages")] => bench::time(name),
+        ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages")] => bench::time(name),
         ["bench", "mpi"] => bench::mpi(),
         ["bench", "network"] => bench::network(),
         ["bench", "count"] => bench::count(false),

@@ -26,6 +26,8 @@ pub enum Command {
     Relabel(Relabel),
     /// Run a redistribution in virtual time: when each message leaves and arrives, on a network of your choice
     Simulate(Simulate),
+    /// Even out loads along a ring of processes: who sends how many items to which neighbour, in the least time
+    Ring(Ring),
     /// Draw a redistribution: its communication grid coloured by step, and the timeline of its simulation
     Explain(Explain),
 }
@@ -290,4 +292,34 @@ pub struct Explain {
     /// The file to draw to
     #[arg(long, value_name = "FILE")]
     pub svg: std::path::PathBuf,
+}
+
+/// Flags of `reshard ring`.
+#[derive(Flags, Debug)]
+#[command(after_help = "Lists are separated by commas, or @FILE for numbers in a file.")]
+pub struct Ring {
+    /// Items each process has, such as 1,2,3,1
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub loads: String,
+    /// Items each process should have, as many in all
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub targets: String,
+    /// Time of an item from each process to the next, such as 1,3/2,0.5,2; one number stands for all links
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub right: Option<String>,
+    /// Time of an item from each process to the previous
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub left: Option<String>,
+    /// uni (only to the next process) or bi (to both neighbours)
+    #[arg(long, default_value = "bi")]
+    pub direction: String,
+    /// Items are in order, slice after slice, and stay so; nothing goes from the last process to the first
+    #[arg(long)]
+    pub ordered: bool,
+    /// Draw the program to this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<std::path::PathBuf>,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
 }

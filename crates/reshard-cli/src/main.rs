@@ -15,6 +15,7 @@ mod layout;
 mod plan;
 mod problem;
 mod relabel;
+mod ring;
 mod run;
 mod schedule;
 mod screen;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Ok(Args { command: Command::Layout(args) }) => layout::run(&args),
         Ok(Args { command: Command::Relabel(args) }) => relabel::run(&args),
         Ok(Args { command: Command::Simulate(args) }) => simulate::run(&args),
+        Ok(Args { command: Command::Ring(args) }) => ring::run(&args),
         Ok(Args { command: Command::Explain(args) }) => explain::run(&args),
         // --help and --version are answers, not errors.
         Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),

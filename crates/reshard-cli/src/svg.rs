@@ -1,4 +1,4 @@
-//! The drawing of `reshard explain`, written by hand: the communication grid coloured by step, a legend, and a row of
+//! Drawings, written by hand. That of `reshard explain`: the communication grid coloured by step, a legend, and a row of
 //! bars for each sender's messages in time. Every cell and bar says in words what it is when pointed at.
 
 use crate::schedule::letters;
@@ -15,40 +15,49 @@ const MOST_ROWS: usize = 128;
 /// Steps shown in the legend.
 const MOST_LEGEND: usize = 104;
 
-const MARGIN: f64 = 24.0;
-const LABELS: f64 = 56.0;
-const ROW: f64 = 16.0;
+pub const MARGIN: f64 = 24.0;
+pub const LABELS: f64 = 56.0;
+pub const ROW: f64 = 16.0;
 
 /// What is drawn, and how far down.
-struct Drawing {
+pub struct Drawing {
     body: String,
-    width: f64,
-    y: f64,
+    pub width: f64,
+    pub y: f64,
 }
 
 pub fn draw(title: &str, problem: &Problem, schedule: &Schedule, timeline: &Timeline) -> String {
-    let mut drawing = Drawing { body: String::new(), width: 760.0, y: MARGIN };
-    drawing.text(MARGIN, 16.0, "start", title);
-    drawing.y += 32.0;
+    let mut drawing = Drawing::new(title);
     drawing.grid(problem, schedule);
     drawing.legend(schedule);
     drawing.timeline(schedule, timeline);
-    let Drawing { body, width, y } = drawing;
-    let (width, height) = (width + MARGIN, y + MARGIN);
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{body}</svg>\n"
-    )
+    drawing.finish()
 }
 
 impl Drawing {
-    fn text(&mut self, x: f64, size: f64, anchor: &str, text: &str) {
+    pub fn new(title: &str) -> Self {
+        let mut drawing = Self { body: String::new(), width: 760.0, y: MARGIN };
+        drawing.text(MARGIN, 16.0, "start", title);
+        drawing.y += 32.0;
+        drawing
+    }
+
+    pub fn finish(self) -> String {
+        let Self { body, width, y } = self;
+        let (width, height) = (width + MARGIN, y + MARGIN);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{body}</svg>\n"
+        )
+    }
+
+    pub fn text(&mut self, x: f64, size: f64, anchor: &str, text: &str) {
         let y = self.y;
         self.text_at(x, y, size, anchor, text);
     }
 
-    fn text_at(&mut self, x: f64, y: f64, size: f64, anchor: &str, text: &str) {
+    pub fn text_at(&mut self, x: f64, y: f64, size: f64, anchor: &str, text: &str) {
         let text = escaped(text);
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -57,7 +66,7 @@ impl Drawing {
         );
     }
 
-    fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str, title: &str) {
+    pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str, title: &str) {
         let title = escaped(title);
         let _ = writeln!(
             self.body,
@@ -198,6 +207,11 @@ impl Drawing {
             }
         }
         self.y = top + rows.len().min(MOST_ROWS) as f64 * ROW;
+        self.time_axis(left, |quarter| time(quarter as f64 / 4.0 * makespan));
+    }
+
+    /// A line under rows of bars, with what time it is at each quarter of it.
+    pub fn time_axis(&mut self, left: f64, time_at: impl Fn(u64) -> String) {
         let _ = writeln!(
             self.body,
             "<line x1=\"{left:.1}\" y1=\"{0:.1}\" x2=\"{1:.1}\" y2=\"{0:.1}\" stroke=\"#444444\"/>",
@@ -205,9 +219,9 @@ impl Drawing {
         );
         self.y += 14.0;
         for quarter in 0..=4 {
-            let part = f64::from(quarter) / 4.0;
             let anchor = if quarter == 4 { "end" } else { "start" };
-            self.text(left + part * makespan * scale, 10.0, anchor, &time(part * makespan));
+            let x = left + quarter as f64 / 4.0 * (self.width - left);
+            self.text(x, 10.0, anchor, &time_at(quarter));
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod conformance;
 mod dealer;
 pub mod hosts;
 mod random;
+pub mod ring;
 
 pub use dealer::{Card, deal_out, messages};
 pub use random::{Random, random_deal};

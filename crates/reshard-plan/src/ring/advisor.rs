@@ -1,0 +1,197 @@
+//! When is it worth it? After each step of an iterative application, whether to even out its loads now.
+//!
+//! Moving items takes time, and speeds drift on. The paper's answer is a simulation: with dear links never to
+//! redistribute is best, with cheap ones to do it often, and in between everything happens. The advisor needs no tuning:
+//! it adds up what every step took longer than it would have with balanced loads, and says yes once that is as much as
+//! the redistribution would take, if the steps to come can win it back. Whoever pays a price once as much was lost by not
+//! paying never pays much more than twice what the best choice would have cost, whatever comes.
+//!
+//! [`Application`] is a model to try that on: speeds that drift at random, with a seed, so that runs can be repeated.
+
+use super::flow::system_6;
+use super::problem::RingProblem;
+use super::solution::{Solution, solve};
+use crate::error::{Error, Result};
+
+/// When an application redistributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Never.
+    Never,
+    /// After every so many steps.
+    Every(u64),
+    /// When the [`Advisor`] says so.
+    WhenItPays,
+}
+
+/// Says when to redistribute, out of what was lost since the last time.
+///
+/// ```
+/// use reshard_plan::ring::{Advisor, RingProblem};
+/// let ring = RingProblem::new(vec![50, 50], vec![50, 50])?; // links of cost 1
+/// let mut advisor = Advisor::default();
+/// // The first process needs 3 units of time for an item, the second 1: a step takes 150 instead of 75.
+/// let solution = advisor.after_step(&ring, &[3, 1], 1000)?.expect("25 items in 13 units pay at once");
+/// assert_eq!((solution.makespan(), solution.net_flow()), (25, vec![25, 0]));
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Advisor {
+    lost: u64,
+}
+
+impl Advisor {
+    /// After a step: the program to run now, if it is time. `ring` has the present loads and the links, in the unit of
+    /// time of `slowness`: what each process needs for an item. `steps_left` are still to come.
+    pub fn after_step(
+        &mut self,
+        ring: &RingProblem,
+        slowness: &[u64],
+        steps_left: u64,
+    ) -> Result<Option<Solution>> {
+        let targets = balanced(ring.loads().iter().sum(), slowness)?;
+        let (now, then) = (step_time(ring.loads(), slowness), step_time(&targets, slowness));
+        let gain = now.saturating_sub(then);
+        self.lost = self.lost.saturating_add(gain);
+        let ring = ring.clone().with_loads(ring.loads().to_vec(), targets)?;
+        let pays = |time: u64| time <= self.lost && time < gain.saturating_mul(steps_left);
+        // The bound takes less time than the program, and mostly says no.
+        if gain == 0 || !pays(system_6(&ring).0) {
+            return Ok(None);
+        }
+        let solution = solve(&ring)?;
+        if !pays(solution.makespan()) {
+            return Ok(None);
+        }
+        self.lost = 0;
+        Ok(Some(solution))
+    }
+}
+
+/// How long a step takes: until the slowest process has worked on all its items.
+pub fn step_time(loads: &[u64], slowness: &[u64]) -> u64 {
+    loads.iter().zip(slowness).map(|(&load, &slow)| load.saturating_mul(slow)).max().unwrap_or(0)
+}
+
+/// The loads with which a step takes the least time, at least one item each.
+///
+/// ```
+/// use reshard_plan::ring::balanced;
+/// assert_eq!(balanced(100, &[1, 3])?, [75, 25]);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
+pub fn balanced(items: u64, slowness: &[u64]) -> Result<Vec<u64>> {
+    let procs = slowness.len() as u64;
+    if procs == 0 || items < procs || slowness.contains(&0) {
+        return Err(Error::out_of_range(format!(
+            "{items} items for {procs} processes; every process needs an item, and at least 1 unit of time for one"
+        )));
+    }
+    let share = |time: u64| slowness.iter().map(move |&slow| (time / slow).max(1));
+    let total = |time: u64| share(time).fold(0_u64, u64::saturating_add);
+    let (mut low, mut high) = (0, u64::MAX);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if total(middle) >= items { high = middle } else { low = middle + 1 }
+    }
+    let mut loads: Vec<u64> = share(low).collect();
+    // What is too much is taken where most can be spared.
+    let mut surplus = total(low) - items;
+    while surplus > 0 {
+        let most = loads.iter().enumerate().filter(|(_, load)| **load > 1);
+        match most
+            .max_by_key(|&(rank, &load)| (load.saturating_mul(slowness[rank]), rank))
+            .map(|(rank, _)| rank)
+        {
+            Some(rank) => loads[rank] -= 1,
+            None => break,
+        }
+        surplus -= 1;
+    }
+    Ok(loads)
+}
+
+/// An iterative application on a ring of processes whose speeds drift.
+#[derive(Clone, Debug)]
+pub struct Application {
+    /// Links, and loads at the beginning; the targets do not matter.
+    pub ring: RingProblem,
+    /// How many steps.
+    pub steps: u64,
+    /// What an item takes a process on average, in the unit of time of the links; it drifts between a quarter and four
+    /// times that.
+    pub slowness: u64,
+    /// Speeds change by up to so many per cent in a step.
+    pub drift_percent: u64,
+    /// The same seed gives the same drift, whatever the policy.
+    pub seed: u64,
+}
+
+/// What came of an application under a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Time of all steps.
+    pub computing: u64,
+    /// Time of all redistributions.
+    pub moving: u64,
+    /// How many redistributions.
+    pub moves: u64,
+}
+
+impl Outcome {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.computing + self.moving
+    }
+}
+
+impl Application {
+    /// Runs the application under a policy.
+    pub fn run(&self, policy: Policy) -> Result<Outcome> {
+        let procs = self.ring.procs();
+        let mut slowness = vec![self.slowness.max(1); procs];
+        let mut chance = self.seed;
+        let mut outcome = Outcome::default();
+        let mut advisor = Advisor::default();
+        let mut ring = self.ring.clone();
+        for step in 1..=self.steps {
+            outcome.computing = outcome.computing.saturating_add(step_time(ring.loads(), &slowness));
+            let left = self.steps - step;
+            let solution = match policy {
+                Policy::Never => None,
+                Policy::Every(steps) if left == 0 || step % steps.max(1) != 0 => None,
+                Policy::Every(_) => {
+                    let targets = balanced(ring.loads().iter().sum(), &slowness)?;
+                    Some(solve(&ring.clone().with_loads(ring.loads().to_vec(), targets)?)?)
+                }
+                Policy::WhenItPays => advisor.after_step(&ring, &slowness, left)?,
+            };
+            if let Some(solution) = solution.filter(|solution| solution.makespan() > 0) {
+                outcome.moving = outcome.moving.saturating_add(solution.makespan());
+                outcome.moves += 1;
+                let flow = solution.net_flow();
+                let loads = ring.loads().iter().enumerate().map(|(rank, &load)| {
+                    let before = flow[(rank + procs - 1) % procs];
+                    load.saturating_add_signed(before - flow[rank])
+                });
+                let loads: Vec<u64> = loads.collect();
+                ring = ring.with_loads(loads.clone(), loads)?;
+            }
+            for slow in &mut slowness {
+                let by = random(&mut chance) % (2 * self.drift_percent + 1);
+                let drifted = slow.saturating_mul(100 + by).saturating_sub(*slow * self.drift_percent) / 100;
+                *slow = drifted.clamp((self.slowness / 4).max(1), self.slowness.saturating_mul(4));
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// SplitMix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,199 @@
+//! A solution as something to run: who sends how many items to whom, in which order, and when.
+//!
+//! A transfer is a run of items over one link, evenly spaced from its first to its last, so that a program has a few
+//! transfers for each process, however many items move. Its times are one valid timetable. The order alone is enough to
+//! run it: a process that makes its sends in order, each item as soon as it holds one, and accepts whatever its
+//! neighbours send, never waits for ever. For only the process itself takes items away from its stock, so a send that is
+//! possible stays possible until it is made; whatever the order in which sends happen, all end like the timetable.
+
+use super::problem::{RingProblem, Side};
+
+/// Some items over one link, one after the other.
+///
+/// Item `k` (from 0) starts at `start + floor(k * (end - start - cost) / (items - 1))` and takes the link's cost; the last
+/// ends at `end`. If `end - start` is `items * cost` there are no pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Transfer {
+    /// The process that sends.
+    pub from: u64,
+    /// To which neighbour.
+    pub side: Side,
+    /// How many items; at least one.
+    pub items: u64,
+    /// When the first item leaves.
+    pub start: u64,
+    /// When the last item has arrived.
+    pub end: u64,
+}
+
+impl Transfer {
+    /// The process that receives, in a ring of `procs` processes.
+    pub fn to(&self, procs: u64) -> u64 {
+        self.side.of(self.from, procs)
+    }
+}
+
+/// What all processes of a ring do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    procs: usize,
+    /// By sender, and for each sender in the order in which it sends.
+    transfers: Vec<Transfer>,
+}
+
+/// Items to or from a neighbour, without times: what a process needs to know to run its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// On which side the neighbour is.
+    pub side: Side,
+    /// Its rank.
+    pub peer: u64,
+    /// How many items.
+    pub items: u64,
+}
+
+/// One process's part of a program.
+///
+/// In an ordered run, items sent right leave from the right end of the slice and arrive at the left end of the
+/// neighbour's; items sent left leave from the left end and arrive at the right end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankProgram {
+    /// What it sends, in order, each item as soon as it holds one.
+    pub sends: Vec<Step>,
+    /// What it receives, in the order of the timetable. To be accepted whenever it comes: between the two neighbours the
+    /// order is not fixed.
+    pub receives: Vec<Step>,
+}
+
+impl Program {
+    /// A program of transfers in any order; each process makes its sends in the order of their starts.
+    pub fn new(procs: usize, mut transfers: Vec<Transfer>) -> Self {
+        let key = |transfer: &Transfer| (transfer.from, transfer.start);
+        if !transfers.is_sorted_by_key(key) {
+            // Stable, so that what starts together stays in the order given; nearly sorted rows cost little.
+            transfers.sort_by_key(key);
+        }
+        Self { procs, transfers }
+    }
+
+    /// How many processes the ring has.
+    pub fn procs(&self) -> usize {
+        self.procs
+    }
+
+    /// All transfers, by sender and start.
+    pub fn transfers(&self) -> &[Transfer] {
+        &self.transfers
+    }
+
+    /// What a process sends, in order.
+    pub fn sends(&self, rank: u64) -> &[Transfer] {
+        let begin = self.transfers.partition_point(|transfer| transfer.from < rank);
+        let end = begin + self.transfers[begin..].partition_point(|transfer| transfer.from == rank);
+        &self.transfers[begin..end]
+    }
+
+    /// What a process receives, by start.
+    pub fn receives(&self, rank: u64) -> Vec<Transfer> {
+        let procs = self.procs as u64;
+        let mut neighbours =
+            vec![(Side::Left.of(rank, procs), Side::Right), (Side::Right.of(rank, procs), Side::Left)];
+        neighbours.dedup();
+        let mut received: Vec<Transfer> = neighbours
+            .into_iter()
+            .flat_map(|(from, side)| self.sends(from).iter().filter(move |sent| sent.side == side))
+            .copied()
+            .collect();
+        received.sort_by_key(|transfer| transfer.start);
+        received
+    }
+
+    /// What a process does, without times.
+    pub fn of_rank(&self, rank: u64) -> RankProgram {
+        let procs = self.procs as u64;
+        let sent = |transfer: &Transfer| Step {
+            side: transfer.side,
+            peer: transfer.to(procs),
+            items: transfer.items,
+        };
+        let received = |transfer: &Transfer| Step {
+            side: transfer.side.opposite(),
+            peer: transfer.from,
+            items: transfer.items,
+        };
+        RankProgram {
+            sends: merged(self.sends(rank).iter().map(sent)),
+            receives: merged(self.receives(rank).iter().map(received)),
+        }
+    }
+
+    /// The most items a process can ever hold, if it accepts whatever comes and may be slow to send: all it has and all
+    /// it gets. A process that accepts no more than [`enough_room`](Self::enough_room) does with less.
+    pub fn most_held(&self, problem: &RingProblem, rank: u64) -> u64 {
+        let received: u64 = self.receives(rank).iter().map(|transfer| transfer.items).sum();
+        problem.loads().get(rank as usize).map_or(0, |load| load.saturating_add(received))
+    }
+
+    /// True if no link carries items both ways, as in all programs of [`solve`](super::solve).
+    pub fn is_net(&self) -> bool {
+        let link = |transfer: &Transfer| match transfer.side {
+            Side::Right => transfer.from,
+            Side::Left => transfer.to(self.procs as u64),
+        };
+        let mut carries = vec![None; self.procs];
+        self.transfers.iter().all(|transfer| match carries.get_mut(link(transfer) as usize) {
+            Some(side) => *side.get_or_insert(transfer.side) == transfer.side,
+            None => true,
+        })
+    }
+
+    /// Room for so many items is enough for a process: the more of what it has and what it should have, and one. If every
+    /// process makes its neighbour wait while it has so many, a program that [is net](Self::is_net) and whose flows have
+    /// no circle, as those of [`solve`](super::solve), still ends. For a process that is full has more than it should,
+    /// hence something to send; if its neighbour is full, so has that one; the last of the row has nothing to send, so it
+    /// is not full.
+    pub fn enough_room(problem: &RingProblem, rank: u64) -> u64 {
+        let at = rank as usize;
+        problem
+            .loads()
+            .get(at)
+            .zip(problem.targets().get(at))
+            .map_or(0, |(load, target)| load.max(target) + 1)
+    }
+
+    /// Items over each link `i -> i + 1`, those to the left counted negative.
+    pub fn net_flow(&self) -> Vec<i64> {
+        let mut flow = vec![0_i64; self.procs];
+        for transfer in &self.transfers {
+            let link = match transfer.side {
+                Side::Right => transfer.from,
+                Side::Left => Side::Left.of(transfer.from, self.procs as u64),
+            };
+            if let Some(flow) = flow.get_mut(link as usize) {
+                let items = i64::try_from(transfer.items).unwrap_or(i64::MAX);
+                *flow = match transfer.side {
+                    Side::Right => flow.saturating_add(items),
+                    Side::Left => flow.saturating_sub(items),
+                };
+            }
+        }
+        flow
+    }
+
+    /// When the last item has arrived.
+    pub fn makespan(&self) -> u64 {
+        self.transfers.iter().map(|transfer| transfer.end).max().unwrap_or(0)
+    }
+}
+
+/// Steps in a row with the same neighbour are one.
+fn merged(steps: impl Iterator<Item = Step>) -> Vec<Step> {
+    let mut all: Vec<Step> = Vec::new();
+    for step in steps {
+        match all.last_mut() {
+            Some(last) if last.side == step.side => last.items += step.items,
+            _ => all.push(step),
+        }
+    }
+    all
+}

@@ -1,0 +1,171 @@
+//! Rings the slow way: programs replayed item by item, and the optimum by trying everything, tick by tick.
+
+use reshard_plan::ring::{Direction, Program, RingProblem, Side};
+use std::collections::{HashSet, VecDeque};
+
+/// Replays a program with items that have names: 0, 1, 2, .. from the slice of process 0 on. Items sent right leave from
+/// the right end of a slice and arrive at the left end of the next, items sent left the other way round. Gives the slices
+/// and the time in the end, or what went wrong.
+pub fn replay(problem: &RingProblem, program: &Program) -> Result<(Vec<Vec<u64>>, u64), String> {
+    let procs = problem.procs();
+    let mut name = 0..;
+    let slice = |&load: &u64| (0..load).map(|_| name.next().unwrap_or(0)).collect::<VecDeque<u64>>();
+    let mut slices: Vec<VecDeque<u64>> = problem.loads().iter().map(slice).collect();
+    // Arrivals before departures of the same moment.
+    let mut events = Vec::new();
+    for transfer in program.transfers() {
+        let (from, side) = (transfer.from as usize, transfer.side);
+        let cost = problem.cost(from, side);
+        for k in 0..transfer.items {
+            let spread = transfer.end - transfer.start - cost;
+            let pause =
+                if k == 0 { 0 } else { u128::from(k) * u128::from(spread) / u128::from(transfer.items - 1) };
+            let start = transfer.start + pause as u64;
+            events.push((start + cost, 0, from, side));
+            events.push((start, 1, from, side));
+        }
+    }
+    events.sort();
+    let mut underway: Vec<VecDeque<u64>> = vec![VecDeque::new(); procs];
+    let mut receiving = vec![false; procs];
+    let mut makespan = 0;
+    for (time, leaves, from, side) in events {
+        let to = side.of(from as u64, procs as u64) as usize;
+        if leaves == 1 {
+            if !underway[from].is_empty() {
+                return Err(format!("process {from} sends two items at {time}"));
+            }
+            if receiving[to] {
+                return Err(format!("process {to} receives two items at {time}"));
+            }
+            let item = match side {
+                Side::Right => slices[from].pop_back(),
+                Side::Left => slices[from].pop_front(),
+            };
+            underway[from].push_back(item.ok_or(format!("process {from} sends without an item at {time}"))?);
+            receiving[to] = true;
+        } else {
+            let item = underway[from].pop_front().ok_or("an item arrives that did not leave")?;
+            receiving[to] = false;
+            match side {
+                Side::Right => slices[to].push_front(item),
+                Side::Left => slices[to].push_back(item),
+            }
+            makespan = time;
+        }
+    }
+    let slices: Vec<Vec<u64>> = slices.into_iter().map(Vec::from).collect();
+    match slices.iter().zip(problem.targets()).position(|(slice, &target)| slice.len() as u64 != target) {
+        Some(rank) => Err(format!("process {rank} ends with {} items", slices[rank].len())),
+        None => Ok((slices, makespan)),
+    }
+}
+
+/// What each process holds, and then what is under way from each: 0, or twice the time it still takes, plus 1 to the left.
+type State = [u8; 16];
+
+/// True if some program is done by `deadline`: every choice of every process at every tick, idling included.
+pub fn can_be_done_by(problem: &RingProblem, deadline: u64) -> bool {
+    let procs = problem.procs();
+    assert!(procs <= 8, "only tiny rings can be tried out");
+    let mut state: State = [0; 16];
+    let mut goal: State = [0; 16];
+    for rank in 0..procs {
+        state[rank] = problem.loads()[rank] as u8;
+        goal[rank] = problem.targets()[rank] as u8;
+    }
+    let mut level = HashSet::from([state]);
+    for time in 0..deadline {
+        if level.contains(&goal) {
+            return true;
+        }
+        let mut next = HashSet::new();
+        for state in level {
+            try_all(problem, state, 0, &mut |state| {
+                let state = tick(procs, state);
+                if !is_hopeless(problem, &state, deadline - time - 1) {
+                    next.insert(state);
+                }
+            });
+        }
+        level = next;
+    }
+    level.contains(&goal)
+}
+
+fn try_all(problem: &RingProblem, state: State, rank: usize, visit: &mut impl FnMut(State)) {
+    let procs = problem.procs();
+    if rank == procs {
+        return visit(state);
+    }
+    try_all(problem, state, rank + 1, visit);
+    if state[rank] == 0 || state[8 + rank] > 0 {
+        return;
+    }
+    for side in [Side::Right, Side::Left] {
+        let to = side.of(rank as u64, procs as u64) as usize;
+        let is_to = |from: usize, left: u8| {
+            let code = state[8 + from];
+            code > 0 && code % 2 == left
+        };
+        let busy = is_to((to + procs - 1) % procs, 0) || is_to((to + 1) % procs, 1);
+        let wraps = if side == Side::Right { to < rank } else { to > rank };
+        let one_way = problem.direction() == Direction::Uni && side == Side::Left;
+        if busy || one_way || (wraps && problem.is_ordered()) {
+            continue;
+        }
+        let mut next = state;
+        next[rank] -= 1;
+        next[8 + rank] = 2 * problem.cost(rank, side) as u8 + u8::from(side == Side::Left);
+        try_all(problem, next, rank + 1, visit);
+    }
+}
+
+fn tick(procs: usize, mut state: State) -> State {
+    for rank in 0..procs {
+        let code = state[8 + rank];
+        if code == 0 {
+            continue;
+        }
+        state[8 + rank] -= 2;
+        if state[8 + rank] < 2 {
+            state[8 + rank] = 0;
+            let side = if code % 2 == 1 { Side::Left } else { Side::Right };
+            state[side.of(rank as u64, procs as u64) as usize] += 1;
+        }
+    }
+    state
+}
+
+/// True if some slice has more to give away, or to get, than its two ends can carry in the time that is left.
+fn is_hopeless(problem: &RingProblem, state: &State, time: u64) -> bool {
+    let procs = problem.procs();
+    let mut imbalance = [0_i64; 8];
+    for rank in 0..procs {
+        imbalance[rank] += i64::from(state[rank]) - problem.targets()[rank] as i64;
+        match state[8 + rank] {
+            0 => (),
+            code if code % 2 == 0 => imbalance[(rank + 1) % procs] += 1,
+            _ => imbalance[(rank + procs - 1) % procs] += 1,
+        }
+    }
+    let one_way = problem.direction() == Direction::Uni;
+    let slice_is_hopeless = |first: usize, last: usize, sum: i64| {
+        let (right, left) = match sum {
+            0 => return false,
+            1.. => (problem.right()[last], problem.left()[first]),
+            _ => (problem.right()[(first + procs - 1) % procs], problem.left()[(last + 1) % procs]),
+        };
+        let left = if one_way { u64::MAX } else { left };
+        let items = if first == last { time / right.min(left) } else { time / right + time / left };
+        sum.unsigned_abs() > items
+    };
+    (0..procs).any(|first| {
+        let mut sum = 0;
+        (0..procs - 1).any(|more| {
+            let last = (first + more) % procs;
+            sum += imbalance[last];
+            slice_is_hopeless(first, last, sum)
+        })
+    })
+}
