@@ -115,7 +115,7 @@ impl MpiEngine {
             }
         }
         let table = Table::new(Arc::clone(&plan));
-        Ok(Self { plan, chosen, ways: Ways::new(comm, moving, limit), reads, table })
+        Ok(Self { plan, chosen, ways: Ways::new(comm, moving, limit)?, reads, table })
     }
 
     /// How bytes travel.

@@ -15,13 +15,18 @@ pub struct Ways {
     comm: Arc<Comm>,
     moving: Box<dyn Moving>,
     limit: Option<Duration>,
+    /// The node has more ranks than processors.
+    crowded: bool,
     /// Why nothing can be moved any more.
     broken: Option<String>,
 }
 
 impl Ways {
-    pub fn new(comm: Arc<Comm>, moving: Box<dyn Moving>, limit: Option<Duration>) -> Self {
-        Self { comm, moving, limit, broken: None }
+    /// Collective the first time for a communicator.
+    pub fn new(comm: Arc<Comm>, moving: Box<dyn Moving>, limit: Option<Duration>) -> Result<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let crowded = comm.node(limit)?.comm().size() > processors;
+        Ok(Self { comm, moving, limit, crowded, broken: None })
     }
 
     pub fn comm(&self) -> &Arc<Comm> {
@@ -58,8 +63,12 @@ impl Ways {
         self.broken = Some("it was begun, and never waited for".into());
         let mut report = Report::default();
         report.bytes = plan.bytes();
-        let watch =
-            Watch { begin: Instant::now(), patience: Patience::new(self.limit), report, ended: false };
+        let watch = Watch {
+            begin: Instant::now(),
+            patience: Patience::new(self.limit, self.crowded),
+            report,
+            ended: false,
+        };
         self.moving.begin(data);
         Ok(watch)
     }

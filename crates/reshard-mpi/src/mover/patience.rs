@@ -3,20 +3,26 @@
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
-/// So often a rank looks again at once; longer would keep others from running where ranks outnumber processors.
+/// So often a rank looks again at once: what it waits for is nearly there.
 const LOOKS: u32 = 40;
+
+/// The same where ranks outnumber processors: whoever is waited for may need this one.
+const CROWDED_LOOKS: u32 = 1;
 
 /// How long a rank has waited for something to happen.
 pub struct Patience {
     limit: Option<Duration>,
     since: Option<Instant>,
     looks: u32,
+    most_looks: u32,
     waited: Duration,
 }
 
 impl Patience {
-    pub fn new(limit: Option<Duration>) -> Self {
-        Self { limit, since: None, looks: 0, waited: Duration::ZERO }
+    /// `crowded`: ranks outnumber processors.
+    pub fn new(limit: Option<Duration>, crowded: bool) -> Self {
+        let most_looks = if crowded { CROWDED_LOOKS } else { LOOKS };
+        Self { limit, since: None, looks: 0, most_looks, waited: Duration::ZERO }
     }
 
     /// Something has happened.
@@ -30,7 +36,7 @@ impl Patience {
     /// Nothing has happened: waits a little. Fails if that has been so for too long; `whom` says who is waited for.
     pub fn wait(&mut self, whom: impl FnOnce() -> String) -> Result<()> {
         self.looks = self.looks.saturating_add(1);
-        if self.looks < LOOKS {
+        if self.looks < self.most_looks {
             std::hint::spin_loop();
             return Ok(());
         }
