@@ -22,7 +22,8 @@ const LEFT: f64 = 64.0;
 const TOP: f64 = 64.0;
 const GAP: f64 = 28.0;
 /// Okabe and Ito's colours, told apart by everyone.
-const COLOURS: [&str; 5] = ["#999999", "#e69f00", "#56b4e9", "#009e73", "#d55e00"];
+const COLOURS: [&str; 8] =
+    ["#999999", "#e69f00", "#56b4e9", "#009e73", "#d55e00", "#0072b2", "#cc79a7", "#000000"];
 
 impl Chart {
     pub fn svg(&self) -> String {

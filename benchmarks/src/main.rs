@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod answer;
 mod chart;
 mod machine;
 mod messages;
 mod mpi;
+mod network;
 mod plan;
 mod ring;
 mod schedule;
@@ -26,10 +28,13 @@ fn main() -> ExitCode {
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
+        (Some("network"), Some(program)) => network::run(program),
         // For instruction counts: the default method alone, so many times over all cases.
         (Some("plan-loop"), Some(rounds)) => rounds.parse().map_err(Into::into).and_then(plan::run_loop),
         _ => {
-            Err("usage: reshard-bench plan | schedule | ring | threads [CASE] | messages | mpi PROGRAM | plan-loop ROUNDS".into())
+            Err("usage: reshard-bench plan | schedule | ring | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
+                 plan-loop ROUNDS"
+                .into())
         }
     };
     match result {

@@ -3,8 +3,9 @@
 //! The program `reshard bench` does the measuring, under `mpirun`, all ways in turns; this collects its answers. The case
 //! names are those of the literature; the goals are ratios to `memcpy` and to the two rivals.
 
+use crate::answer::{Answer, launcher};
 use crate::machine::{Failure, Machine};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -28,26 +29,6 @@ const CASES: [(&str, usize, &str); 12] = [
 /// Those whose geometric mean counts for private arrays.
 const LARGE_BLOCKS: [&str; 5] = ["i", "ii", "iii", "iv", "vii"];
 
-#[derive(Serialize, Deserialize)]
-struct Answer {
-    case: String,
-    shape: String,
-    from: String,
-    to: String,
-    ranks: usize,
-    mpi: String,
-    bytes: u64,
-    repetitions: u64,
-    rows: Vec<Row>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Row {
-    name: String,
-    best: f64,
-    median: f64,
-}
-
 #[derive(Serialize)]
 struct Results {
     benchmark: &'static str,
@@ -56,33 +37,15 @@ struct Results {
     cases: Vec<Answer>,
 }
 
-impl Answer {
-    fn median(&self, name: &str) -> f64 {
-        self.rows.iter().find(|row| row.name == name).map_or(f64::NAN, |row| row.median)
-    }
-
-    fn ratio(&self, name: &str, to: &str) -> f64 {
-        self.median(name) / self.median(to)
-    }
-}
-
 /// `program` is `reshard`, built for speed.
 pub fn run(program: &str) -> Result<(), Failure> {
-    let launcher = ["mpirun.openmpi", "mpirun"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok())
-        .ok_or("there is no mpirun here")?;
     let mut cases = Vec::new();
     for (case, ranks, shape) in CASES {
         eprintln!("case {case}, {shape}, {ranks} ranks");
-        let output = Command::new(launcher)
-            .args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), program])
-            .args(["bench", "--case", case, "--shape", shape, "--json"])
-            .output()?;
-        if !output.status.success() {
-            return Err(format!("case {case}: {}", String::from_utf8_lossy(&output.stderr)).into());
-        }
-        cases.push(serde_json::from_slice(&output.stdout)?);
+        let mut command = Command::new(launcher()?);
+        command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), program]);
+        command.args(["bench", "--case", case, "--shape", shape, "--json"]);
+        cases.push(Answer::of(&mut command)?);
     }
     let results =
         Results { benchmark: "mpi", command: "cargo xtask bench mpi", machine: Machine::here(), cases };

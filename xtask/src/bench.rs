@@ -22,11 +22,25 @@ pub fn mpi() -> Outcome {
     if !crate::mpi::scalapack() {
         say("ScaLAPACK cannot be had here: its column stays empty");
     }
+    with_program("mpi", "speed between processes: some minutes")
+}
+
+/// On hosts that are network namespaces, with links so slow that they are what counts.
+pub fn network() -> Outcome {
+    crate::mpi::ready()?;
+    if !crate::mpi::hosts() {
+        return Err("ip and tc are missing; as root on Debian: apt-get install iproute2".into());
+    }
+    with_program("network", "schedules on a network: some minutes")
+}
+
+/// A benchmark that starts the program `reshard`.
+fn with_program(name: &str, what: &str) -> Outcome {
     cargo(&["build", "--release", "--locked", "--package", "reshard-cli"]).run()?;
-    say("speed between processes: some minutes");
+    say(what);
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
     let reshard = format!("{target}/release/reshard");
-    cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", "mpi", &reshard]).run()
+    cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", name, &reshard]).run()
 }
 
 pub fn count(keep: bool) -> Outcome {

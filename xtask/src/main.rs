@@ -26,6 +26,8 @@ usage: cargo xtask COMMAND
   bench threads   speed of the embedded engine: writes docs/threads-speed.md, benchmarks/results/threads.json
   bench messages  schedules at work in one process: writes docs/messages-speed.md, benchmarks/results/messages.json
   bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
+  bench network   schedules on sixteen hosts with slow links: writes docs/network-speed.md and .svg,
+                  benchmarks/results/network.json
   bench count     instructions of planning under callgrind, against the count kept in benchmarks/results
   bench count --keep
                   the same, and keeps the new count
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["test", "--full"] => test().and_then(|()| full()),
         ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages")] => bench::time(name),
         ["bench", "mpi"] => bench::mpi(),
+        ["bench", "network"] => bench::network(),
         ["bench", "count"] => bench::count(false),
         ["bench", "count", "--keep"] => bench::count(true),
         ["fuzz"] => fuzz::run(fuzz::ENOUGH),
@@ -71,6 +74,9 @@ fn test() -> Outcome {
     }
     say("an Open MPI and an MPICH to test with");
     mpi::ready()?;
+    if !mpi::hosts() {
+        say("without ip and tc there is one host: tests between several are left out");
+    }
     say("tests and documentation examples");
     cargo(&["test", "--workspace", "--locked"]).env(mpi::NEEDED, "1").run()?;
     say("a run without optimisation, whose frames are the largest");

@@ -3,7 +3,7 @@
 //! Nothing is linked against MPI, so it takes no headers and no compiler to test with all of them: a launcher and a library
 //! are enough.
 
-use crate::tools::{Outcome, program, say, system_program};
+use crate::tools::{Outcome, install, program, say, system_program};
 use std::path::Path;
 
 /// Says to the tests that they must not pass for want of an MPI.
@@ -50,6 +50,12 @@ pub fn newest() {
             say(&format!("the package {name} of PyPI cannot be had here: its tests are left out"));
         }
     }
+}
+
+/// What makes several hosts of one machine: network namespaces. Whether the machine allows them is another matter.
+pub fn hosts() -> bool {
+    let here = || ["ip", "tc"].iter().all(|name| program(name, &["-V"]).works());
+    here() || (install("iproute2") && here())
 }
 
 /// ScaLAPACK for the system's Open MPI, to compare with.

@@ -90,6 +90,11 @@ pub fn system_program(name: &str, package: &str) -> bool {
         return true;
     }
     say(&format!("{name} is missing: installing the package {package} with apt-get"));
+    install(package) && program(name, &["--version"]).works()
+}
+
+/// Installs a package of Debian.
+pub fn install(package: &str) -> bool {
     let apt =
         |arguments: &[&str]| program("apt-get", arguments).env("DEBIAN_FRONTEND", "noninteractive").works();
     let installed =
@@ -97,5 +102,5 @@ pub fn system_program(name: &str, package: &str) -> bool {
     if !installed {
         say(&format!("{package} cannot be installed here; as root on Debian: apt-get install {package}"));
     }
-    installed && program(name, &["--version"]).works()
+    installed
 }

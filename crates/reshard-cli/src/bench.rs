@@ -9,7 +9,8 @@ use crate::run::values::Values;
 use crate::run::{Times, failed};
 use crate::screen::Screen;
 use crate::simulate::time;
-use reshard::engine::PlainCopy;
+use reshard::engine::{MessagesOptions, PlainCopy};
+use reshard::schedule::Strategy;
 use reshard::{Distribution, Layout, Move, Order, Plan};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Scalapack, Shared, makespan};
 use serde::Serialize;
@@ -27,6 +28,31 @@ const CASES: [(&str, &str, &str, &str); 8] = [
     ("vii", "2x2/64x64", "2x2/1024x1024", "4096x4096"),
     ("viii", "2x2/64x64", "1x4/32x32", "256x256"),
 ];
+
+/// Ways without one of our engines.
+const OTHERS: [&str; 3] = ["memcpy", "stream", "scalapack"];
+
+/// Ways with an engine. The names of strategies are messages in that order; the synchronous caterpillar is ScaLAPACK's
+/// exchange, in which no rank begins a step before the one before is over.
+const MOVERS: [(&str, Mover, Strategy); 14] = [
+    ("alltoallv", Mover::Alltoallv, Strategy::Optimal),
+    ("alltoallw", Mover::Alltoallw, Strategy::Optimal),
+    ("reshard-shared", Mover::Shared, Strategy::Optimal),
+    ("reshard-private", Mover::Private, Strategy::Optimal),
+    ("reshard-messages", Mover::Messages, Strategy::Optimal),
+    ("reshard-mixed", Mover::Mixed, Strategy::Optimal),
+    ("optimal", Mover::Messages, Strategy::Optimal),
+    ("stepwise", Mover::Messages, Strategy::Stepwise),
+    ("min-cost", Mover::Messages, Strategy::MinCost),
+    ("split", Mover::Messages, Strategy::Split),
+    ("async", Mover::Messages, Strategy::Async),
+    ("eager", Mover::Messages, Strategy::Eager),
+    ("caterpillar", Mover::Lockstep, Strategy::Caterpillar),
+    ("pipelined-caterpillar", Mover::Messages, Strategy::Caterpillar),
+];
+
+/// So many of them run if nothing is chosen.
+const USUAL: usize = 5;
 
 const REPEATS: u64 = 15;
 
@@ -89,8 +115,19 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
     let world = session.world();
     let plan = Arc::new(Plan::new(vec![moving.clone()])?);
-    let wanted =
-        |name: &str| name == "memcpy" || args.only.is_empty() || args.only.iter().any(|only| only == name);
+    let names: Vec<&str> = OTHERS.into_iter().chain(MOVERS.map(|(name, ..)| name)).collect();
+    if let Some(unknown) = args.only.iter().find(|only| !names.contains(&only.as_str())) {
+        return Err(Failure::usage(&format!(
+            "--only: there is no way {unknown:?}; choose from {}",
+            names.join(", ")
+        )));
+    }
+    let usual = &names[..OTHERS.len() + USUAL];
+    let chosen = |name: &str| match args.only.as_slice() {
+        [] => usual.contains(&name),
+        only => only.iter().any(|only| only == name),
+    };
+    let wanted = |name: &str| name == "memcpy" || chosen(name);
     let mut ways = ways(world, &plan, &moving, wanted).map_err(failed)?;
     let rank = world.rank() as u64;
     let mut arrays = arrays(world, &moving, rank)?;
@@ -138,17 +175,9 @@ fn ways(
     {
         ways.push(("scalapack", Way::Scalapack(scalapack)));
     }
-    for (name, mover) in [
-        ("alltoallv", Mover::Alltoallv),
-        ("alltoallw", Mover::Alltoallw),
-        ("reshard-shared", Mover::Shared),
-        ("reshard-private", Mover::Private),
-        ("reshard-messages", Mover::Messages),
-    ]
-    .into_iter()
-    .filter(|(name, _)| wanted(name))
-    {
-        let options = MpiOptions { mover, ..MpiOptions::default() };
+    for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| wanted(name)) {
+        let messages = MessagesOptions { strategy, ..MessagesOptions::default() };
+        let options = MpiOptions { mover, messages, ..MpiOptions::default() };
         ways.push((name, Way::Engine(Box::new(MpiEngine::new(Arc::clone(plan), world, options)?))));
     }
     ways.retain(|(name, _)| wanted(name));

@@ -80,14 +80,17 @@ pub fn agree(comm: &Comm, fields: &[Field], local: Result<()>, limit: Option<Dur
     let mut tally = Tally::of(&fields.iter().map(|field| number(field)).collect::<Vec<_>>());
     count(comm, &mut tally, limit)?;
     if tally.missing > 0 {
-        return Err(Error::new(
+        let error = Error::new(
             ErrorKind::Mpi,
             format!(
                 "rank {} did not answer in time: it is gone, stuck, or was never called; call this on all ranks of the \
                  communicator, or allow more time; nothing was moved",
                 tally.missing - 1
             ),
-        ));
+        );
+        // What it may say later would be taken for an answer to something else.
+        comm.poison(&error.to_string());
+        return Err(error);
     }
     let differs = (0..fields.len()).find(|&k| tally.least[k] != tally.most[k]);
     // A rank that fails alike everywhere agrees with the others.

@@ -30,6 +30,7 @@ mod makespan;
 mod mover;
 #[allow(unsafe_code)]
 mod owned;
+mod running;
 #[allow(unsafe_code)]
 mod scalapack;
 mod search;
@@ -37,7 +38,7 @@ mod search;
 mod shared;
 mod wait;
 
-pub use engine::{Mover, MpiEngine, MpiOptions};
+pub use engine::{MpiEngine, MpiOptions};
 pub use ffi::collective::{Blocks, Reduce};
 pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
 pub use ffi::datatype::{Datatype, Dealt, Order};
@@ -46,6 +47,8 @@ pub use ffi::request::Request;
 pub use ffi::session::Session;
 pub use launch::{Family, Launcher, launched};
 pub use makespan::makespan;
+pub use mover::Mover;
+pub use running::Running;
 pub use scalapack::Scalapack;
 pub use shared::Shared;
 pub use wait::wait;

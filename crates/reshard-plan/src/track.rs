@@ -164,22 +164,48 @@ impl Track {
     /// counts the positions of that peer.
     #[must_use]
     pub fn boxed(&self) -> Self {
-        let mut done = vec![0; self.peers.len()];
+        self.boxed_but(None)
+    }
+
+    /// The same, but what comes from one peer (an index into [`peers`](Self::peers)), if one is given, is read where it lies.
+    #[must_use]
+    pub fn boxed_but(&self, peer: Option<u32>) -> Self {
         let mut loops = Vec::with_capacity(self.loops.len());
-        for each in &self.loops {
-            let mut stretches = Vec::with_capacity(each.stretches.len());
-            let mut within = vec![0; self.peers.len()];
-            let in_round = each.in_round_of_each(self.peers.len());
-            for stretch in &each.stretches {
-                let peer = stretch.peer as usize;
-                let from = done[peer] + within[peer];
-                push(&mut stretches, Stretch { from, from_step: in_round[peer], ..*stretch });
-                within[peer] += stretch.len;
+        self.in_boxes(|each, boxed| {
+            let mut stretches = Vec::with_capacity(boxed.len());
+            for (there, here) in each.stretches.iter().zip(boxed) {
+                push(&mut stretches, if Some(there.peer) == peer { *there } else { *here });
             }
             join(&mut loops, each.at, each.rounds, each.elems, stretches);
+        });
+        Self { loops, peers: self.peers.clone(), elems: self.elems }
+    }
+
+    /// As [`boxed`](Self::boxed), with the very same loops and stretches as this track.
+    #[must_use]
+    pub fn boxed_alike(&self) -> Self {
+        let mut loops = Vec::with_capacity(self.loops.len());
+        self.in_boxes(|each, boxed| loops.push(Loop { stretches: boxed.to_vec(), ..each.clone() }));
+        Self { loops, peers: self.peers.clone(), elems: self.elems }
+    }
+
+    /// Calls `take` for each loop with its stretches as they lie in boxes.
+    fn in_boxes(&self, mut take: impl FnMut(&Loop, &[Stretch])) {
+        let mut done = vec![0; self.peers.len()];
+        let mut boxed = Vec::new();
+        for each in &self.loops {
+            let mut within = vec![0; self.peers.len()];
+            let in_round = each.in_round_of_each(self.peers.len());
+            boxed.clear();
+            boxed.extend(each.stretches.iter().map(|stretch| {
+                let peer = stretch.peer as usize;
+                let from = done[peer] + within[peer];
+                within[peer] += stretch.len;
+                Stretch { from, from_step: in_round[peer], ..*stretch }
+            }));
+            take(each, &boxed);
             done.iter_mut().zip(&in_round).for_each(|(done, elems)| *done += elems * each.rounds);
         }
-        Self { loops, peers: self.peers.clone(), elems: self.elems }
     }
 
     /// How many of the first so many positions come from a peer (an index into [`peers`](Self::peers)).

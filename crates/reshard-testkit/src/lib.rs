@@ -8,6 +8,7 @@
 
 pub mod conformance;
 mod dealer;
+pub mod hosts;
 mod random;
 pub mod ring;
 

@@ -43,7 +43,7 @@ pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> 
         return Ok(());
     }
     let sent =
-        (engine.mover() == Mover::Messages).then(|| Sent { strategy: how.strategy.name(), steps, messages });
+        engine.mover().follows_schedule().then(|| Sent { strategy: how.strategy.name(), steps, messages });
     let answer = Answer {
         engine: engine.name(),
         ranks: ranks(asked),

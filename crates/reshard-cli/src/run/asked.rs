@@ -182,14 +182,14 @@ fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
             let mover = args.mover.as_deref().map(str::parse).transpose();
             let mover = mover.map_err(Failure::of_flag("--mover"))?.unwrap_or_default();
             match (strategy, mover) {
-                (Some(_), Mover::Shared | Mover::Private | Mover::Alltoallv | Mover::Alltoallw) => {
-                    Err(Failure::usage(
-                        "--strategy orders messages, and this mover sends none; add --mover messages",
-                    ))
-                }
                 // Whoever wants an order wants messages.
-                (Some(strategy), _) => Ok(How::Across(Across { mover: Mover::Messages, strategy })),
-                (None, mover) => Ok(How::Across(Across { mover, strategy: Strategy::default() })),
+                (Some(strategy), Mover::Auto) => Ok(How::Across(Across { mover: Mover::Messages, strategy })),
+                (Some(_), mover) if !mover.follows_schedule() => Err(Failure::usage(
+                    "--strategy orders messages, and this mover sends none; add --mover messages",
+                )),
+                (strategy, mover) => {
+                    Ok(How::Across(Across { mover, strategy: strategy.unwrap_or_default() }))
+                }
             }
         }
         "threads" => {

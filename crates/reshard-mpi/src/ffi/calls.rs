@@ -113,6 +113,7 @@ calls! {
     comm_delete_attr = MPI_Comm_delete_attr(H, c_int);
 
     isend = MPI_Isend(*const c_void, c_int, H, c_int, c_int, H, *mut H);
+    issend = MPI_Issend(*const c_void, c_int, H, c_int, c_int, H, *mut H);
     irecv = MPI_Irecv(*mut c_void, c_int, H, c_int, c_int, H, *mut H);
     iprobe = MPI_Iprobe(c_int, c_int, H, *mut c_int, *mut Status);
     test = MPI_Test(*mut H, *mut c_int, *mut Status);

@@ -5,10 +5,12 @@
 
 use super::calls::{Either, Handle, Status, call, name};
 use super::library::Mpi;
+use super::node::Node;
 use super::request::Request;
 use crate::abi::Raw;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 
 /// The longest message, in bytes: longer ones are sent in pieces.
 pub const LONGEST_MESSAGE: usize = 1 << 30;
@@ -24,6 +26,9 @@ pub struct Comm {
     rank: usize,
     size: usize,
     ours: bool,
+    /// Why nothing more can be said on it.
+    poisoned: OnceLock<String>,
+    pub(super) node: OnceLock<Node>,
 }
 
 /// A communicator of the host program, as its language passes it.
@@ -79,7 +84,8 @@ impl Comm {
             call!(mpi, comm_rank(Handle::of(raw), &raw mut rank))?;
             call!(mpi, comm_size(Handle::of(raw), &raw mut size))?;
         }
-        Ok(Self { mpi, raw, rank: rank.max(0) as usize, size: size.max(0) as usize, ours: false })
+        let (rank, size) = (rank.max(0) as usize, size.max(0) as usize);
+        Ok(Self { mpi, raw, rank, size, ours: false, poisoned: OnceLock::new(), node: OnceLock::new() })
     }
 
     /// A communicator that was just made: errors are returned, and it is freed when dropped.
@@ -107,6 +113,17 @@ impl Comm {
     /// The library.
     pub fn mpi(&self) -> &'static Mpi {
         self.mpi
+    }
+
+    /// Something went wrong on it: messages may be lost or under way for ever, and the next ones would meet them. The first
+    /// reason counts.
+    pub(crate) fn poison(&self, why: &str) {
+        let _ = self.poisoned.set(why.to_string());
+    }
+
+    /// Why nothing more can be said on it, if so.
+    pub(super) fn poisoned(&self) -> Option<&str> {
+        self.poisoned.get().map(String::as_str)
     }
 
     /// Whether both are the same communicator of the library.
@@ -150,6 +167,20 @@ impl Comm {
         // SAFETY: the handles are valid, and the caller vouches for the memory.
         let raw = unsafe {
             call!(self.mpi, isend(from.cast(), count, Handle::of(byte), to, tag, Handle::of(self.raw)) -> handle)?
+        };
+        Ok(Request::new(self.mpi, raw, false))
+    }
+
+    /// As [`Comm::isend`], and done only when the receiver has begun to receive it.
+    ///
+    /// # Safety
+    /// As for [`Comm::isend`].
+    pub unsafe fn issend(&self, from: *const u8, bytes: usize, to: usize, tag: u32) -> Result<Request> {
+        let (count, to, tag) = (length(bytes)?, self.partner(name::issend, to)?, tag_number(tag)?);
+        let byte = self.mpi.abi.handles.byte;
+        // SAFETY: the handles are valid, and the caller vouches for the memory.
+        let raw = unsafe {
+            call!(self.mpi, issend(from.cast(), count, Handle::of(byte), to, tag, Handle::of(self.raw)) -> handle)?
         };
         Ok(Request::new(self.mpi, raw, false))
     }

@@ -7,6 +7,7 @@
 //! | `session.rs` | begins and ends MPI |
 //! | `comm.rs` | communicators, and messages between two ranks |
 //! | `private.rs` | the private duplicate, kept on its parent |
+//! | `node.rs` | which ranks share this one's memory |
 //! | `collective.rs` | what all ranks do together |
 //! | `request.rs` | something under way |
 //! | `datatype.rs` | where bytes lie |
@@ -21,6 +22,7 @@ pub mod collective;
 pub mod comm;
 pub mod datatype;
 pub mod library;
+pub mod node;
 mod private;
 pub mod request;
 pub mod session;

@@ -9,7 +9,7 @@ use super::calls::{Either, Handle, call, name};
 use super::comm::Comm;
 use super::library::Mpi;
 use crate::abi::SUCCESS;
-use reshard_plan::Result;
+use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ enum Kept {
 
 impl Comm {
     /// The private duplicate of this communicator: made once, then always the same, wherever the handle comes from. Its errors
-    /// are returned. Collective the first time.
+    /// are returned. Collective the first time. After a rank has waited in vain on it, it is refused.
     ///
     /// One limit is MPICH's: an error that shows only when a request is tested, such as a message longer than its place, goes
     /// to the error handler of the world, which is the host's where the host began MPI.
@@ -34,7 +34,15 @@ impl Comm {
         let mpi = self.mpi();
         let key = mpi.key()?;
         if let Some(kept) = self.kept(key)? {
-            return Ok(kept);
+            return match kept.poisoned() {
+                None => Ok(kept),
+                Some(why) => Err(Error::new(
+                    ErrorKind::Mpi,
+                    format!(
+                        "nothing more can be moved between these ranks since an earlier failure ({why}); see what became of the                          others, and use another communicator"
+                    ),
+                )),
+            };
         }
         // SAFETY: the handle is valid.
         let raw = unsafe { call!(mpi, comm_dup(Handle::of(self.raw)) -> handle)? };

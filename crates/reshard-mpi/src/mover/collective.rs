@@ -3,6 +3,7 @@
 //!
 //! The datatypes are as compact as a careful user would make them: vectors of vectors wherever blocks repeat.
 
+use super::{Moving, Progress, Tally};
 use crate::ffi::collective::Blocks;
 use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
@@ -22,6 +23,7 @@ pub struct AllToAllV {
     /// Bytes for each rank, and where they begin.
     counts: [Vec<i32>; 2],
     at: [Vec<i32>; 2],
+    messages: u64,
 }
 
 impl AllToAllV {
@@ -41,17 +43,19 @@ impl AllToAllV {
         let total = |counts: &[u64]| counts.iter().sum::<u64>() as usize + 1;
         let (send, receive) = (vec![0; total(&counts[0])], vec![0; total(&counts[1])]);
         let counts = counts.map(|counts| counts.into_iter().map(|count| count as i32).collect());
-        Ok(Self { porter, comm: Arc::clone(comm), send, receive, counts, at })
+        Ok(Self { porter, comm: Arc::clone(comm), send, receive, counts, at, messages: 0 })
+    }
+}
+
+impl Moving for AllToAllV {
+    fn begin(&mut self, data: &mut Data<'_>) {
+        self.porter.begin(data);
+        self.messages = 0;
     }
 
-    pub fn scratch_bytes(&self) -> u64 {
-        (self.send.len() + self.receive.len()) as u64 + self.porter.scratch_bytes()
-    }
-
-    pub fn run(&mut self, data: &mut Data<'_>) -> Result<u64> {
-        let Self { porter, comm, send, receive, counts, at } = self;
-        porter.begin(data);
-        let mut messages = 0;
+    /// The whole run: the others must be at it, too.
+    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+        let Self { porter, comm, send, receive, counts, at, messages } = self;
         let mut done = vec![0_usize; comm.size()];
         let sends = porter.sends().to_vec();
         for parcel in &sends {
@@ -59,7 +63,7 @@ impl AllToAllV {
             let place = at[0][to] as usize + done[to];
             let mut cursor = porter.open(data, parcel);
             while !cursor.finished() {
-                messages += 1;
+                *messages += 1;
                 done[to] += porter.pack(data, parcel, &mut cursor, &mut send[place..]);
             }
         }
@@ -77,7 +81,19 @@ impl AllToAllV {
                 done[from] += porter.unpack(data, parcel, &mut cursor, &receive[place..]);
             }
         }
-        Ok(messages)
+        Ok(Progress::Done)
+    }
+
+    fn late(&self) -> String {
+        "the others".into()
+    }
+
+    fn tally(&self) -> Tally {
+        Tally { messages: self.messages, ..Tally::default() }
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        (self.send.len() + self.receive.len()) as u64 + self.porter.scratch_bytes()
     }
 }
 
@@ -112,8 +128,13 @@ impl AllToAllW {
         let types = plan.arrays().iter().map(|array| types_of(array, comm)).collect::<Result<Vec<_>>>()?;
         Ok(Self { comm: Arc::clone(comm), types, nothing: Datatype::bytes(comm.mpi()) })
     }
+}
 
-    pub fn run(&mut self, data: &mut Data<'_>) -> Result<()> {
+impl Moving for AllToAllW {
+    fn begin(&mut self, _: &mut Data<'_>) {}
+
+    /// The whole run: the others must be at it, too.
+    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
         let at = vec![0; self.comm.size()];
         for (array, [out, into]) in self.types.iter().enumerate() {
             let counts = |types: &[Option<Datatype>]| -> Vec<i32> {
@@ -134,7 +155,19 @@ impl AllToAllW {
                 )?;
             }
         }
-        Ok(())
+        Ok(Progress::Done)
+    }
+
+    fn late(&self) -> String {
+        "the others".into()
+    }
+
+    fn tally(&self) -> Tally {
+        Tally::default()
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        0
     }
 }
 

@@ -3,7 +3,7 @@
 //! Two numbers for each rank say how far it is. A source may be read once its owner has begun the run, and the owner's run
 //! ends once all who read from it are through. No rank waits for one it has nothing to do with.
 
-use super::{Patience, named};
+use super::{Moving, Progress, Tally, named};
 use crate::ffi::comm::Comm;
 use crate::shared::Neighbours;
 use reshard::engine::Data;
@@ -24,6 +24,16 @@ pub struct DirectMover {
     owners: Vec<usize>,
     readers: Vec<usize>,
     runs: u64,
+    phase: Phase,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The owners may not have begun.
+    Begins,
+    /// This rank has read everything; others may still read from it.
+    Lingers,
 }
 
 impl DirectMover {
@@ -48,11 +58,8 @@ impl DirectMover {
             ranks.sort_unstable();
             ranks.dedup();
         }
-        Ok(Self { direct, neighbours: Neighbours::share(comm, 128, limit)?, owners, readers, runs: 0 })
-    }
-
-    pub fn scratch_bytes(&self) -> u64 {
-        self.direct.scratch_bytes() + 128
+        let neighbours = Neighbours::share(comm, 128, limit)?;
+        Ok(Self { direct, neighbours, owners, readers, runs: 0, phase: Phase::Begins })
     }
 
     /// For each array, the sources that must have been entered.
@@ -60,30 +67,50 @@ impl DirectMover {
         self.direct.sources()
     }
 
-    pub fn run(&mut self, data: &mut Data<'_>, patience: &mut Patience) -> Result<()> {
-        self.runs += 1;
-        let Self { direct, neighbours, owners, readers, runs } = self;
-        neighbours.counter(neighbours.rank(), BEGUN).store(*runs, Ordering::Release);
-        await_all(neighbours, owners, BEGUN, *runs, patience)?;
-        direct.run(data);
-        neighbours.counter(neighbours.rank(), READ).store(*runs, Ordering::Release);
-        await_all(neighbours, readers, READ, *runs, patience)
+    /// Ranks this one waits for: owners that have not begun, or readers that are not through.
+    fn awaited(&self) -> impl Iterator<Item = usize> {
+        let (ranks, at) = match self.phase {
+            Phase::Begins => (&self.owners, BEGUN),
+            Phase::Lingers => (&self.readers, READ),
+        };
+        let late = move |rank: &usize| self.neighbours.counter(*rank, at).load(Ordering::Acquire) < self.runs;
+        ranks.iter().copied().filter(late)
+    }
+
+    fn write_down(&self, at: usize) {
+        self.neighbours.counter(self.neighbours.rank(), at).store(self.runs, Ordering::Release);
     }
 }
 
-fn await_all(
-    neighbours: &Neighbours,
-    ranks: &[usize],
-    at: usize,
-    run: u64,
-    patience: &mut Patience,
-) -> Result<()> {
-    let late = |rank: &usize| neighbours.counter(*rank, at).load(Ordering::Acquire) < run;
-    for rank in ranks {
-        while late(rank) {
-            patience.wait(|| named(ranks.iter().copied().filter(|rank| late(rank))))?;
-        }
-        patience.begin_again();
+impl Moving for DirectMover {
+    fn begin(&mut self, _: &mut Data<'_>) {
+        self.runs += 1;
+        self.phase = Phase::Begins;
+        self.write_down(BEGUN);
     }
-    Ok(())
+
+    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+        if self.awaited().next().is_some() {
+            return Ok(Progress::Waits);
+        }
+        if self.phase == Phase::Lingers {
+            return Ok(Progress::Done);
+        }
+        self.direct.run(data);
+        self.write_down(READ);
+        self.phase = Phase::Lingers;
+        Ok(Progress::Moved)
+    }
+
+    fn late(&self) -> String {
+        named(self.awaited())
+    }
+
+    fn tally(&self) -> Tally {
+        Tally::default()
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.direct.scratch_bytes() + 128
+    }
 }

@@ -4,77 +4,75 @@
 //! |---|---|---|
 //! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs | sources are [`Shared`](crate::Shared) |
 //! | `relay.rs` | packed into small shared boxes that stay in the caches, assembled from them | private arrays on one node |
-//! | `messages.rs` | packed messages in the order of a schedule | between nodes |
-//! | `collective.rs` | all packed, one `MPI_Alltoallv`, all unpacked | to compare with |
+//! | `messages.rs` | packed messages in the order of a schedule (`letters.rs`), those within a node through shared boxes (`boxes.rs`) | between nodes |
+//! | `collective.rs` | all packed, one `MPI_Alltoallv`, all unpacked; or all described, one `MPI_Alltoallw` | to compare with |
 //!
-//! Each waits with an end: [`Patience`] counts.
+//! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end.
 
+#[allow(unsafe_code)]
+mod boxes;
+mod choice;
 #[allow(unsafe_code)]
 pub mod collective;
 pub mod direct;
 #[allow(unsafe_code)]
+mod letters;
 pub mod messages;
+mod patience;
 #[allow(unsafe_code)]
 pub mod relay;
 
+pub use choice::Mover;
+pub use patience::Patience;
+
+use reshard::engine::Data;
 use reshard_plan::{Error, ErrorKind, Result};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// So often a rank looks again at once; longer would keep others from running where ranks outnumber processors.
-const LOOKS: u32 = 40;
-
-/// How long a rank has waited for something to happen.
-pub struct Patience {
-    limit: Option<Duration>,
-    since: Option<Instant>,
-    looks: u32,
-    waited: Duration,
+/// What came of looking for something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Something was done, and there may be more.
+    Moved,
+    /// Others must do something first.
+    Waits,
+    /// The run is over.
+    Done,
 }
 
-impl Patience {
-    pub fn new(limit: Option<Duration>) -> Self {
-        Self { limit, since: None, looks: 0, waited: Duration::ZERO }
+impl Progress {
+    /// Of something that is not over.
+    fn of(moved: bool) -> Self {
+        if moved { Self::Moved } else { Self::Waits }
     }
+}
 
-    /// Something has happened.
-    pub fn begin_again(&mut self) {
-        self.looks = 0;
-        if let Some(since) = self.since.take() {
-            self.waited += since.elapsed();
-        }
-    }
+/// What this rank did in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Messages it sent, and steps of the whole schedule.
+    pub messages: u64,
+    pub steps: u64,
+    pub pack: Duration,
+    pub unpack: Duration,
+}
 
-    /// Nothing has happened: waits a little. Fails if that has been so for too long; `whom` says who is waited for.
-    pub fn wait(&mut self, whom: impl FnOnce() -> String) -> Result<()> {
-        self.looks = self.looks.saturating_add(1);
-        if self.looks < LOOKS {
-            std::hint::spin_loop();
-            return Ok(());
-        }
-        let since = *self.since.get_or_insert_with(Instant::now);
-        // The time is asked for now and then only.
-        if self.looks.is_multiple_of(64)
-            && let Some(limit) = self.limit
-            && since.elapsed() > limit
-        {
-            return Err(Error::new(
-                ErrorKind::Mpi,
-                format!(
-                    "waited {:.1} s for {}: it is gone, stuck, or was never called; nothing more can be moved between these \
-                     ranks, the destination is an unfinished mixture, the source is untouched",
-                    since.elapsed().as_secs_f64(),
-                    whom()
-                ),
-            ));
-        }
-        std::thread::yield_now();
-        Ok(())
-    }
+/// One rank's side of moving the arrays of a plan, again and again.
+pub trait Moving: Send {
+    /// Begins a run.
+    fn begin(&mut self, data: &mut Data<'_>);
 
-    /// All the time spent waiting.
-    pub fn waited(&self) -> Duration {
-        self.waited
-    }
+    /// Does a piece of it, if there is one to do. The data is the one the run began with, or one entered alike.
+    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress>;
+
+    /// Whom the run waits for.
+    fn late(&self) -> String;
+
+    /// What was done since the run began.
+    fn tally(&self) -> Tally;
+
+    /// Bytes this rank takes beside plan and data.
+    fn scratch_bytes(&self) -> u64;
 }
 
 /// A mover that cannot do with the memory it was given.
@@ -88,8 +86,11 @@ pub fn too_little(memory: u64, needed: u64) -> Error {
     )
 }
 
-/// "rank 3", "ranks 1 and 3", "ranks 1, 2 and 3".
-pub fn named(ranks: impl IntoIterator<Item = usize>) -> String {
+/// "rank 3", "ranks 1 and 3", "ranks 1, 2 and 3": each once, in order.
+fn named(ranks: impl IntoIterator<Item = usize>) -> String {
+    let mut ranks: Vec<usize> = ranks.into_iter().collect();
+    ranks.sort_unstable();
+    ranks.dedup();
     let ranks: Vec<String> = ranks.into_iter().map(|rank| rank.to_string()).collect();
     match ranks.split_last() {
         None => "nobody".into(),

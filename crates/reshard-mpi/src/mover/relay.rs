@@ -4,12 +4,12 @@
 //! the last. Numbers that only grow say who may touch a box: the sender has *filled* so many of the receiver's chunks, the
 //! receiver has *emptied* so many of its own. There is nothing else to wait for, within a run or between runs.
 
-use super::{Patience, named, too_little};
+use super::{Moving, Progress, Tally, named, too_little};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::shared::Neighbours;
 use reshard::engine::Data;
-use reshard::rank::Relay;
+use reshard::rank::{Bundle, Relay};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,13 @@ pub struct RelayMover {
     neighbours: Neighbours,
     outgoing: Vec<Lane>,
     incoming: Vec<Lane>,
+    /// Runs that are over.
     runs: u64,
+    /// The next chunk of this rank's own, in this run.
+    next: u64,
+    /// The bundle of receivers to begin with: not all ranks begin with the same.
+    first: usize,
+    tally: Tally,
     bytes: usize,
 }
 
@@ -48,13 +54,6 @@ struct Lane {
     chunks: u64,
     /// The next chunk, in this run.
     next: u64,
-}
-
-/// What it took.
-#[derive(Default)]
-pub struct Spent {
-    pub pack: Duration,
-    pub unpack: Duration,
 }
 
 impl RelayMover {
@@ -90,62 +89,15 @@ impl RelayMover {
             Lane { rank, at: number(rank, 0), room: number(rank, 1), chunks: 0, next: 0 }
         };
         let incoming = relay.incoming().iter().map(lane).collect();
-        Ok(Self { relay, neighbours, outgoing, incoming, runs: 0, bytes })
-    }
-
-    pub fn scratch_bytes(&self) -> u64 {
-        self.relay.scratch_bytes() + self.bytes as u64
-    }
-
-    pub fn run(&mut self, data: &mut Data<'_>, patience: &mut Patience) -> Result<Spent> {
-        let mut spent = Spent::default();
-        let mine = self.relay.chunks() as u64;
-        let before = self.runs * mine;
-        let mut next = 0;
-        for (number, lane) in self.outgoing.iter_mut().enumerate() {
-            lane.next = self.relay.next_chunk(number, 0) as u64;
-        }
-        // Not all begin with the same receiver.
-        let bundles = self.relay.bundles();
-        let first = bundles
-            .iter()
-            .position(|bundle| self.outgoing[bundle.members[0]].rank > self.neighbours.rank())
-            .unwrap_or(0);
-        loop {
-            let mut moved = false;
-            let mut left = false;
-            let bundles = self.relay.bundles().len();
-            for turn in 0..bundles {
-                let bundle = (first + turn) % bundles;
-                moved |= self.pack(data, bundle, &mut spent);
-                let lane = &self.outgoing[self.relay.bundles()[bundle].members[0]];
-                left |= lane.next < lane.chunks;
-            }
-            while next < mine && self.is_filled(next as usize, before + next) {
-                self.assemble(data, next as usize, before + next, &mut spent);
-                next += 1;
-                moved = true;
-                if left {
-                    break;
-                }
-            }
-            if !left && next == mine {
-                break;
-            }
-            if moved {
-                patience.begin_again();
-            } else {
-                patience.wait(|| self.late(next, before))?;
-            }
-        }
-        patience.begin_again();
-        self.runs += 1;
-        Ok(spent)
+        let higher = |bundle: &Bundle| outgoing[bundle.members[0]].rank > comm.rank();
+        let first = relay.bundles().iter().position(higher).unwrap_or(0);
+        let tally = Tally::default();
+        Ok(Self { relay, neighbours, outgoing, incoming, runs: 0, next: 0, first, tally, bytes })
     }
 
     /// Packs the next chunk of a bundle of receivers, if there is a free box for each.
-    fn pack(&mut self, data: &Data<'_>, bundle: usize, spent: &mut Spent) -> bool {
-        let Self { relay, neighbours, outgoing, runs, .. } = self;
+    fn pack(&mut self, data: &Data<'_>, bundle: usize) -> bool {
+        let Self { relay, neighbours, outgoing, runs, tally, .. } = self;
         let members = &relay.bundles()[bundle].members;
         // All members have as many chunks, and are at the same.
         let Lane { chunks, next, .. } = outgoing[members[0]];
@@ -170,7 +122,7 @@ impl RelayMover {
             neighbours.counter(neighbours.rank(), outgoing[lane].at).store(chunk + 1, Ordering::Release);
             outgoing[lane].next = relay.next_chunk(lane, next as usize + 1) as u64;
         }
-        spent.pack += began.elapsed();
+        tally.pack += began.elapsed();
         true
     }
 
@@ -183,9 +135,9 @@ impl RelayMover {
         self.relay.needs(chunk).all(filled)
     }
 
-    fn assemble(&mut self, data: &mut Data<'_>, chunk: usize, all: u64, spent: &mut Spent) {
+    fn assemble(&mut self, data: &mut Data<'_>, chunk: usize, all: u64) {
         let began = Instant::now();
-        let Self { relay, neighbours, incoming, .. } = self;
+        let Self { relay, neighbours, incoming, tally, .. } = self;
         relay.assemble(data, chunk, |sender| {
             let Lane { rank, at, room, .. } = incoming[sender];
             let place = neighbours.place(rank, at + LINE + (all % BOXES) as usize * room, room);
@@ -194,28 +146,66 @@ impl RelayMover {
             unsafe { std::slice::from_raw_parts(place, room) }
         });
         neighbours.counter(neighbours.rank(), EMPTIED).store(all + 1, Ordering::Release);
-        spent.unpack += began.elapsed();
+        tally.unpack += began.elapsed();
+    }
+}
+
+impl Moving for RelayMover {
+    fn begin(&mut self, _: &mut Data<'_>) {
+        self.next = 0;
+        for (number, lane) in self.outgoing.iter_mut().enumerate() {
+            lane.next = self.relay.next_chunk(number, 0) as u64;
+        }
+        self.tally = Tally::default();
     }
 
-    /// Who keeps this rank waiting.
-    fn late(&self, next: u64, before: u64) -> String {
-        let mut late: Vec<usize> = self
-            .outgoing
-            .iter()
-            .filter(|lane| lane.next < lane.chunks && lane.rank != self.neighbours.rank())
-            .map(|lane| lane.rank)
-            .collect();
-        if next < self.relay.chunks() as u64 {
-            late.extend(self.relay.needs(next as usize).map(|sender| self.incoming[sender]).filter_map(
-                |lane| {
-                    let filled = self.neighbours.counter(lane.rank, lane.at).load(Ordering::Acquire);
-                    (filled <= before + next).then_some(lane.rank)
-                },
-            ));
+    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+        let mine = self.relay.chunks() as u64;
+        let before = self.runs * mine;
+        let (mut moved, mut left) = (false, false);
+        let bundles = self.relay.bundles().len();
+        for turn in 0..bundles {
+            let bundle = (self.first + turn) % bundles;
+            moved |= self.pack(data, bundle);
+            let lane = &self.outgoing[self.relay.bundles()[bundle].members[0]];
+            left |= lane.next < lane.chunks;
         }
-        late.sort_unstable();
-        late.dedup();
+        while self.next < mine && self.is_filled(self.next as usize, before + self.next) {
+            self.assemble(data, self.next as usize, before + self.next);
+            self.next += 1;
+            moved = true;
+            if left {
+                break;
+            }
+        }
+        if !left && self.next == mine {
+            self.runs += 1;
+            return Ok(Progress::Done);
+        }
+        Ok(Progress::of(moved))
+    }
+
+    fn late(&self) -> String {
+        let mine = self.relay.chunks() as u64;
+        let before = self.runs * mine;
+        let busy = self.outgoing.iter().filter(|lane| lane.next < lane.chunks).map(|lane| lane.rank);
+        let mut late: Vec<usize> = busy.filter(|&rank| rank != self.neighbours.rank()).collect();
+        if self.next < mine {
+            let needed = self.relay.needs(self.next as usize).map(|sender| self.incoming[sender]);
+            late.extend(needed.filter_map(|Lane { rank, at, .. }| {
+                let filled = self.neighbours.counter(rank, at).load(Ordering::Acquire);
+                (filled <= before + self.next).then_some(rank)
+            }));
+        }
         named(late)
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.relay.scratch_bytes() + self.bytes as u64
     }
 }
 

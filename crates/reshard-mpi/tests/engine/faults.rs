@@ -135,12 +135,49 @@ pub fn absence(world: &Comm) {
     if world.rank() != 1 {
         let begin = Instant::now();
         let options = MpiOptions { deadline: Some(Duration::from_millis(300)), ..MpiOptions::default() };
-        let error = MpiEngine::new(plan, world, options).err().expect("rank 1 is not here");
+        let error = MpiEngine::new(Arc::clone(&plan), world, options).err().expect("rank 1 is not here");
         assert!(error.to_string().contains("rank 1 did not answer"), "{error}");
         assert_eq!(error.kind(), ErrorKind::Mpi);
         assert!(begin.elapsed() < Duration::from_secs(4));
+        refused(world, plan);
     }
     world.barrier_within(Some(Duration::from_secs(30))).unwrap();
+}
+
+/// A rank that makes its engine but never runs it is named, and nothing more is tried between these ranks.
+pub fn silence(world: &Comm, mover: Mover) {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let moving = Move::new(layout("2/60 of 120"), layout("2/60 ranks=1,0 of 120")).unwrap();
+    let plan = Arc::new(Plan::new(vec![moving]).unwrap());
+    let options = MpiOptions { mover, deadline: Some(Duration::from_millis(300)), ..MpiOptions::default() };
+    let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
+    if world.rank() == 0 {
+        let (from, mut to) = ([1.0; 60], [0.0; 60]);
+        let begin = Instant::now();
+        let mut running = engine.start(&from, &mut to).unwrap();
+        let error = loop {
+            match running.test() {
+                Ok(over) => assert!(!over),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("for rank 1: it is gone"), "{error}");
+        assert!(running.test().unwrap_err().to_string().contains("the run failed"));
+        assert!(running.wait().is_err());
+        let error = engine.run_own(&from, &mut to).unwrap_err();
+        assert!(error.to_string().contains("an earlier run failed"), "{error}");
+        refused(world, plan);
+        assert!(begin.elapsed() < Duration::from_secs(4));
+    }
+    world.barrier_within(Some(Duration::from_secs(30))).unwrap();
+}
+
+/// A new engine on the same communicator fails at once.
+fn refused(world: &Comm, plan: Arc<Plan>) {
+    let begin = Instant::now();
+    let error = MpiEngine::new(plan, world, MpiOptions::default()).err().expect("the ranks are out of step");
+    assert!(error.to_string().contains("use another communicator"), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(1));
 }
 
 /// Many engines and many more runs, in as much memory as few.

@@ -11,6 +11,7 @@ mod rank;
 
 use installation::Installation;
 use reshard_testkit::full_sweep;
+use reshard_testkit::hosts::Hosts;
 use std::time::Duration;
 
 /// Names the part that a launched process plays.
@@ -38,7 +39,23 @@ fn main() {
             let cases = if full_sweep() { 1_250 } else { 130 };
             installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
         }
+        several_hosts(installation);
         faults(installation);
+    }
+}
+
+/// Messages that really travel, alone and beside boxes within a host.
+fn several_hosts(installation: &Installation) {
+    let hosts = match Hosts::up(4, None) {
+        Ok(hosts) => hosts,
+        Err(why) => return println!("  several hosts are left out: {why}"),
+    };
+    let cases = if full_sweep() { 400 } else { 40 };
+    for (placement, mover) in
+        [(&[1, 1][..], "messages"), (&[2, 2], "mixed"), (&[1, 2, 1], "mixed"), (&[3, 1, 2, 2], "mixed")]
+    {
+        let part = format!("conformance {} {cases} {mover}", 7 * placement.len());
+        installation.launch_on(&hosts, placement, &part).succeeded(placement.iter().sum());
     }
 }
 
@@ -48,8 +65,11 @@ fn faults(installation: &Installation) {
         installation.launch(&format!("disagreement {ranks} {}", trials / 2), ranks).succeeded(ranks);
     }
     installation.launch("absence", 3).succeeded(3);
+    for mover in ["private", "messages", "mixed"] {
+        installation.launch(&format!("silence {mover}"), 2).succeeded(2);
+    }
     let calls = if full_sweep() { 50_000 } else { 2_000 };
-    for mover in ["private", "messages"] {
+    for mover in ["private", "messages", "mixed"] {
         installation.launch(&format!("calls {mover} {calls}"), 2).succeeded(2);
     }
     if full_sweep() {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+use reshard_testkit::hosts::Hosts;
 use std::fmt;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -95,7 +96,17 @@ impl Installation {
         if self.family == "Open MPI" {
             command.args(["--allow-run-as-root", "--oversubscribe"]);
         }
-        command.args(["-n", &ranks.to_string()]).arg(std::env::current_exe().unwrap());
+        command.args(["-n", &ranks.to_string()]);
+        self.play(command, part, ranks)
+    }
+
+    /// The same on several hosts: so many ranks on each.
+    pub fn launch_on(&self, hosts: &Hosts, ranks: &[usize], part: &str) -> Outcome {
+        self.play(hosts.launch(&self.launcher, self.family, ranks), part, ranks.iter().sum())
+    }
+
+    fn play(&self, mut command: Command, part: &str, ranks: usize) -> Outcome {
+        command.arg(std::env::current_exe().unwrap());
         command.env(super::PART, part).env("RESHARD_MPI", &self.choice);
         // Intel's libraries come without the network's; shared memory needs none.
         command.env("I_MPI_FABRICS", "shm");

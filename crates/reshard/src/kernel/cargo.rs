@@ -293,7 +293,7 @@ impl<'a> Shares<'a> {
         let end = WantedEnd { target: 0, tracks, parts: &[0], strides: to, rows };
         let elem = self.array.wanted().elem_bytes();
         Route::new(
-            &Wanted { elem, order: &self.order, from_strides: vec![from], ends: vec![end] },
+            &Wanted { elem, order: &self.order, from_strides: vec![from], ends: vec![end], own: None },
             self.level,
         )
     }

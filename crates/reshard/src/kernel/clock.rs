@@ -1,7 +1,7 @@
 //! Walks the slow axes: from row to row, knowing where each begins on both sides.
 
-use super::route::{MOST_ENDS, Outer, Route};
-use reshard_plan::{MAX_DIMS, Stretch};
+use super::route::{End, MOST_ENDS, Outer, Own, Route};
+use reshard_plan::{MAX_DIMS, Stretch, Track};
 
 /// Where on a track one stands: a stretch in absolute indices, and how deep in it.
 #[derive(Clone, Copy)]
@@ -24,6 +24,12 @@ impl Stand {
         let stretch = each.stretches.partition_point(|stretch| stretch.at <= deep) - 1;
         let here = each.in_round(&each.stretches[stretch], round);
         Self { index, round, stretch, here, within: position - here.at }
+    }
+
+    /// The index at the source on a track with the very same loops and stretches.
+    fn index_on(&self, track: &Track) -> u64 {
+        let each = &track.loops()[self.index];
+        each.in_round(&each.stretches[self.stretch], self.round).from + self.within
     }
 
     /// One further, from the end back to the beginning.
@@ -118,6 +124,27 @@ impl<'a> Front<'a> {
             let source = from.get(part.source as usize).copied().unwrap_or(std::ptr::null());
             self.bases[peer] = source.wrapping_add(ahead);
         }
+        if let Some(own) = self.own(route) {
+            let part = &route.parts[own.first + own.peer];
+            let index = |(k, outer): (usize, &Outer)| {
+                let from = outer.own.as_ref().map_or(0, |track| self.stand(k).index_on(track));
+                from as usize * part.strides[k]
+            };
+            let ahead: usize = route.outer.iter().enumerate().map(index).sum();
+            self.bases[own.peer] = from[part.source as usize].wrapping_add(ahead);
+        }
+    }
+
+    /// The source that is read where it lies, if this row takes from it.
+    #[inline(always)]
+    fn own<'r>(&self, route: &'r Route) -> Option<&'r Own> {
+        route.own.as_ref().filter(|own| own.first == self.first)
+    }
+
+    /// The ends of this row, and whether it takes from a source that is read where it lies.
+    #[inline(always)]
+    pub fn ends<'r>(&self, route: &'r Route) -> (&'r [End], bool) {
+        self.own(route).map_or((&route.ends, false), |own| (&own.ends, true))
     }
 
     /// So many rows further, at least one and no more than are left in the stretch.

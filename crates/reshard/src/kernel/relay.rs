@@ -3,8 +3,8 @@
 //! A destination's positions, in the order of its memory, are cut into *chunks*. What one source has of a chunk lies in its
 //! box of the message one after the other, so both sides know where it begins and ends without a word. When all boxes of a
 //! chunk are there, the destination is written in order, whole cache lines at a time, as if the boxes were the sources:
-//! much faster than message by message, and the boxes of a chunk stay in the caches. What a rank sends itself goes the same
-//! way: only so are the lines whole.
+//! much faster than message by message, and the boxes of a chunk stay in the caches. What a rank sends itself is read where
+//! it lies, among the others' boxes; only if pieces are short does it go into a box, too.
 
 mod boxes;
 
@@ -80,10 +80,21 @@ struct Hall {
     first: usize,
     /// The positions of each chunk.
     chunks: Vec<Range<u64>>,
-    /// For each source: which of the incoming, and what of its message belongs to each chunk.
-    boxes: Vec<(usize, Vec<Range<u64>>)>,
+    /// For each source what of its message belongs to each chunk, and where it is.
+    boxes: Vec<(Held, Vec<Range<u64>>)>,
     route: Route,
     stream: bool,
+    /// Something is read where it lies, and that is not in the caches.
+    fetch: bool,
+}
+
+/// Where something of a chunk is.
+#[derive(Clone, Copy)]
+enum Held {
+    /// In a box of one of the incoming.
+    Box(usize),
+    /// In this rank's own source, by its number.
+    Own(usize),
 }
 
 impl Relay {
@@ -104,7 +115,11 @@ impl Relay {
                 let count = cuts.len();
                 chunks_of.insert(target.rank, first + count);
                 let place = mine.and_then(|mine| target.parts.iter().position(|&part| part as usize == mine));
-                if let (Some(place), Some(source)) = (place, mine) {
+                let straight =
+                    place.filter(|_| target.rank == rank).and_then(|place| boxes.assembly_but(target, place));
+                if straight.is_none()
+                    && let (Some(place), Some(source)) = (place, mine)
+                {
                     let tracks = boxes.packed(target, place);
                     let strides = boxes.dense(|dim| tracks[dim].elems());
                     let leg = Leg {
@@ -131,12 +146,15 @@ impl Relay {
                 if target.rank == rank {
                     let of_place = |(place, &part): (usize, &u32)| {
                         let from = array.sources()[part as usize].rank;
+                        if from == rank && straight.is_some() {
+                            return (Held::Own(part as usize), boxes.cuts(target, place, &cuts));
+                        }
                         let known = incoming.iter().position(|&other| other == from);
                         let sender = known.unwrap_or_else(|| {
                             incoming.push(from);
                             incoming.len() - 1
                         });
-                        (sender, boxes.cuts(target, place, &cuts))
+                        (Held::Box(sender), boxes.cuts(target, place, &cuts))
                     };
                     let from = target.parts.iter().enumerate().map(of_place).collect();
                     halls.push(Hall {
@@ -146,7 +164,8 @@ impl Relay {
                         first,
                         chunks: cuts.clone(),
                         boxes: from,
-                        route: boxes.assembly(target),
+                        fetch: straight.is_some() && boxes.large,
+                        route: straight.unwrap_or_else(|| boxes.assembly(target)),
                         stream: boxes.large,
                     });
                 }
@@ -281,7 +300,10 @@ impl Relay {
         let hall = self.halls.iter().rev().find(|hall| hall.first <= chunk);
         hall.into_iter().flat_map(move |hall| {
             let at = chunk - hall.first;
-            hall.boxes.iter().filter(move |(_, cuts)| !cuts[at].is_empty()).map(|(sender, _)| *sender)
+            hall.boxes.iter().filter_map(move |(held, cuts)| match *held {
+                Held::Box(sender) if !cuts[at].is_empty() => Some(sender),
+                _ => None,
+            })
         })
     }
 
@@ -296,12 +318,20 @@ impl Relay {
         let hall = halls.iter().rev().find(|hall| hall.first <= chunk).expect("a chunk of this rank");
         let at = chunk - hall.first;
         bases.clear();
-        bases.extend(hall.boxes.iter().map(|(sender, cuts)| {
+        bases.extend(hall.boxes.iter().map(|(held, cuts)| {
             let (begin, end) = (cuts[at].start * hall.elem, cuts[at].end * hall.elem);
             if begin == end {
                 return std::ptr::null();
             }
-            let packed = box_of(*sender);
+            let sender = match *held {
+                Held::Box(sender) => sender,
+                Held::Own(source) => {
+                    let source = data.sources(hall.array)[source];
+                    assert!(!source.is_null(), "a rank reads its own part");
+                    return source;
+                }
+            };
+            let packed = box_of(sender);
             assert!((end - begin) as usize <= packed.len(), "a box of {} bytes", packed.len());
             // Addresses are reckoned from the beginning of the whole message.
             packed.as_ptr().wrapping_sub(begin as usize)
@@ -310,13 +340,13 @@ impl Relay {
         assert!(!to.is_null(), "a rank assembles its own part");
         let errand = Errand {
             route: &hall.route,
-            manner: Manner { stream: hall.stream, fetch: false, scaling: data.scaling(hall.array) },
+            manner: Manner { stream: hall.stream, fetch: hall.fetch, scaling: data.scaling(hall.array) },
             from: bases,
             to: &[to],
             share: Share::Positions(hall.chunks[at].clone()),
         };
         // SAFETY: the target was entered, whole, and is mutably borrowed. Of each box only positions of this chunk are read,
-        // and it has all of them, as was checked. The worker was made for this route; a scaling for the array's type.
+        // and it has all of them, as was checked; an own source was entered, whole, and is borrowed, too. The worker was made for this route; a scaling for the array's type.
         unsafe { copy(errand, worker) };
     }
 }

@@ -32,6 +32,17 @@ pub struct Wanted<'a> {
     pub from_strides: Vec<&'a [u64]>,
     /// Destinations that have all tracks in common but that of the fast axis.
     pub ends: Vec<WantedEnd<'a>>,
+    /// A source that is read where it lies, while the others are read from boxes.
+    pub own: Option<WantedOwn<'a>>,
+}
+
+/// A source that lies otherwise than the others, for the route's only end.
+pub struct WantedOwn<'a> {
+    /// Its number among the sources.
+    pub source: u32,
+    /// Its tracks: the loops and stretches of slow axes are those of the end, and `from` counts the elements of this source.
+    /// On the fast axis that is so for this source's peer only.
+    pub tracks: &'a [Arc<Track>],
 }
 
 /// One destination of what is to be copied.
@@ -59,7 +70,18 @@ pub struct Route {
     pub(super) parts: Vec<Part>,
     pub(super) ends: Vec<End>,
     pub(super) kernel: Kernel,
+    pub(super) own: Option<Own>,
     rows: u64,
+}
+
+/// A source that is read where it lies.
+pub(super) struct Own {
+    /// Its place in `parts`, without that along the fast axis: rows with these peers of the slow axes take from it.
+    pub first: usize,
+    /// Its peer along the fast axis.
+    pub peer: usize,
+    /// The ends for such rows.
+    pub ends: Vec<End>,
 }
 
 /// How a route's rows are copied.
@@ -85,6 +107,8 @@ pub(super) struct Part {
 /// A slow axis.
 pub(super) struct Outer {
     pub track: Arc<Track>,
+    /// The same for the source that is read where it lies, if there is one.
+    pub own: Option<Arc<Track>>,
     /// How far apart this axis' peers lie in `parts`.
     pub peer_stride: usize,
 }
@@ -140,7 +164,7 @@ pub(super) struct Lanes {
 
 impl Route {
     pub fn new(wanted: &Wanted<'_>, level: Level) -> Self {
-        let Wanted { elem, order, from_strides, ends } = wanted;
+        let Wanted { elem, order, from_strides, ends, own } = wanted;
         let (&fast, slow) = order.split_last().expect("arrays have at least one dimension");
         let tracks = ends[0].tracks;
         let mut peers: Vec<u64> = ends.iter().flat_map(|end| end.tracks[fast].peers()).copied().collect();
@@ -149,7 +173,8 @@ impl Route {
         let mut peer_stride = peers.len();
         let mut outer: Vec<Outer> = Vec::with_capacity(slow.len());
         for &dim in slow.iter().rev() {
-            outer.insert(0, Outer { track: Arc::clone(&tracks[dim]), peer_stride });
+            let own = own.as_ref().map(|own| Arc::clone(&own.tracks[dim]));
+            outer.insert(0, Outer { track: Arc::clone(&tracks[dim]), own, peer_stride });
             peer_stride *= tracks[dim].peers().len();
         }
         let stride_bytes = |strides: &[u64]| {
@@ -168,15 +193,12 @@ impl Route {
             });
         }
         let kernel = choose(ends, &parts, order, *elem as usize);
-        let mut ready: Vec<End> = Vec::with_capacity(ends.len());
-        for end in ends {
-            let track = &end.tracks[fast];
+        // The first end asks for the rows of all.
+        let ready = |end: &WantedEnd<'_>, track: &Track, fetches: bool| {
             let known = |peer: u32| {
                 let coord = track.peers()[peer as usize];
                 peers.partition_point(|&other| other < coord) as u32
             };
-            // The first end asks for the rows of all.
-            let fetches = ready.is_empty();
             let mut loops: Vec<RowLoop> =
                 track.loops().iter().map(|each| RowLoop::new(each, *elem, known, fetches)).collect();
             if kernel == Kernel::Rows && level > Level::Portable {
@@ -186,17 +208,27 @@ impl Route {
                 0 => Arc::clone(rows),
                 _ => turned(rows, end.tracks[0].elems()),
             });
-            ready.push(End {
+            End {
                 target: end.target,
                 strides: stride_bytes(end.strides),
                 elems: track.elems(),
                 loops,
                 clip,
                 dense: dense(end, order).map(|first| (first * elem) as usize),
-            });
-        }
+            }
+        };
+        let own = own.as_ref().and_then(|own| {
+            let place = parts.iter().position(|part| part.source == own.source)?;
+            let (peer, mut end) = (place % peers.len(), ready(&ends[0], &own.tracks[fast], true));
+            // Boxes are in the caches: only what is read where it lies is asked for.
+            let stretches = end.loops.iter_mut().flat_map(|each| &mut each.stretches);
+            stretches.filter(|s| s.stretch.peer as usize != peer).for_each(|s| s.fetch = 0);
+            Some(Own { first: place - peer, peer, ends: vec![end] })
+        });
+        let all = ends.iter().enumerate();
+        let ends = all.map(|(k, end)| ready(end, &end.tracks[fast], k == 0)).collect();
         let rows = outer.iter().map(|outer| outer.track.elems()).product();
-        Self { elem: *elem as usize, outer, peers: peers.len(), parts, ends: ready, kernel, rows }
+        Self { elem: *elem as usize, outer, peers: peers.len(), parts, ends, kernel, own, rows }
     }
 
     /// Number of rows: positions of the slow axes.
@@ -271,7 +303,8 @@ impl Route {
 
     /// The most lanes of a loop.
     pub(super) fn lanes(&self) -> usize {
-        let loops = self.ends.iter().flat_map(|end| &end.loops);
+        let own = self.own.iter().flat_map(|own| &own.ends);
+        let loops = self.ends.iter().chain(own).flat_map(|end| &end.loops);
         loops.map(|each| each.lanes.as_ref().map_or(0, |lanes| lanes.lanes.len())).max().unwrap_or(0)
     }
 }

@@ -82,12 +82,14 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     here.find_places(route, to, &mut places);
     for row in rows.start..last {
         let meets = !exact && (row == rows.start || row == rows.end);
-        for ((end, sink), place) in route.ends.iter().zip(sinks.iter_mut()).zip(places) {
+        let (ends, own) = here.ends(route);
+        // With a source that is read where it lies, the others are in the caches.
+        let nexts = if fetch && (own || route.own.is_none()) { ahead.bases() } else { &[] };
+        for ((end, sink), place) in ends.iter().zip(sinks.iter_mut()).zip(places) {
             if let (Some(lines), false) = (end.one_round(), meets)
                 && sink.reads()
             {
                 // Such rows are short: nothing but the copying is to be done for each.
-                let nexts = if fetch { ahead.bases() } else { &[] };
                 let mut local = *sink;
                 // SAFETY: the whole row lies inside the parts the front points into and inside the target.
                 unsafe { lines.copy::<V, S>([here.bases(), nexts], place, 0, &mut local) };
@@ -102,7 +104,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
                     route,
                     end,
                     row,
-                    [here.bases(), if fetch { ahead.bases() } else { &[] }],
+                    [here.bases(), nexts],
                     place,
                     range,
                     &mut scratch.lanes,
@@ -137,7 +139,7 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
     sink: &mut S,
 ) {
     let here = Front::at(route, from, row, &mut scratch.here);
-    let end = &route.ends[0];
+    let end = &here.ends(route).0[0];
     let place = to.wrapping_add(here.to(&end.strides));
     // SAFETY: passed on.
     unsafe { copy_row::<V, S>(route, end, row, [here.bases(), &[]], place, range, &mut scratch.lanes, sink) };

@@ -167,6 +167,7 @@ fn wanted<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Wanted
         order,
         from_strides: array.sources().iter().map(|source| source.strides.as_slice()).collect(),
         ends: targets.iter().map(end).collect(),
+        own: None,
     }
 }
 

@@ -1,12 +1,15 @@
 //! The boxes of a relay: what each source has of each destination, cut into chunks, and the ways in and out.
 
-use super::super::route::{Route, Wanted, WantedEnd};
+use super::super::route::{Kernel, Route, Wanted, WantedEnd, WantedOwn};
 use super::super::vector::Level;
 use super::super::work::{STREAMED, by_order};
 use reshard_plan::{Array, Target, Track};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Pieces of so many bytes, on average, are worth copying one by one: shorter ones are composed faster if all lie in boxes.
+const LONG_PIECE: u64 = 128;
 
 /// The boxes of an array: what each source has of each target.
 pub struct Boxes<'a> {
@@ -135,22 +138,52 @@ impl<'a> Boxes<'a> {
             ends.push(WantedEnd { target, tracks, parts: &[0], strides, rows: None });
         }
         let from = self.array.sources()[source].strides.as_slice();
-        self.route(vec![from], ends)
+        self.route(vec![from], ends, None)
     }
 
     /// From all boxes into the target.
     pub fn assembly(&self, target: &Target) -> Route {
         let tracks: Vec<Arc<Track>> = target.tracks.iter().map(|track| Arc::new(track.boxed())).collect();
+        self.assembled(target, &tracks, None)
+    }
+
+    /// The same, but what comes from one place is read where it lies; none if that would be slower: pieces too short to be
+    /// copied one by one, or not adjacent.
+    pub fn assembly_but(&self, target: &Target, place: usize) -> Option<Route> {
+        let fast = *self.order.last()?;
+        let pieces: u64 =
+            target.tracks[fast].loops().iter().map(|l| l.rounds * l.stretches.len() as u64).sum();
+        if target.tracks[fast].elems() * self.elem < LONG_PIECE * pieces {
+            return None;
+        }
+        let peers = target.peers_at(place);
+        let alike = |dim: usize, track: &Track| match dim == fast {
+            true => track.boxed(),
+            false => track.boxed_alike(),
+        };
+        let tracks: Vec<Arc<Track>> =
+            target.tracks.iter().enumerate().map(|(dim, track)| Arc::new(alike(dim, track))).collect();
+        let mut own = target.tracks.clone();
+        own[fast] = Arc::new(target.tracks[fast].boxed_but(Some(peers[fast])));
+        let route = self.assembled(target, &tracks, Some(WantedOwn { source: place as u32, tracks: &own }));
+        (route.kernel() == Kernel::Rows).then_some(route)
+    }
+
+    fn assembled(&self, target: &Target, tracks: &[Arc<Track>], own: Option<WantedOwn<'_>>) -> Route {
         let parts: Vec<u32> = (0..target.parts.len() as u32).collect();
-        let strides: Vec<Vec<u64>> = (0..target.parts.len())
+        let mut strides: Vec<Vec<u64>> = (0..target.parts.len())
             .map(|place| {
                 let peers = target.peers_at(place);
                 self.dense(|dim| target.tracks[dim].before(peers[dim], u64::MAX))
             })
             .collect();
+        if let Some(WantedOwn { source, .. }) = own {
+            let part = target.parts[source as usize] as usize;
+            strides[source as usize].clone_from(&self.array.sources()[part].strides);
+        }
         let (rows, to) = (target.rows.clone(), &target.strides);
-        let end = WantedEnd { target: 0, tracks: &tracks, parts: &parts, strides: to, rows };
-        self.route(strides.iter().map(Vec::as_slice).collect(), vec![end])
+        let end = WantedEnd { target: 0, tracks, parts: &parts, strides: to, rows };
+        self.route(strides.iter().map(Vec::as_slice).collect(), vec![end], own)
     }
 
     /// Strides of a box with so many elements along each axis.
@@ -164,8 +197,13 @@ impl<'a> Boxes<'a> {
         strides
     }
 
-    fn route(&self, from_strides: Vec<&[u64]>, ends: Vec<WantedEnd<'_>>) -> Route {
-        let wanted = Wanted { elem: self.elem, order: &self.order, from_strides, ends };
+    fn route(
+        &self,
+        from_strides: Vec<&[u64]>,
+        ends: Vec<WantedEnd<'_>>,
+        own: Option<WantedOwn<'_>>,
+    ) -> Route {
+        let wanted = Wanted { elem: self.elem, order: &self.order, from_strides, ends, own };
         Route::new(&wanted, self.level)
     }
 }

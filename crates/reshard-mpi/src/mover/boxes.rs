@@ -1,0 +1,179 @@
+//! Letters between ranks of one node: packed into boxes that both can reach, and unpacked out of them.
+//!
+//! Each sender has a lane of two boxes for each of its receivers, so one is filled while the other is emptied. Two numbers
+//! that only grow say who may touch a box: the sender has *filled* so many, the receiver has *emptied* so many. No network
+//! is used, so no schedule is followed: these letters go whenever nothing else is to be done.
+
+use super::Tally;
+use super::letters::Leg;
+use crate::ffi::node::Node;
+use crate::shared::Neighbours;
+use reshard::engine::Data;
+use reshard::rank::{Cursor, Parcel, Porter};
+use reshard_plan::{Error, ErrorKind, Result};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Boxes of a lane.
+pub const BOXES: usize = 2;
+
+/// Bytes before the boxes of a lane: its two numbers, each on a cache line of its own.
+pub const HEAD: usize = 2 * LINE;
+
+const LINE: usize = 64;
+
+/// Where the numbers of a lane are.
+const FILLED: usize = 0;
+const EMPTIED: usize = LINE;
+
+/// All lanes of a rank.
+pub struct Boxes {
+    neighbours: Neighbours,
+    out: Vec<Lane>,
+    into: Vec<Lane>,
+    /// Bytes of a box.
+    letter: usize,
+}
+
+/// What goes from one rank of the node to another.
+struct Lane {
+    /// Ranks of the sender and of the other side: in the node, and in the whole job.
+    sender: usize,
+    other: usize,
+    /// Where the lane begins in the sender's segment.
+    at: usize,
+    parcels: Vec<usize>,
+    /// Which of the parcels is under way, and how far it is.
+    next: usize,
+    cursor: Option<Cursor>,
+    /// Boxes this side has filled, or emptied, in all runs.
+    count: u64,
+}
+
+impl Boxes {
+    /// Collective on the node. `sends` and `receives` stay within it.
+    pub fn new(
+        node: &Node,
+        porter: &Porter,
+        [sends, receives]: [Vec<Leg>; 2],
+        letter: usize,
+        limit: Option<Duration>,
+    ) -> Result<Self> {
+        let size = (HEAD + BOXES * letter).next_multiple_of(LINE);
+        // A place for every rank of the node: one that is not used takes no memory.
+        let bytes = size.checked_mul(node.comm().size()).ok_or_else(|| {
+            Error::new(ErrorKind::TooLarge, format!("{} boxes of {letter} bytes", node.comm().size()))
+        })?;
+        let neighbours = Neighbours::share(node.comm(), bytes, limit)?;
+        let lanes = |legs: Vec<Leg>, outwards: bool| {
+            let mut lanes: Vec<Lane> = Vec::new();
+            for leg in legs {
+                let parcel =
+                    if outwards { &porter.sends()[leg.parcel] } else { &porter.receives()[leg.parcel] };
+                let (from, to, _) = porter.ends(parcel);
+                let other = if outwards { to } else { from } as usize;
+                if let Some(lane) = lanes.iter_mut().find(|lane| lane.other == other) {
+                    lane.parcels.push(leg.parcel);
+                } else if let (Some(sender), Some(receiver)) =
+                    (node.find(from as usize), node.find(to as usize))
+                {
+                    let at = receiver * size;
+                    let parcels = vec![leg.parcel];
+                    lanes.push(Lane { sender, other, at, parcels, next: 0, cursor: None, count: 0 });
+                }
+            }
+            lanes
+        };
+        let (out, into) = (lanes(sends, true), lanes(receives, false));
+        Ok(Self { neighbours, out, into, letter })
+    }
+
+    pub fn begin(&mut self) {
+        self.out.iter_mut().chain(&mut self.into).for_each(|lane| (lane.next, lane.cursor) = (0, None));
+    }
+
+    /// Everything is filled, and everything emptied.
+    pub fn is_done(&self) -> bool {
+        self.out.iter().chain(&self.into).all(Lane::is_done)
+    }
+
+    /// Empties and fills one box of each lane, where there is one to empty or to fill.
+    pub fn advance(&mut self, porter: &mut Porter, data: &mut Data<'_>, tally: &mut Tally) -> bool {
+        let Self { neighbours, out, into, letter } = self;
+        let mut moved = false;
+        for lane in into {
+            let Some(parcel) = lane.parcel(porter, data, Porter::receives) else { continue };
+            if neighbours.counter(lane.sender, lane.at + FILLED).load(Ordering::Acquire) <= lane.count {
+                continue;
+            }
+            let began = Instant::now();
+            let place = lane.place(neighbours, *letter);
+            // SAFETY: the sender's number says that it has filled this box; it writes there again only when ours says that
+            // it is emptied, which is below.
+            let filled = unsafe { std::slice::from_raw_parts(place, *letter) };
+            let mut cursor = lane.cursor.unwrap_or_default();
+            porter.unpack(data, &parcel, &mut cursor, filled);
+            lane.pass(neighbours, cursor, EMPTIED);
+            tally.unpack += began.elapsed();
+            moved = true;
+        }
+        for lane in out {
+            let Some(parcel) = lane.parcel(porter, data, Porter::sends) else { continue };
+            let emptied = neighbours.counter(lane.sender, lane.at + EMPTIED).load(Ordering::Acquire);
+            if lane.count >= emptied + BOXES as u64 {
+                continue;
+            }
+            let began = Instant::now();
+            let place = lane.place(neighbours, *letter);
+            // SAFETY: a box in our own segment. The receiver has emptied it (its number says so) and reads it again only when
+            // ours says that it is filled, which is below.
+            let room = unsafe { std::slice::from_raw_parts_mut(place, *letter) };
+            let mut cursor = lane.cursor.unwrap_or_default();
+            porter.pack(data, &parcel, &mut cursor, room);
+            tally.messages += u64::from(cursor.finished());
+            lane.pass(neighbours, cursor, FILLED);
+            tally.pack += began.elapsed();
+            moved = true;
+        }
+        moved
+    }
+
+    /// Ranks that are waited for.
+    pub fn late(&self) -> Vec<usize> {
+        let lanes = self.out.iter().chain(&self.into);
+        lanes.filter(|lane| !lane.is_done()).map(|lane| lane.other).collect()
+    }
+}
+
+impl Lane {
+    fn is_done(&self) -> bool {
+        self.next == self.parcels.len()
+    }
+
+    /// The parcel under way, opened if it is new; nothing if all are through.
+    fn parcel(&mut self, porter: &Porter, data: &Data<'_>, all: fn(&Porter) -> &[Parcel]) -> Option<Parcel> {
+        loop {
+            let parcel = &all(porter)[*self.parcels.get(self.next)?];
+            if !self.cursor.get_or_insert_with(|| porter.open(data, parcel)).finished() {
+                return Some(parcel.clone());
+            }
+            (self.next, self.cursor) = (self.next + 1, None);
+        }
+    }
+
+    /// The box that is filled or emptied next.
+    fn place(&self, neighbours: &Neighbours, letter: usize) -> *mut u8 {
+        let at = self.at + HEAD + self.count as usize % BOXES * letter;
+        neighbours.place(self.sender, at, letter)
+    }
+
+    /// The box is filled, or emptied.
+    fn pass(&mut self, neighbours: &Neighbours, cursor: Cursor, number: usize) {
+        self.count += 1;
+        self.cursor = Some(cursor);
+        if cursor.finished() {
+            (self.next, self.cursor) = (self.next + 1, None);
+        }
+        neighbours.counter(self.sender, self.at + number).store(self.count, Ordering::Release);
+    }
+}

@@ -1,0 +1,81 @@
+//! The names of the movers.
+
+use reshard_plan::{Error, ErrorKind, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// How bytes get from one process to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mover {
+    /// `Private` if all ranks are on one node, `Messages` if each is on its own, else `Mixed`.
+    #[default]
+    Auto,
+    /// One copy, out of sources that are [`Shared`](crate::Shared). All ranks on one node.
+    Shared,
+    /// Two copies through small boxes that stay in the caches. All ranks on one node.
+    Private,
+    /// Packed messages in the order of a schedule.
+    Messages,
+    /// Messages between nodes, and boxes that both sides reach within them.
+    Mixed,
+    /// Messages as the papers send them, to compare with: no rank begins a step before the other side has taken what it
+    /// sent in the one before. With the strategy `caterpillar`, ScaLAPACK's exchange.
+    Lockstep,
+    /// Everything packed, one `MPI_Alltoallv`: to compare with.
+    Alltoallv,
+    /// Everything described by datatypes, one `MPI_Alltoallw`: to compare with.
+    Alltoallw,
+}
+
+impl Mover {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Auto,
+        Self::Shared,
+        Self::Private,
+        Self::Messages,
+        Self::Mixed,
+        Self::Lockstep,
+        Self::Alltoallv,
+        Self::Alltoallw,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Shared => "shared",
+            Self::Private => "private",
+            Self::Messages => "messages",
+            Self::Mixed => "mixed",
+            Self::Lockstep => "lockstep",
+            Self::Alltoallv => "alltoallv",
+            Self::Alltoallw => "alltoallw",
+        }
+    }
+
+    /// Whether a schedule says in which order messages go.
+    pub fn follows_schedule(self) -> bool {
+        matches!(self, Self::Messages | Self::Mixed | Self::Lockstep)
+    }
+}
+
+impl fmt::Display for Mover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Mover {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|mover| mover.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|mover| mover.name()).collect();
+            Error::new(
+                ErrorKind::Notation,
+                format!("there is no mover `{text}`; choose one of {}", names.join(", ")),
+            )
+        })
+    }
+}

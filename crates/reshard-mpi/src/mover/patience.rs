@@ -1,0 +1,66 @@
+//! Waiting with an end.
+
+use reshard_plan::{Error, ErrorKind, Result};
+use std::time::{Duration, Instant};
+
+/// So often a rank looks again at once; longer would keep others from running where ranks outnumber processors.
+const LOOKS: u32 = 40;
+
+/// How long a rank has waited for something to happen.
+pub struct Patience {
+    limit: Option<Duration>,
+    since: Option<Instant>,
+    looks: u32,
+    waited: Duration,
+}
+
+impl Patience {
+    pub fn new(limit: Option<Duration>) -> Self {
+        Self { limit, since: None, looks: 0, waited: Duration::ZERO }
+    }
+
+    /// Something has happened.
+    pub fn begin_again(&mut self) {
+        self.looks = 0;
+        if let Some(since) = self.since.take() {
+            self.waited += since.elapsed();
+        }
+    }
+
+    /// Nothing has happened: waits a little. Fails if that has been so for too long; `whom` says who is waited for.
+    pub fn wait(&mut self, whom: impl FnOnce() -> String) -> Result<()> {
+        self.looks = self.looks.saturating_add(1);
+        if self.looks < LOOKS {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        // The time is asked for now and then only.
+        if self.since.is_none() || self.looks.is_multiple_of(64) {
+            self.note(whom)?;
+        }
+        std::thread::yield_now();
+        Ok(())
+    }
+
+    /// Nothing has happened, and whoever asked has other things to do meanwhile. Fails as [`Patience::wait`] does.
+    pub fn note(&mut self, whom: impl FnOnce() -> String) -> Result<()> {
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        match self.limit {
+            Some(limit) if waited > limit => Err(Error::new(
+                ErrorKind::Mpi,
+                format!(
+                    "waited {:.1} s for {}: it is gone, stuck, or was never called; nothing more can be moved between these \
+                     ranks, the destination is an unfinished mixture, the source is untouched",
+                    waited.as_secs_f64(),
+                    whom()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// All the time spent waiting.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+}
