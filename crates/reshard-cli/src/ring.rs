@@ -12,10 +12,11 @@ use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 
-/// The chart on the screen: so many processes, so many columns; and so many transfers in words.
+/// The chart on the screen: so many processes, so many columns; and so many processes, and steps of one, in words.
 const CHART_RANKS: usize = 24;
 const CHART_COLUMNS: usize = 64;
 const SHOWN_RANKS: usize = 12;
+const SHOWN_STEPS: usize = 6;
 
 /// The answer, with the keys scripts depend on.
 #[derive(Serialize)]
@@ -126,8 +127,10 @@ fn show(screen: &mut Screen, asked: &Asked, solution: &Solution) -> Result<(), F
     chart(screen, asked, solution)?;
     for rank in 0..asked.problem.procs().min(SHOWN_RANKS) as u64 {
         let sends = solution.program().of_rank(rank).sends;
-        let words: Vec<String> =
-            sends.iter().map(|step| format!("{} to {}", step.items, step.peer)).collect();
+        let words = sends.iter().take(SHOWN_STEPS).map(|step| format!("{} to {}", step.items, step.peer));
+        let more = sends.len().saturating_sub(SHOWN_STEPS);
+        let more = (more > 0).then(|| format!("{more} more, in turns"));
+        let words: Vec<String> = words.chain(more).collect();
         if !words.is_empty() {
             writeln!(screen.out, "process {rank} sends {}", words.join(", then "))?;
         }

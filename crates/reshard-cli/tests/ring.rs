@@ -95,6 +95,20 @@ fn what_is_not_known_is_null() {
     assert!(number("lower_bound") <= number("makespan"));
     let known = number("lower_bound") == number("makespan");
     assert_eq!(answer["optimal"], if known { true.into() } else { serde_json::Value::Null });
+    // Many short steps are not all put into words.
+    let shown = text(&[
+        "ring",
+        "--loads",
+        "1,1,1,8000",
+        "--targets",
+        "8000,1,1,1",
+        "--right",
+        "5",
+        "--left",
+        "3,3,5,3",
+    ]);
+    assert!(shown.contains(" more, in turns\n") && shown.lines().all(|line| line.len() < 200), "{shown}");
+    assert!(shown.contains("% above the optimum; nothing is faster than "), "{shown}");
     // The counterexample that the search solves.
     let flags = ["--loads", "1,1,1,8", "--targets", "8,1,1,1", "--right", "5", "--left", "3,3,5,3"];
     let answer = json(&flags);

@@ -166,6 +166,7 @@ fn programs_run_without_a_clock_in_little_room() {
     for case in 0..if full_sweep() { 20_000 } else { 2_000 } {
         let ring = any_ring(&mut random, 10, 12);
         let program = solve(&ring).unwrap().program().clone();
+        assert!(program.is_net());
         let procs = ring.procs();
         let mut parts: Vec<VecDeque<_>> =
             (0..procs as u64).map(|rank| program.of_rank(rank).sends.into()).collect();

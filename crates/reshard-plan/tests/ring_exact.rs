@@ -39,6 +39,7 @@ fn solved(ring: &RingProblem) -> Solution {
         replay(ring, solution.program()).unwrap_or_else(|error| panic!("{ring:?}: {error}\n{solution:?}"));
     assert_eq!((verdict.makespan, makespan), (solution.makespan(), solution.makespan()), "{ring:?}");
     assert!(verdict.lower_bound <= solution.lower_bound() && solution.lower_bound() <= makespan, "{ring:?}");
+    assert!(solution.program().is_net(), "{ring:?}: {solution:?}");
     // The order round the ring is kept; it begins elsewhere by what crossed from the last process to the first.
     let wrapped = *solution.net_flow().last().unwrap();
     let items: u64 = ring.loads().iter().sum();

@@ -31,8 +31,9 @@ impl Side {
     /// The neighbour of `rank` on this side of a ring of `procs` processes.
     pub fn of(self, rank: u64, procs: u64) -> u64 {
         match self {
-            Self::Right => (rank + 1) % procs,
-            Self::Left => (rank + procs - 1) % procs,
+            Self::Right if rank >= procs.saturating_sub(1) => 0,
+            Self::Right => rank + 1,
+            Self::Left => rank.checked_sub(1).unwrap_or(procs.saturating_sub(1)),
         }
     }
 

@@ -134,10 +134,23 @@ impl Program {
         problem.loads().get(rank as usize).map_or(0, |load| load.saturating_add(received))
     }
 
+    /// True if no link carries items both ways, as in all programs of [`solve`](super::solve).
+    pub fn is_net(&self) -> bool {
+        let link = |transfer: &Transfer| match transfer.side {
+            Side::Right => transfer.from,
+            Side::Left => transfer.to(self.procs as u64),
+        };
+        let mut carries = vec![None; self.procs];
+        self.transfers.iter().all(|transfer| match carries.get_mut(link(transfer) as usize) {
+            Some(side) => *side.get_or_insert(transfer.side) == transfer.side,
+            None => true,
+        })
+    }
+
     /// Room for so many items is enough for a process: the more of what it has and what it should have, and one. If every
-    /// process makes its neighbour wait while it has so many, a program of [`solve`](super::solve) still ends. For its
-    /// flows have no circle and no link carries items both ways: a process that is full has more than it should, hence
-    /// something to send, and if its neighbour is full, so has that one; the last of the row has nothing to send, so it
+    /// process makes its neighbour wait while it has so many, a program that [is net](Self::is_net) and whose flows have
+    /// no circle, as those of [`solve`](super::solve), still ends. For a process that is full has more than it should,
+    /// hence something to send; if its neighbour is full, so has that one; the last of the row has nothing to send, so it
     /// is not full.
     pub fn enough_room(problem: &RingProblem, rank: u64) -> u64 {
         let at = rank as usize;
