@@ -11,6 +11,7 @@ pub mod engine;
 mod kernel;
 pub mod rank;
 mod redistribution;
+pub mod ring;
 mod sync;
 
 pub use kernel::pages::Memory;

@@ -12,11 +12,19 @@ pub struct Patience {
     since: Option<Instant>,
     looks: u32,
     waited: Duration,
+    /// What became of the data of a run that is given up.
+    left: &'static str,
 }
 
 impl Patience {
     pub fn new(limit: Option<Duration>) -> Self {
-        Self { limit, since: None, looks: 0, waited: Duration::ZERO }
+        let left = "the destination is an unfinished mixture, the source is untouched";
+        Self { limit, since: None, looks: 0, waited: Duration::ZERO, left }
+    }
+
+    /// The same for something that is moved in place.
+    pub fn in_place(limit: Option<Duration>) -> Self {
+        Self { left: "what was moved in place is an unfinished mixture", ..Self::new(limit) }
     }
 
     /// Something has happened.
@@ -50,9 +58,10 @@ impl Patience {
                 ErrorKind::Mpi,
                 format!(
                     "waited {:.1} s for {}: it is gone, stuck, or was never called; nothing more can be moved between these \
-                     ranks, the destination is an unfinished mixture, the source is untouched",
+                     ranks, {}",
                     waited.as_secs_f64(),
-                    whom()
+                    whom(),
+                    self.left
                 ),
             )),
             _ => Ok(()),
