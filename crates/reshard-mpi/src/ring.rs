@@ -75,6 +75,8 @@ struct Rank {
     neighbours: [usize; 2],
     item_bytes: usize,
     going: Vec<Slot>,
+    /// Where the last letter from each of these places went.
+    went: Vec<Side>,
     open: Option<Open>,
     coming: [Coming; 2],
     letters: u64,
@@ -194,6 +196,7 @@ impl Rank {
         };
         Ok(Self {
             going: slots(letters.sent_bytes(plan, rank))?,
+            went: vec![Side::Right; letters.slots],
             coming: [coming(Side::Left)?, coming(Side::Right)?],
             neighbours: SIDES.map(|side| side.of(rank as u64, plan.procs() as u64) as usize),
             item_bytes: plan.item_bytes(),
@@ -320,18 +323,17 @@ impl Rank {
         let slot = &mut self.going[open.slot];
         let letter = Share::letter(open.side, slot.bytes().len(), open.written);
         slot.send(comm, letter, self.neighbours[at(open.side)], TAGS[at(open.side)])?;
+        self.went[open.slot] = open.side;
         self.letters += 1;
         self.bytes += open.written as u64;
         Ok(())
     }
 
-    /// Whom this rank waits for: those it has nothing more to read from, and those its letters are on the way to.
+    /// Whom this rank waits for: those that items are to come from, and those that have not begun to receive a letter.
     fn late(&self) -> String {
         let comes = SIDES.into_iter().filter(|&side| self.coming[at(side)].awaited > 0);
-        let going = self.going.iter().any(|slot| !slot.is_free());
-        // Without a place it waits for whom it sent to last; which of the two that was does not matter to whoever reads this.
-        let goes = SIDES.into_iter().filter(|&side| going && self.share.coming(side) == 0);
-        named(comes.chain(goes).map(|side| self.neighbours[at(side)]))
+        let going = self.going.iter().zip(&self.went).filter(|(slot, _)| !slot.is_free());
+        named(comes.chain(going.map(|(_, &side)| side)).map(|side| self.neighbours[at(side)]))
     }
 }
 

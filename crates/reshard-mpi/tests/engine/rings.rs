@@ -58,8 +58,8 @@ fn run_once(comm: &Comm, engine: &mut MpiRing, seed: u64) {
     let mut part = if rank < plan.procs() { items.part(rank, engine.room()) } else { Vec::new() };
     let report = engine.run(&mut part).unwrap_or_else(|error| panic!("{error}: {plan:?}"));
     let held = if rank < plan.procs() { items.held(rank, engine.room(), &part) } else { &[] };
-    // All parts, each as long as the longest could be, to look at them together.
-    let most = plan.problem().targets().iter().max().copied().unwrap_or(0) as usize * plan.item_bytes();
+    // All parts, each as long as the longest could be, to look at them together; Open MPI refuses to gather nothing.
+    let most = plan.problem().targets().iter().max().copied().unwrap_or(0) as usize * plan.item_bytes() + 1;
     let mut mine = held.to_vec();
     mine.resize(most, 0);
     let mut all = vec![0; most * comm.size()];
