@@ -17,6 +17,9 @@ const EMPTY: u8 = 0xee;
 pub struct Items<'a> {
     plan: &'a RingPlan,
     all: u64,
+    /// The number of each process's first item, before and, in order, after.
+    first: Vec<u64>,
+    first_after: Vec<u64>,
 }
 
 /// Which items have been seen: a bit for each. Those of several processes are added up, which is exact: there are as many
@@ -33,7 +36,12 @@ impl<'a> Items<'a> {
                 "--item-bytes: items of {bytes} bytes tell {told_apart} apart, and the ring has {all}; take longer ones"
             )));
         }
-        Ok(Self { plan, all })
+        let before_each = |counts: &[u64]| {
+            let first = counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count)));
+            first.collect()
+        };
+        let first = before_each(plan.problem().loads());
+        Ok(Self { plan, all, first, first_after: before_each(plan.problem().targets()) })
     }
 
     pub fn none_seen(&self) -> Seen {
@@ -42,10 +50,9 @@ impl<'a> Items<'a> {
 
     /// Writes what a process holds at first.
     pub fn fill(&self, rank: usize, part: &mut [u8]) {
-        let first: u64 = self.plan.problem().loads()[..rank].iter().sum();
         let held = self.plan.problem().loads()[rank] as usize * self.plan.item_bytes();
         part[held..].fill(EMPTY);
-        for (item, number) in part[..held].chunks_exact_mut(self.plan.item_bytes()).zip(first..) {
+        for (item, number) in part[..held].chunks_exact_mut(self.plan.item_bytes()).zip(self.first[rank]..) {
             let (begin, rest) = item.split_at_mut(item.len().min(NUMBER));
             begin.copy_from_slice(&number.to_le_bytes()[..begin.len()]);
             rest.chunks_mut(NUMBER).zip(words(number)).for_each(|(piece, word)| {
@@ -60,9 +67,8 @@ impl<'a> Items<'a> {
             Err(Failure::Failed(format!("verification failed: item {at} of process {rank} {what}")))
         };
         let target = self.plan.problem().targets()[rank] as usize;
-        let first: u64 = self.plan.problem().targets()[..rank].iter().sum();
         let items = part.chunks_exact(self.plan.item_bytes()).take(target).enumerate();
-        for ((at, item), wanted) in items.zip(first..) {
+        for ((at, item), wanted) in items.zip(self.first_after[rank]..) {
             let (begin, rest) = item.split_at(item.len().min(NUMBER));
             let mut number = [0; NUMBER];
             number[..begin.len()].copy_from_slice(begin);

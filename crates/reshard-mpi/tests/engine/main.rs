@@ -73,6 +73,9 @@ fn several_hosts(installation: &Installation) {
         let part = format!("conformance {} {cases} {mover}", 7 * placement.len());
         installation.launch_on(&hosts, placement, &part).succeeded(placement.iter().sum());
     }
+    for placement in [&[1, 1][..], &[1, 2, 1]] {
+        installation.launch_on(&hosts, placement, "rings 5 20").succeeded(placement.iter().sum());
+    }
 }
 
 fn faults(installation: &Installation) {
