@@ -81,7 +81,7 @@ impl RingMessages {
             }
         }
         let shares = (0..procs).map(|rank| Mutex::new(Share::new(&plan, rank))).collect();
-        let logs = (0..procs).map(|_| Mutex::default()).collect();
+        let logs = (0..procs).map(|_| Mutex::new(Log::default())).collect();
         let crew = Crew::new(procs).map_err(|error| {
             Error::new(
                 ErrorKind::Memory,
