@@ -316,6 +316,22 @@ pub struct Ring {
     /// Items are in order, slice after slice, and stay so; nothing goes from the last process to the first
     #[arg(long)]
     pub ordered: bool,
+    /// Move items for real, in place, and look at every one afterwards
+    #[arg(long)]
+    pub run: bool,
+    /// With --run: threads (items go straight from one process's memory to its neighbour's), messages (in letters, a thread
+    /// for each process) or mpi (each process a rank); without it, mpi under mpirun and threads elsewhere
+    #[arg(long)]
+    pub engine: Option<String>,
+    /// With --run: bytes of an item; 8 if not given
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub item_bytes: Option<u64>,
+    /// With --run: at most so much memory for letters: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB
+    #[arg(long, value_name = "AMOUNT")]
+    pub memory: Option<String>,
+    /// With --run: which MPI, openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
+    #[arg(long)]
+    pub mpi: Option<String>,
     /// Draw the program to this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<std::path::PathBuf>,

@@ -43,6 +43,18 @@ impl Failure {
         }
     }
 
+    /// Said here and now: under a launcher that ends all ranks as soon as one of them fails, while they still wait for each
+    /// other.
+    pub fn said(self) -> Self {
+        let code = match self {
+            Self::Usage(_) => 2,
+            Self::Told(code) => code,
+            Self::Failed(_) | Self::Io(_) => 1,
+        };
+        self.report();
+        Self::Told(code)
+    }
+
     pub fn report(self) -> ExitCode {
         let (message, code) = match self {
             Self::Told(code) => return ExitCode::from(code),

@@ -1,13 +1,18 @@
-//! `reshard ring`: loads evened out along a ring of processes, as a program, a chart and a verdict.
+//! `reshard ring`: loads evened out along a ring of processes, as a program, a chart and a verdict; with `--run`, for real.
 
 mod asked;
+mod items;
+mod running;
 mod svg;
 
 use crate::args;
 use crate::failure::Failure;
+use crate::run::asked::human;
 use crate::screen::{Screen, counted};
+use crate::simulate::time;
 use asked::{Asked, Number};
 use reshard_plan::ring::{Direction, Side, Solution, Transfer, check, solve};
+use running::{Ran, Wanted};
 use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
@@ -28,6 +33,8 @@ struct Solved {
     method: &'static str,
     net_flow: Vec<i64>,
     transfers: Vec<Listed>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    ran: Option<Ran>,
 }
 
 #[derive(Serialize)]
@@ -41,11 +48,20 @@ struct Listed {
 }
 
 pub fn run(args: &args::Ring) -> Result<(), Failure> {
+    let wanted = Wanted::read(args)?;
     let asked = Asked::read(args)?;
     let solution = solve(&asked.problem)?;
     // What is shown was replayed first.
     check(&asked.problem, solution.program())
         .map_err(|error| Failure::Failed(format!("the program found does not work: {error}")))?;
+    let ran = match wanted {
+        None => None,
+        Some(wanted) => match wanted.run(args, &asked.problem, solution.program())? {
+            // Another rank reports.
+            None => return Ok(()),
+            ran => ran,
+        },
+    };
     if let Some(path) = &args.svg {
         let drawing = svg::draw(&asked, &solution)?;
         fs::write(path, drawing).map_err(|error| {
@@ -54,10 +70,13 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     }
     let mut screen = Screen::new();
     if args.json {
-        serde_json::to_writer(&mut screen.out, &solved(&asked, &solution))?;
+        serde_json::to_writer(&mut screen.out, &solved(&asked, &solution, ran))?;
         writeln!(screen.out)?;
     } else {
         show(&mut screen, &asked, &solution)?;
+        if let Some(ran) = ran {
+            show_run(&mut screen, &asked, &ran)?;
+        }
         if let Some(path) = &args.svg {
             writeln!(screen.out, "drawn to {}", path.display())?;
         }
@@ -65,7 +84,7 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
-fn solved(asked: &Asked, solution: &Solution) -> Solved {
+fn solved(asked: &Asked, solution: &Solution, ran: Option<Ran>) -> Solved {
     let procs = asked.problem.procs() as u64;
     let listed = |transfer: &Transfer| Listed {
         from: transfer.from,
@@ -83,6 +102,7 @@ fn solved(asked: &Asked, solution: &Solution) -> Solved {
         method: solution.method().name(),
         net_flow: solution.net_flow(),
         transfers: solution.program().transfers().iter().map(listed).collect(),
+        ran,
     }
 }
 
@@ -139,6 +159,22 @@ fn show(screen: &mut Screen, asked: &Asked, solution: &Solution) -> Result<(), F
         writeln!(screen.out, "... --json has what all processes do")?;
     }
     writeln!(screen.out, "{} ({})", verdict(asked, solution), solution.method())?;
+    Ok(())
+}
+
+fn show_run(screen: &mut Screen, asked: &Asked, ran: &Ran) -> Result<(), Failure> {
+    let how = ran.mpi.as_ref().map_or_else(String::new, |mpi| format!(" ({mpi})"));
+    writeln!(
+        screen.out,
+        "moved {} over links in {}, engine {}{how}, scratch {}",
+        human(u128::from(ran.bytes)),
+        time(ran.run_seconds),
+        ran.engine,
+        human(u128::from(ran.scratch_bytes))
+    )?;
+    let items = counted(asked.problem.loads().iter().sum::<u64>(), "item");
+    let order = if asked.problem.is_ordered() { ", in order" } else { "" };
+    writeln!(screen.out, "all {items} verified{order}")?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! destination, so at the end it is filled afresh, and one more run is verified.
 
 mod across;
-mod asked;
+pub mod asked;
 mod bytes;
 mod progress;
 pub mod values;

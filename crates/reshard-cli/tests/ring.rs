@@ -181,6 +181,24 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (with("1,2", "2,1", &["--direction", "uni", "--left", "1"]), "--left is the cost"),
         (with("1,2", "2,1", &["--direction", "uni", "--ordered"]), "use both directions"),
         (with("@/nowhere", "2,1", &[]), "--loads: /nowhere cannot be read"),
+        (with("1,2", "2,1", &["--engine", "threads"]), "--engine says how items are moved; add --run"),
+        (with("1,2", "2,1", &["--item-bytes", "4"]), "--item-bytes says how items are moved; add --run"),
+        (with("1,2", "2,1", &["--memory", "4"]), "--memory says how items are moved; add --run"),
+        (with("1,2", "2,1", &["--run", "--engine", "trains"]), "the engine \"trains\" is not known"),
+        (
+            with("1,2", "2,1", &["--run", "--engine", "threads", "--mpi", "mpich"]),
+            "--mpi is for the engine mpi",
+        ),
+        (with("1,2", "2,1", &["--run", "--item-bytes", "0"]), "--item-bytes: 0 was given"),
+        (with("1,2", "2,1", &["--run", "--item-bytes", "-1"]), "--item-bytes"),
+        (with("200,100", "100,200", &["--run", "--item-bytes", "1"]), "tell 256 apart, and the ring has 300"),
+        (with("1,2", "2,1", &["--run", "--memory", "much"]), "--memory: \"much\" is not an amount"),
+        (
+            with("1,2", "2,1", &["--run", "--engine", "messages", "--memory", "7"]),
+            "--memory: 7 bytes were given for the letters of all processes together; this ring needs at least 8 bytes",
+        ),
+        (with("1,2", "2,1", &["--run", "--item-bytes", "9000000000000"]), "the items take"),
+        (with("1,2", "2,1", &["--run", "--item-bytes", "18446744073709551615"]), "do not fit in any memory"),
     ] {
         let output = reshard(&arguments);
         let message = String::from_utf8(output.stderr).unwrap();
@@ -191,4 +209,90 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         assert!(message.contains(says), "{arguments:?}: {message}");
     }
     assert!(text(&["ring", "--help"]).contains("--ordered"));
+}
+
+/// The items are really moved and looked at, whatever engine moves them.
+#[test]
+fn a_ring_is_run_and_verified() {
+    let rings = [
+        vec!["--loads", "10,1,2,9,3", "--targets", "1,5,9,1,9"],
+        vec!["--loads", "10,1,2,9,3", "--targets", "1,5,9,1,9", "--ordered"],
+        vec!["--loads", "10,1,2,9,3", "--targets", "1,5,9,1,9", "--direction", "uni", "--right", "5,2,1,3,4"],
+        vec!["--loads", "5000,0,0", "--targets", "0,0,5000", "--ordered"],
+        vec!["--loads", "7", "--targets", "7"],
+        vec!["--loads", "0,0", "--targets", "0,0"],
+    ];
+    for ring in &rings {
+        for engine in ["threads", "messages"] {
+            for item_bytes in [2_u64, 8, 1_000] {
+                let bytes = item_bytes.to_string();
+                let answer =
+                    json(&[&ring[..], &["--run", "--engine", engine, "--item-bytes", &bytes]].concat());
+                let hops: i64 =
+                    answer["net_flow"].as_array().unwrap().iter().map(|n| n.as_i64().unwrap().abs()).sum();
+                assert_eq!(
+                    (&answer["engine"], &answer["verified"], &answer["bytes"]),
+                    (&engine.into(), &true.into(), &(hops as u64 * item_bytes).into()),
+                    "{ring:?}"
+                );
+                assert!(answer["run_seconds"].as_f64().unwrap() >= 0.0);
+                let scratch = answer["scratch_bytes"].as_u64().unwrap();
+                assert_eq!(scratch > 0, engine == "messages" && hops > 0, "{ring:?}");
+                assert!(answer.get("mpi").is_none() && answer["makespan"].is_u64());
+            }
+        }
+    }
+    let shown = text(&[&["ring", "--run"], &rings[1][..]].concat());
+    assert!(shown.contains("makespan 9, optimal"), "{shown}");
+    assert!(
+        shown.contains(" over links in ") && shown.contains(", engine threads, scratch 0 bytes\n"),
+        "{shown}"
+    );
+    assert!(shown.ends_with("all 25 items verified, in order\n"), "{shown}");
+    let limited = ["--run", "--engine", "messages", "--memory", "100B"];
+    let answer = json(&[&rings[0][..], &limited].concat());
+    assert!(answer["scratch_bytes"].as_u64().unwrap() <= 100);
+}
+
+/// Under a launcher: every process a rank, one answer, one complaint.
+#[test]
+fn under_mpirun_each_process_is_a_rank() {
+    let launchers: [(&str, &[&str], &str); 2] = [
+        ("mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe"], "Open MPI"),
+        ("mpirun.mpich", &[], "MPICH"),
+    ];
+    let mut launched = 0;
+    for (launcher, flags, family) in launchers {
+        let launch = |ranks: &str, more: &[&str]| {
+            Command::new(launcher)
+                .args(flags)
+                .args(["-n", ranks, env!("CARGO_BIN_EXE_reshard"), "ring", "--run"])
+                .args(more)
+                .output()
+        };
+        let ring = ["--loads", "9,0,3", "--targets", "3,5,4", "--ordered"];
+        let Ok(output) = launch("4", &[&ring[..], &["--json"]].concat()) else { continue };
+        launched += 1;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (&answer["engine"], &answer["verified"], &answer["bytes"]),
+            (&"mpi".into(), &true.into(), &56.into())
+        );
+        assert!(answer["mpi"].as_str().unwrap().starts_with(family), "{answer}");
+        assert!(answer["scratch_bytes"].as_u64().unwrap() > 0);
+        // One process too few, and letters without room.
+        for (ranks, more, says) in [
+            ("2", &[][..], "the ring has 3 processes, but the communicator has 2 ranks; start 3"),
+            ("3", &["--memory", "3"], "--memory: "),
+        ] {
+            let output = launch(ranks, &[&ring[..], more].concat()).unwrap();
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && output.stdout.is_empty(), "{complaint}");
+            let lines = complaint.lines().filter(|line| line.starts_with("error: ")).collect::<Vec<_>>();
+            assert!(lines.len() == 1 && lines[0].contains(says), "{complaint}");
+        }
+    }
+    assert!(launched > 0 || std::env::var_os("RESHARD_NEEDS_MPI").is_none(), "no MPI is installed");
 }

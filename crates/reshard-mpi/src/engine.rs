@@ -243,7 +243,7 @@ fn choose(wanted: Mover, comm: &Comm, limit: Option<Duration>) -> Result<Mover> 
 }
 
 /// What a rank could make, once all ranks have; the same error on all if one could not.
-fn told<T>(made: Result<T>, comm: &Comm, limit: Option<Duration>) -> Result<T> {
+pub fn told<T>(made: Result<T>, comm: &Comm, limit: Option<Duration>) -> Result<T> {
     let outcome = made.as_ref().map(|_| ()).map_err(|error| Error::new(error.kind(), error.to_string()));
     agree(comm, &[], outcome, limit)?;
     made

@@ -1,7 +1,7 @@
 //! The engine between processes, over MPI loaded at run time: one build for Open MPI, the MPICH family and the standard ABI.
 //!
-//! [`MpiEngine`] runs a plan with a process for each rank, [`Shared`] is a part that all ranks of a node can read. Below them
-//! lies a thin layer over MPI.
+//! [`MpiEngine`] runs a plan with a process for each rank, [`Shared`] is a part that all ranks of a node can read, [`MpiRing`]
+//! evens out loads between neighbours. Below them lies a thin layer over MPI.
 //!
 //! A program that is linked against one MPI runs on that one only, and cannot be built where there is none. So nothing is
 //! linked: [`Mpi::load`] finds the library that fits the launcher, and a table says what its handles and constants are.
@@ -30,6 +30,7 @@ mod makespan;
 mod mover;
 #[allow(unsafe_code)]
 mod owned;
+mod ring;
 mod running;
 #[allow(unsafe_code)]
 mod scalapack;
@@ -48,6 +49,7 @@ pub use ffi::session::Session;
 pub use launch::{Family, Launcher, launched};
 pub use makespan::makespan;
 pub use mover::Mover;
+pub use ring::{MpiRing, MpiRingOptions};
 pub use running::Running;
 pub use scalapack::Scalapack;
 pub use shared::Shared;

@@ -1,11 +1,12 @@
-//! Messages that own their memory, for the few short ones that are not worth a plan.
+//! Messages that own their memory: single ones, for the few that are not worth a plan, and places for one after the other.
 //!
-//! One that is dropped while it is under way leaves its memory behind, as the library may still use it.
+//! What is dropped while it is under way leaves its memory behind, as the library may still use it.
 
 use crate::ffi::comm::Comm;
 use crate::ffi::request::Request;
-use reshard_plan::Result;
+use reshard_plan::{Error, ErrorKind, Result};
 use std::mem::take;
+use std::ops::Range;
 
 /// A message under way, to or from another rank.
 pub struct Owned {
@@ -41,6 +42,72 @@ impl Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         if self.request.received().is_none() {
+            std::mem::forget(take(&mut self.bytes));
+        }
+    }
+}
+
+/// A place for messages, one after the other. While one is under way nobody sees its bytes.
+pub struct Slot {
+    bytes: Vec<u8>,
+    under_way: Option<Request>,
+}
+
+impl Slot {
+    pub fn new(bytes: usize) -> Result<Self> {
+        let mut place = Vec::new();
+        place.try_reserve_exact(bytes).map_err(|_| {
+            Error::new(ErrorKind::Memory, format!("{bytes} bytes for a message do not fit in memory"))
+        })?;
+        place.resize(bytes, 0);
+        Ok(Self { bytes: place, under_way: None })
+    }
+
+    /// Begins to send some of its bytes; done only when the receiver has begun to receive them. Does nothing while
+    /// something is under way.
+    pub fn send(&mut self, comm: &Comm, bytes: Range<usize>, to: usize, tag: u32) -> Result<()> {
+        if self.under_way.is_none() {
+            let bytes = &self.bytes[bytes];
+            // SAFETY: until the request is done nobody gets at the bytes, and they are not freed: see `bytes` and `drop`.
+            // A vector's bytes stay where they are when it is moved.
+            self.under_way = Some(unsafe { comm.issend(bytes.as_ptr(), bytes.len(), to, tag)? });
+        }
+        Ok(())
+    }
+
+    /// Begins to receive a message of at most its length. Does nothing while something is under way.
+    pub fn receive(&mut self, comm: &Comm, from: usize, tag: u32) -> Result<()> {
+        if self.under_way.is_none() {
+            // SAFETY: as above.
+            let request = unsafe { comm.irecv(self.bytes.as_mut_ptr(), self.bytes.len(), from, tag)? };
+            self.under_way = Some(request);
+        }
+        Ok(())
+    }
+
+    /// Nothing while something is under way. Then, once, how many bytes were received; after that, and of what was sent, 0.
+    pub fn settled(&mut self) -> Result<Option<usize>> {
+        let Some(request) = &mut self.under_way else { return Ok(Some(0)) };
+        let done = request.test()?;
+        if done.is_some() {
+            self.under_way = None;
+        }
+        Ok(done)
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.under_way.is_none()
+    }
+
+    /// Its bytes; none while something is under way.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        if self.under_way.is_none() { &mut self.bytes } else { &mut [] }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.under_way.is_some() {
             std::mem::forget(take(&mut self.bytes));
         }
     }

@@ -24,8 +24,7 @@ pub struct Ways {
 impl Ways {
     /// Collective the first time for a communicator.
     pub fn new(comm: Arc<Comm>, moving: Box<dyn Moving>, limit: Option<Duration>) -> Result<Self> {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let crowded = comm.node(limit)?.comm().size() > processors;
+        let crowded = comm.node(limit)?.is_crowded();
         Ok(Self { comm, moving, limit, crowded, broken: None })
     }
 

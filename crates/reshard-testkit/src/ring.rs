@@ -1,5 +1,6 @@
 //! Rings the slow way: programs replayed item by item, and the optimum by trying everything, tick by tick.
 
+use crate::Random;
 use reshard_plan::ring::{Direction, Program, RingProblem, Side};
 use std::collections::{HashSet, VecDeque};
 
@@ -168,4 +169,96 @@ fn is_hopeless(problem: &RingProblem, state: &State, time: u64) -> bool {
             slice_is_hopeless(first, last, sum)
         })
     })
+}
+
+/// A ring of any kind: some processes empty, few items or many, equal links or not, one direction or both, in order or not.
+pub fn any_ring(random: &mut Random, procs: usize, most_items: u64) -> RingProblem {
+    let least = random.within(0, 1);
+    let mut loads: Vec<u64> = (0..procs).map(|_| least + random.any_size(most_items)).collect();
+    if random.one_in(4) {
+        // Nearly all of it in one place, the others just pass it on.
+        let rich = random.within(0, procs as u64 - 1) as usize;
+        loads
+            .iter_mut()
+            .enumerate()
+            .for_each(|(rank, load)| *load = if rank == rich { most_items } else { least });
+    }
+    let spread = loads.iter().sum::<u64>() - least * procs as u64;
+    let mut cuts: Vec<u64> = (1..procs)
+        .map(|_| if random.one_in(3) { spread * random.within(0, 1) } else { random.within(0, spread) })
+        .collect();
+    cuts.push(spread);
+    cuts.sort_unstable();
+    let targets = cuts.iter().scan(0, |from, &to| Some(least + to - std::mem::replace(from, to))).collect();
+    let most_cost = [1, 3, 10][random.within(0, 2) as usize];
+    let mut costs = || (0..procs).map(|_| random.within(1, most_cost)).collect::<Vec<_>>();
+    let (right, left) = (costs(), costs());
+    let made = RingProblem::new(loads, targets)
+        .and_then(|ring| ring.with_right(right))
+        .and_then(|ring| ring.with_left(left))
+        .expect("lists of equal lengths and sums");
+    // One way and in order is possible now and then.
+    let kind = random.within(0, 4);
+    let uni = if kind < 2 { made.clone().with_direction(Direction::Uni).unwrap_or(made) } else { made };
+    if kind % 2 == 1 { uni.clone().in_order().unwrap_or(uni) } else { uni }
+}
+
+/// Items in processes' memory, before and after. Every byte of an item tells which it is and where in it.
+#[derive(Clone, Debug)]
+pub struct Items {
+    problem: RingProblem,
+    item_bytes: usize,
+    /// All items, from those of process 0 on.
+    all: Vec<u8>,
+}
+
+impl Items {
+    /// The items of a ring, other ones for another seed.
+    pub fn new(problem: &RingProblem, item_bytes: usize, seed: u64) -> Self {
+        let items = problem.loads().iter().sum::<u64>() as usize;
+        let mut random = Random::new(seed);
+        let mut all = Vec::with_capacity(items * item_bytes + 8);
+        while all.len() < items * item_bytes {
+            all.extend(random.bits().to_ne_bytes());
+        }
+        all.truncate(items * item_bytes);
+        Self { problem: problem.clone(), item_bytes, all }
+    }
+
+    /// The slice of a process, if all items in a row are cut into slices of these lengths.
+    fn slice(&self, lengths: &[u64], rank: usize) -> &[u8] {
+        let before = lengths[..rank].iter().sum::<u64>() as usize;
+        &self.all[before * self.item_bytes..][..lengths[rank] as usize * self.item_bytes]
+    }
+
+    /// The part of a process before a run: its items, the rest of its room, and a few bytes that are not its own.
+    pub fn part(&self, rank: usize, room: usize) -> Vec<u8> {
+        let mut part = self.slice(self.problem.loads(), rank).to_vec();
+        assert!(part.len() <= room * self.item_bytes, "there is no room for what process {rank} has");
+        part.resize(room * self.item_bytes, 0xee);
+        part.extend([0x77; 5]);
+        part
+    }
+
+    /// What a process holds in the end, without the rest of its room. Fails if it wrote beyond it, or, in order, if that is
+    /// not its slice of all items in a row.
+    pub fn held<'a>(&self, rank: usize, room: usize, part: &'a [u8]) -> &'a [u8] {
+        let (own, rest) = part.split_at(room * self.item_bytes);
+        assert!(rest == [0x77; 5], "process {rank} wrote beyond its room: {:?}", self.problem);
+        let held = &own[..self.problem.targets()[rank] as usize * self.item_bytes];
+        if self.problem.is_ordered() {
+            let wanted = self.slice(self.problem.targets(), rank);
+            assert!(held == wanted, "process {rank} does not hold its slice: {:?}", self.problem);
+        }
+        held
+    }
+
+    /// Whether all processes together hold each item once, given what all of them hold in the end.
+    pub fn check_all(&self, held: &[u8]) {
+        let mut found: Vec<&[u8]> = held.chunks(self.item_bytes).collect();
+        let mut wanted: Vec<&[u8]> = self.all.chunks(self.item_bytes).collect();
+        found.sort_unstable();
+        wanted.sort_unstable();
+        assert!(found == wanted, "items are lost, doubled or spoilt: {:?}", self.problem);
+    }
 }

@@ -12,6 +12,7 @@ mod kernel;
 mod program;
 pub mod rank;
 mod redistribution;
+pub mod ring;
 mod sync;
 
 pub use kernel::pages::Memory;

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> {
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
-    let told = |error: Failure| if session.world().rank() == 0 { error } else { error.told() };
+    let told = |error: Failure| if session.world().rank() == 0 { error.said() } else { error.told() };
     let begin = Instant::now();
     let plan = Arc::new(Plan::new(vec![asked.moving.clone()])?);
     let messages =

@@ -242,7 +242,7 @@ fn element(text: &str) -> Result<(String, u64), Failure> {
 }
 
 /// An amount of memory in bytes.
-fn amount(text: &str) -> Result<u64, Failure> {
+pub fn amount(text: &str) -> Result<u64, Failure> {
     let refused = || {
         Failure::usage(&format!(
             "--memory: {text:?} is not an amount of memory below 2^64 bytes; give a whole number of bytes, or one with B, \
@@ -260,7 +260,7 @@ fn amount(text: &str) -> Result<u64, Failure> {
 }
 
 /// What the system says can be had; `None` where it does not say.
-fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

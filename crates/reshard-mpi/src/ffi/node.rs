@@ -49,6 +49,12 @@ impl Node {
         self.ranks.binary_search(&rank).ok()
     }
 
+    /// Whether it has more ranks than processors.
+    pub fn is_crowded(&self) -> bool {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.ranks.len() > processors
+    }
+
     /// Ranks of the node that has most, the same on all ranks.
     pub fn largest(&self) -> usize {
         self.largest

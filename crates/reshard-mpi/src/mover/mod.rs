@@ -87,7 +87,7 @@ pub fn too_little(memory: u64, needed: u64) -> Error {
 }
 
 /// "rank 3", "ranks 1 and 3", "ranks 1, 2 and 3": each once, in order.
-fn named(ranks: impl IntoIterator<Item = usize>) -> String {
+pub fn named(ranks: impl IntoIterator<Item = usize>) -> String {
     let mut ranks: Vec<usize> = ranks.into_iter().collect();
     ranks.sort_unstable();
     ranks.dedup();

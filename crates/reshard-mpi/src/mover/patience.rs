@@ -16,13 +16,21 @@ pub struct Patience {
     looks: u32,
     most_looks: u32,
     waited: Duration,
+    /// What became of the data of a run that is given up.
+    left: &'static str,
 }
 
 impl Patience {
     /// `crowded`: ranks outnumber processors.
     pub fn new(limit: Option<Duration>, crowded: bool) -> Self {
+        let left = "the destination is an unfinished mixture, the source is untouched";
         let most_looks = if crowded { CROWDED_LOOKS } else { LOOKS };
-        Self { limit, since: None, looks: 0, most_looks, waited: Duration::ZERO }
+        Self { limit, since: None, looks: 0, most_looks, waited: Duration::ZERO, left }
+    }
+
+    /// The same for something that is moved in place.
+    pub fn in_place(limit: Option<Duration>, crowded: bool) -> Self {
+        Self { left: "what was moved in place is an unfinished mixture", ..Self::new(limit, crowded) }
     }
 
     /// Something has happened.
@@ -56,9 +64,10 @@ impl Patience {
                 ErrorKind::Mpi,
                 format!(
                     "waited {:.1} s for {}: it is gone, stuck, or was never called; nothing more can be moved between these \
-                     ranks, the destination is an unfinished mixture, the source is untouched",
+                     ranks, {}",
                     waited.as_secs_f64(),
-                    whom()
+                    whom(),
+                    self.left
                 ),
             )),
             _ => Ok(()),

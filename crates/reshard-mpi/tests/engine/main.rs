@@ -8,6 +8,7 @@ mod faults;
 #[path = "../runtime/installation.rs"]
 mod installation;
 mod rank;
+mod rings;
 
 use installation::Installation;
 use reshard_testkit::full_sweep;
@@ -39,8 +40,23 @@ fn main() {
             let cases = if full_sweep() { 1_250 } else { 130 };
             installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
         }
+        rings(installation);
         several_hosts(installation);
         faults(installation);
+    }
+}
+
+/// Items passed on between neighbours.
+fn rings(installation: &Installation) {
+    let rings = if full_sweep() { 1_000 } else { 30 };
+    for ranks in [1, 2, 3, 4, 7] {
+        installation.launch(&format!("rings {} {rings}", 17 * ranks), ranks).succeeded(ranks);
+    }
+    for ranks in [2, 4] {
+        installation.launch(&format!("rings-disagreement {ranks}"), ranks).succeeded(ranks);
+    }
+    for when in ["make", "run"] {
+        installation.launch(&format!("rings-absence {when}"), 3).succeeded(3);
     }
 }
 
@@ -56,6 +72,9 @@ fn several_hosts(installation: &Installation) {
     {
         let part = format!("conformance {} {cases} {mover}", 7 * placement.len());
         installation.launch_on(&hosts, placement, &part).succeeded(placement.iter().sum());
+    }
+    for placement in [&[1, 1][..], &[1, 2, 1]] {
+        installation.launch_on(&hosts, placement, "rings 5 20").succeeded(placement.iter().sum());
     }
 }
 

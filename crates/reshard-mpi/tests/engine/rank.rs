@@ -1,6 +1,6 @@
 //! What a launched process does: its own part of every case, with every mover.
 
-use crate::faults;
+use crate::{faults, rings};
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
@@ -24,6 +24,9 @@ pub fn play(part: &str) {
         ["disagreement", seed, trials] => {
             faults::disagreement(world, seed.parse().unwrap(), trials.parse().unwrap());
         }
+        ["rings", seed, count] => rings::any(world, seed.parse().unwrap(), count.parse().unwrap()),
+        ["rings-disagreement", seed] => rings::disagreement(world, seed.parse().unwrap()),
+        ["rings-absence", when] => rings::absence(world, when),
         ["absence"] => faults::absence(world),
         ["silence", mover] => faults::silence(world, mover.parse().unwrap()),
         ["huge", mover] => huge(world, mover.parse().unwrap()),

@@ -1,0 +1,160 @@
+//! Rings between processes: every rank its own items, by value; and ranks that mean something else, or do not come.
+
+use reshard::ErrorKind;
+use reshard::ring::{Direction, RingPlan, RingProblem};
+use reshard_mpi::{Comm, MpiRing, MpiRingOptions, Reduce};
+use reshard_testkit::Random;
+use reshard_testkit::ring::{Items, any_ring};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// All ranks draw the same rings, of as many processes as there are ranks or fewer, and each looks at its own part. Twice:
+/// what one run leaves behind must not disturb the next.
+pub fn any(world: &Comm, seed: u64, rings: u64) {
+    let mut random = Random::new(seed);
+    let comm = world.private().unwrap();
+    for ring in 0..rings {
+        let size = world.size() as u64;
+        let procs = if random.one_in(4) { random.within(1, size) } else { size };
+        let (most_items, item_bytes) = match random.within(0, 9) {
+            0 => (6, random.within(1, 6_000)),
+            1 => (20, random.within(40_000, 80_000)),
+            2 => (3_000, random.within(1, 30)),
+            _ => (40, random.within(1, 100)),
+        };
+        let problem = any_ring(&mut random, procs as usize, most_items);
+        let plan = Arc::new(RingPlan::solved(problem, item_bytes as usize).unwrap());
+        let links: usize =
+            (0..plan.procs()).map(|rank| plan.program().of_rank(rank as u64).receives.len()).sum();
+        let most = random.within(0, 4 * (links as u64 + 1) * item_bytes);
+        let memory = random.one_in(2).then_some(most);
+        let options = MpiRingOptions { memory, deadline: Some(Duration::from_secs(30)) };
+        let mut engine = match MpiRing::new(Arc::clone(&plan), world, options) {
+            Ok(engine) => engine,
+            Err(error) if error.kind() == ErrorKind::Memory => {
+                assert!(error.to_string().contains("needs at least"), "{error}");
+                MpiRing::new(Arc::clone(&plan), world, MpiRingOptions { memory: None, ..options }).unwrap()
+            }
+            Err(error) => panic!("{error}: {plan:?}"),
+        };
+        let mut scratch = [engine.scratch_bytes()];
+        comm.all_reduce_within(&mut scratch, Reduce::Sum, None).unwrap();
+        let senders = (0..plan.procs()).filter(|&rank| !plan.program().sends(rank as u64).is_empty()).count();
+        assert!(scratch[0] <= 2 * 3 * senders as u64 * item_bytes.max(1 << 16));
+        for run in 0..2 {
+            run_once(&comm, &mut engine, 2 * ring + run);
+        }
+    }
+}
+
+fn run_once(comm: &Comm, engine: &mut MpiRing, seed: u64) {
+    let plan = Arc::clone(engine.plan());
+    let items = Items::new(plan.problem(), plan.item_bytes(), seed);
+    let rank = comm.rank();
+    if rank >= plan.procs() {
+        assert_eq!(engine.room(), 0);
+        assert_eq!(engine.run(&mut [0_u8; 0]).unwrap().hops, 0);
+    }
+    let mut part = if rank < plan.procs() { items.part(rank, engine.room()) } else { Vec::new() };
+    let report = engine.run(&mut part).unwrap_or_else(|error| panic!("{error}: {plan:?}"));
+    let held = if rank < plan.procs() { items.held(rank, engine.room(), &part) } else { &[] };
+    // All parts, each as long as the longest could be, to look at them together; Open MPI refuses to gather nothing.
+    let most = plan.problem().targets().iter().max().copied().unwrap_or(0) as usize * plan.item_bytes() + 1;
+    let mut mine = held.to_vec();
+    mine.resize(most, 0);
+    let mut all = vec![0; most * comm.size()];
+    comm.all_gather_within(&mine, &mut all, None).unwrap();
+    let targets = plan.problem().targets().iter().enumerate();
+    let held: Vec<u8> = targets
+        .flat_map(|(rank, &target)| all[rank * most..][..target as usize * plan.item_bytes()].to_vec())
+        .collect();
+    items.check_all(&held);
+    let mut hops = [report.hops];
+    comm.all_reduce_within(&mut hops, Reduce::Sum, None).unwrap();
+    assert_eq!(hops[0], plan.hops());
+}
+
+/// One rank is given something else: all ranks are told, by the same sentence, which names that rank.
+pub fn disagreement(world: &Comm, seed: u64) {
+    let mut random = Random::new(seed);
+    let comm = world.private().unwrap();
+    let procs = world.size();
+    let options = MpiRingOptions { deadline: Some(Duration::from_secs(20)), ..MpiRingOptions::default() };
+    let ring = || RingProblem::new(vec![4; procs], vec![4; procs]);
+    for what in 0..8 {
+        let odd = random.within(0, procs as u64 - 1) as usize;
+        let is_odd = world.rank() == odd;
+        let (mut problem, mut item_bytes, mut options) = (ring(), 8, options);
+        if is_odd {
+            let mut other = vec![4; procs];
+            (other[0], other[1]) = (3, 5);
+            problem = match what {
+                0 => RingProblem::new(other, vec![4; procs]),
+                1 => RingProblem::new(vec![4; procs], other),
+                2 => ring().and_then(RingProblem::in_order),
+                3 => ring().and_then(|ring| ring.with_direction(Direction::Uni)),
+                4 => ring().and_then(|ring| ring.with_right(vec![2; procs])),
+                // Cannot be stated at all.
+                5 => RingProblem::new(vec![5; procs], vec![4; procs]),
+                _ => problem,
+            };
+            item_bytes = if what == 6 { 7 } else { 8 };
+            options.memory = (what == 7).then_some(1 << 20);
+        }
+        let error = MpiRing::of_problem(problem, item_bytes, world, options).err().expect("ranks disagree");
+        let says = if what == 5 {
+            format!("rank {odd}: the loads add up to")
+        } else {
+            format!("rank {odd} was given")
+        };
+        assert!(error.to_string().contains(&says), "{what}: {error}");
+        let mut words = [b' '; 600];
+        words[..error.to_string().len()].copy_from_slice(error.to_string().as_bytes());
+        let mut all = vec![0; 600 * procs];
+        comm.all_gather_within(&words, &mut all, Some(Duration::from_secs(20))).unwrap();
+        assert!(all.chunks_exact(600).all(|other| other == words), "{what}: all are told the same");
+    }
+    // And when all agree again, all is well; a ring for more ranks than there are is not.
+    let mut engine = MpiRing::of_problem(ring(), 8, world, options).unwrap();
+    assert_eq!(engine.run(&mut vec![7_u64; engine.room()]).unwrap().bytes, 0);
+    let error = engine.run(&mut [0_u8; 31]).unwrap_err();
+    assert!(error.to_string().contains("has 31 bytes; it needs room for 4 items of 8 bytes"), "{error}");
+    let more = RingProblem::new(vec![1; procs + 1], vec![1; procs + 1]);
+    let error = MpiRing::of_problem(more, 8, world, options).err().expect("there are too few ranks");
+    assert!(error.to_string().contains(&format!("; start {} processes", procs + 1)), "{error}");
+}
+
+/// A rank that never calls is named: where the ring is made, and where it is run.
+pub fn absence(world: &Comm, when: &str) {
+    let options = MpiRingOptions { deadline: Some(Duration::from_millis(300)), ..MpiRingOptions::default() };
+    let ring = || RingProblem::new(vec![40, 0, 0], vec![0, 20, 20]);
+    let begin = Instant::now();
+    world.private().unwrap();
+    if when == "make" {
+        if world.rank() != 1 {
+            let error = MpiRing::of_problem(ring(), 8, world, options).err().expect("rank 1 is not here");
+            assert!(error.to_string().contains("rank 1 did not answer"), "{error}");
+        }
+    } else {
+        let mut engine = MpiRing::of_problem(ring(), 8, world, options).unwrap();
+        if world.rank() != 1 {
+            let mut part = vec![0_u64; engine.room()];
+            // Rank 2 gets its items from rank 0, which is here.
+            match engine.run(&mut part) {
+                Err(error) => {
+                    assert!(error.to_string().contains("for rank 1: it is gone"), "{error}");
+                    assert!(error.to_string().contains("in place is an unfinished mixture"), "{error}");
+                    let error = engine.run(&mut part).unwrap_err();
+                    assert!(error.to_string().contains("an earlier run failed"), "{error}");
+                }
+                Ok(_) => assert_eq!(world.rank(), 2),
+            }
+        }
+    }
+    if world.rank() == 0 {
+        let error = MpiRing::of_problem(ring(), 8, world, options).err().expect("the ranks are out of step");
+        assert!(error.to_string().contains("use another communicator"), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(8));
+    }
+    world.barrier_within(Some(Duration::from_secs(30))).unwrap();
+}

@@ -1,0 +1,188 @@
+//! A ring to be run: what is asked, the program that does it, and how many bytes an item has, checked together.
+
+use reshard_plan::ring::{Program, RingProblem, Side, check, solve};
+use reshard_plan::{Error, ErrorKind, Result};
+
+/// A ring problem, a program for it, and the size of its items: what the engines for rings run.
+///
+/// Each process keeps its items in one slice of the caller's memory with room for [`room`](Self::room) of them. The first
+/// `loads[rank]` are there before a run, the first `targets[rank]` after it.
+///
+/// ```
+/// use reshard::ring::{RingPlan, RingProblem};
+/// let plan = RingPlan::solved(RingProblem::new(vec![5, 0, 1], vec![2, 2, 2])?, 8)?;
+/// assert_eq!((plan.room(0), plan.room(1), plan.bytes()), (5, 2, 3 * 8)); // two to process 1, one to process 2
+/// # Ok::<(), reshard::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingPlan {
+    problem: RingProblem,
+    program: Program,
+    item_bytes: usize,
+    /// Items that come to each process: from the left, from the right.
+    coming: Vec<[u64; 2]>,
+    rooms: Vec<u64>,
+}
+
+/// Where a side is in a pair.
+pub(crate) fn at(side: Side) -> usize {
+    match side {
+        Side::Left => 0,
+        Side::Right => 1,
+    }
+}
+
+impl RingPlan {
+    /// The best program there is, or one that comes near, for items of so many bytes.
+    pub fn solved(problem: RingProblem, item_bytes: usize) -> Result<Self> {
+        let program = solve(&problem)?.program().clone();
+        Self::new(problem, program, item_bytes)
+    }
+
+    /// A program of one's own. It must do what the problem asks, and in order no link may carry items both ways: without a
+    /// clock they would pass each other.
+    pub fn new(problem: RingProblem, program: Program, item_bytes: usize) -> Result<Self> {
+        check(&problem, &program)?;
+        if item_bytes == 0 {
+            return Err(Error::new(
+                ErrorKind::OutOfRange,
+                "items of 0 bytes were given; an item has at least 1 byte",
+            ));
+        }
+        let procs = problem.procs();
+        let mut coming = vec![[0; 2]; procs];
+        for transfer in program.transfers() {
+            let to = transfer.to(procs as u64) as usize;
+            coming[to][at(transfer.side.opposite())] += transfer.items;
+        }
+        let (mut rightwards, mut leftwards, mut both_ways) = (0, 0, false);
+        for (rank, &[from_left, _]) in coming.iter().enumerate() {
+            let before = (rank + procs - 1) % procs;
+            let from_right = coming[before][at(Side::Right)];
+            if from_left > 0 && from_right > 0 && problem.is_ordered() {
+                return Err(Error::new(
+                    ErrorKind::Mismatch,
+                    format!(
+                        "processes {before} and {rank} send each other items, which would pass each other on the way and break \
+                         the order; send only the difference"
+                    ),
+                ));
+            }
+            both_ways |= from_left > 0 && from_right > 0;
+            rightwards += usize::from(from_left > 0);
+            leftwards += usize::from(from_right > 0);
+        }
+        // No circle, not even one of two: whoever is full has something to send, and the last of a row of full ones has not.
+        let chains = !both_ways && rightwards < procs && leftwards < procs;
+        let room = |(rank, from): (usize, &[u64; 2])| {
+            let (load, target) = (problem.loads()[rank], problem.targets()[rank]);
+            match from[0] + from[1] {
+                0 => load,
+                _ if chains => load.max(target).max(1),
+                received => load.saturating_add(received),
+            }
+        };
+        let rooms: Vec<u64> = coming.iter().enumerate().map(room).collect();
+        let longest = rooms.iter().max().copied().unwrap_or(0);
+        let fits = usize::try_from(longest).ok().and_then(|room| room.checked_mul(item_bytes));
+        if fits.is_none_or(|bytes| bytes > isize::MAX as usize) {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("{longest} items of {item_bytes} bytes in one process do not fit in any memory"),
+            ));
+        }
+        Ok(Self { problem, program, item_bytes, coming, rooms })
+    }
+
+    /// What is asked.
+    pub fn problem(&self) -> &RingProblem {
+        &self.problem
+    }
+
+    /// What all processes do.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// How many processes.
+    pub fn procs(&self) -> usize {
+        self.rooms.len()
+    }
+
+    /// Bytes of an item.
+    pub fn item_bytes(&self) -> usize {
+        self.item_bytes
+    }
+
+    /// For so many items a process needs room: the more of what it has and what it should have, and at least one if it
+    /// passes items on. Neighbours wait while it is full.
+    ///
+    /// Why nobody waits for ever: a full process that is to get another item holds as many as it should at least, so it has
+    /// something to send, and holds it. If its neighbour is full, too, the same is true of that one. No flow of a solution
+    /// goes round the ring, nor both ways over a link, so the row of full processes ends, with one that is full, is to get
+    /// an item, and has nothing to send: there is none. (A program of one's own whose flows do go round gets room for
+    /// all that ever comes.)
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn room(&self, rank: usize) -> usize {
+        self.rooms[rank] as usize
+    }
+
+    /// Bytes of a process's slice: its room in items.
+    pub fn room_bytes(&self, rank: usize) -> usize {
+        self.room(rank) * self.item_bytes
+    }
+
+    /// Items that come to a process from a side.
+    pub(crate) fn coming(&self, rank: usize, side: Side) -> usize {
+        // No more than go in the program, whose sums fit: a process that sends holds them, or gets them over another link.
+        usize::try_from(self.coming[rank][at(side)]).unwrap_or(usize::MAX)
+    }
+
+    /// Items over all links, an item counted once for each link it crosses.
+    pub fn hops(&self) -> u64 {
+        self.program.transfers().iter().fold(0, |all, transfer| all.saturating_add(transfer.items))
+    }
+
+    /// Bytes over all links.
+    pub fn bytes(&self) -> u64 {
+        self.hops().saturating_mul(self.item_bytes as u64)
+    }
+
+    /// Refused unless there is a part for each process with room enough.
+    pub(crate) fn check_parts<T, P: AsMut<[T]>>(&self, parts: &mut [P]) -> Result<()> {
+        if parts.len() != self.procs() {
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!("{} parts were given for a ring of {} processes", parts.len(), self.procs()),
+            ));
+        }
+        parts.iter_mut().enumerate().try_for_each(|(rank, part)| self.check_part(rank, part.as_mut()))
+    }
+
+    /// Refused unless a part has room enough for a process, and items are a whole number of its values.
+    pub fn check_part<T>(&self, rank: usize, part: &[T]) -> Result<()> {
+        let (item, value, bytes) = (self.item_bytes, size_of::<T>(), size_of_val(part));
+        if value == 0 || !item.is_multiple_of(value) {
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "values of {value} bytes were given for items of {item} bytes; an item must be a whole number of values"
+                ),
+            ));
+        }
+        if bytes < self.room_bytes(rank) {
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "the part of process {rank} has {bytes} bytes; it needs room for {} items of {item} bytes, which are {} \
+                     bytes",
+                    self.room(rank),
+                    self.room_bytes(rank)
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
