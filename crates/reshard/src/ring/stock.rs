@@ -144,9 +144,9 @@ mod tests {
                     for place in places.clone() {
                         memory[if at_left { places.end - 1 - (place - places.start) } else { place }] = name;
                         if at_left {
-                            twin.push_front(name)
+                            twin.push_front(name);
                         } else {
-                            twin.push_back(name)
+                            twin.push_back(name);
                         }
                         name = if name == 250 { 100 } else { name + 1 };
                     }
