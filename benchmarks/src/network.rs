@@ -143,7 +143,9 @@ fn report(results: &Results) -> Result<String, Failure> {
         "Examples 1, 2 and 4 of Desprez et al. on sixteen hosts: network namespaces of one machine, each with a link of {RATE}\n\
          each way to a common switch, one rank on each, {}. Milliseconds, makespans, medians of {} repetitions in which all\n\
          ways take turns; every way was verified, element by element. The bound is W, the bytes of the busiest port over what\n\
-         a link lets through, without start-ups. `caterpillar` is the synchronous one: no rank begins a step before what it\n\
+         a link lets through, without start-ups; short vectors may take less, as a link lets the first 18 KB pass at once. Sockets\n\
+         hold at most 128 KiB: with more, queues of slow links grow long and answers wait in them (1.19 of W instead of 1.10 in\n\
+         example 1). `caterpillar` is the synchronous one: no rank begins a step before what it\n\
          sent in the one before is being received; all others go on as soon as they can.\n\n\
          Machine: {}. Reproduce with `{}`; raw numbers in `benchmarks/results/network.json`.\n\n\
          ![Time over the bound](network-speed.svg)\n",

@@ -74,6 +74,11 @@ impl Hosts {
                 run("tc", &[&["-n", space, "qdisc", "add", "dev", device, "root"], &bucket[..]].concat())?;
             }
         }
+        if rate.is_some() {
+            // What a socket holds waits in the queue of a slow link, and answers wait behind it: little, as in real switches.
+            let short = "echo 4096 65536 131072 > /proc/sys/net/ipv4/tcp_wmem";
+            ip(&["netns", "exec", &space, "sh", "-c", short])?;
+        }
         Ok(())
     }
 

@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Pieces of so many bytes, on average, are worth copying one by one: shorter ones are composed faster if all lie in boxes.
 const LONG_PIECE: u64 = 128;
 
+/// What is read where it lies must be more than one part in so many: in among many boxes it only disturbs.
+const LARGE_SHARE: u64 = 8;
+
 /// The boxes of an array: what each source has of each target.
 pub struct Boxes<'a> {
     array: &'a Array,
@@ -148,15 +151,18 @@ impl<'a> Boxes<'a> {
     }
 
     /// The same, but what comes from one place is read where it lies; none if that would be slower: pieces too short to be
-    /// copied one by one, or not adjacent.
+    /// copied one by one, or not adjacent, or too small a part.
     pub fn assembly_but(&self, target: &Target, place: usize) -> Option<Route> {
         let fast = *self.order.last()?;
         let pieces: u64 =
             target.tracks[fast].loops().iter().map(|l| l.rounds * l.stretches.len() as u64).sum();
-        if target.tracks[fast].elems() * self.elem < LONG_PIECE * pieces {
+        let peers = target.peers_at(place);
+        let own: u64 =
+            self.order.iter().map(|&dim| target.tracks[dim].before(peers[dim], u64::MAX)).product();
+        if target.tracks[fast].elems() * self.elem < LONG_PIECE * pieces || own * LARGE_SHARE < target.elems()
+        {
             return None;
         }
-        let peers = target.peers_at(place);
         let alike = |dim: usize, track: &Track| match dim == fast {
             true => track.boxed(),
             false => track.boxed_alike(),
