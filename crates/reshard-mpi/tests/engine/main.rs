@@ -52,6 +52,7 @@ fn rings(installation: &Installation) {
     for ranks in [1, 2, 3, 4, 7] {
         installation.launch(&format!("rings {} {rings}", 17 * ranks), ranks).succeeded(ranks);
     }
+    installation.launch("rings-round", 3).succeeded(3);
     for ranks in [2, 4] {
         installation.launch(&format!("rings-disagreement {ranks}"), ranks).succeeded(ranks);
     }

@@ -25,6 +25,7 @@ pub fn play(part: &str) {
             faults::disagreement(world, seed.parse().unwrap(), trials.parse().unwrap());
         }
         ["rings", seed, count] => rings::any(world, seed.parse().unwrap(), count.parse().unwrap()),
+        ["rings-round"] => rings::round(world),
         ["rings-disagreement", seed] => rings::disagreement(world, seed.parse().unwrap()),
         ["rings-absence", when] => rings::absence(world, when),
         ["absence"] => faults::absence(world),

@@ -1,7 +1,7 @@
 //! Rings between processes: every rank its own items, by value; and ranks that mean something else, or do not come.
 
 use reshard::ErrorKind;
-use reshard::ring::{Direction, RingPlan, RingProblem};
+use reshard::ring::{Direction, Program, RingPlan, RingProblem, Side, Transfer};
 use reshard_mpi::{Comm, MpiRing, MpiRingOptions, Reduce};
 use reshard_testkit::Random;
 use reshard_testkit::ring::{Items, any_ring};
@@ -43,6 +43,23 @@ pub fn any(world: &Comm, seed: u64, rings: u64) {
         assert!(scratch[0] <= 2 * 3 * senders as u64 * item_bytes.max(1 << 16));
         for run in 0..2 {
             run_once(&comm, &mut engine, 2 * ring + run);
+        }
+    }
+}
+
+/// A program of one's own in which items go round: each process waits for what comes before it can send all, so nobody may
+/// wait for a letter to become full.
+pub fn round(world: &Comm) {
+    let procs = world.size();
+    let ring = RingProblem::new(vec![2; procs], vec![2; procs]).unwrap();
+    for side in [Side::Right, Side::Left] {
+        let transfer = |from: u64| Transfer { from, side, items: 9, start: 0, end: 9 };
+        let program = Program::new(procs, (0..procs as u64).map(transfer).collect());
+        let plan = Arc::new(RingPlan::new(ring.clone(), program, 3).unwrap());
+        let options = MpiRingOptions { deadline: Some(Duration::from_secs(20)), ..MpiRingOptions::default() };
+        let mut engine = MpiRing::new(plan, world, options).unwrap();
+        for run in 0..2 {
+            run_once(&world.private().unwrap(), &mut engine, run);
         }
     }
 }
