@@ -36,7 +36,9 @@ impl Chart {
         let (y_low, y_high) = (y_low.log10().floor(), y_high.log10().ceil());
         let x_at = |x: f64| WIDTH * (x / x_low).ln() / (x_high / x_low).ln();
         let y_at = |y: f64| HEIGHT * (1.0 - (y.log10() - y_low) / (y_high - y_low));
-        let total = LEFT + self.panels.len() as f64 * (WIDTH + GAP) + 80.0;
+        let names = self.panels.last().into_iter().flat_map(|panel| &panel.1).map(|line| line.name.len());
+        let margin = 7.0 * names.max().unwrap_or(0) as f64;
+        let total = LEFT + self.panels.len() as f64 * (WIDTH + GAP) + margin.max(80.0);
         let mut svg = String::new();
         let mut add = |line: String| {
             svg.push_str(&line);
@@ -77,8 +79,9 @@ impl Chart {
             for tick in ticks {
                 let x = x_at(tick);
                 add(format!(
-                    "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{tick}</text>",
-                    HEIGHT + 18.0
+                    "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                    HEIGHT + 18.0,
+                    short(tick)
                 ));
             }
             add(format!(
@@ -118,5 +121,14 @@ impl Chart {
         }
         add("</svg>".to_string());
         svg
+    }
+}
+
+/// A number in few characters.
+fn short(number: f64) -> String {
+    match number {
+        n if n >= 1e6 => format!("{}M", n / 1e6),
+        n if n >= 1e4 => format!("{}k", n / 1e3),
+        n => n.to_string(),
     }
 }
