@@ -5,6 +5,17 @@ use serde::Serialize;
 /// Why a benchmark could not be run.
 pub type Failure = Box<dyn std::error::Error>;
 
+/// Shows a report, and keeps it in `docs` and its numbers in `benchmarks/results`.
+pub fn keep(name: &str, results: &impl Serialize, text: &str) -> Result<(), Failure> {
+    println!("{text}");
+    let (numbers, report) = (format!("benchmarks/results/{name}.json"), format!("docs/{name}-speed.md"));
+    std::fs::create_dir_all("benchmarks/results")?;
+    std::fs::write(&numbers, serde_json::to_string_pretty(results)? + "\n")?;
+    std::fs::write(&report, text)?;
+    eprintln!("written: {numbers}, {report}");
+    Ok(())
+}
+
 /// The middle one of some timings; `None` of none.
 pub fn median(mut times: Vec<f64>) -> Option<f64> {
     times.sort_unstable_by(f64::total_cmp);

@@ -5,7 +5,7 @@
 //! `reshard simulate`. Strategies take turns in every repetition; the embedded engine, which sends nothing, is the
 //! yardstick.
 
-use crate::machine::{Failure, Machine, median};
+use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::{Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
 use reshard::{Layout, Memory, Move, Order, Pattern, Plan, Redistribution, one_period};
@@ -60,12 +60,7 @@ pub fn run() -> Result<(), Failure> {
         rows,
     };
     let text = report(&results)?;
-    println!("{text}");
-    std::fs::create_dir_all("benchmarks/results")?;
-    std::fs::write("benchmarks/results/messages.json", serde_json::to_string_pretty(&results)? + "\n")?;
-    std::fs::write("docs/messages-speed.md", text)?;
-    eprintln!("written: benchmarks/results/messages.json, docs/messages-speed.md");
-    Ok(())
+    keep("messages", &results, &text)
 }
 
 fn measure(example: &'static str, from: &'static str, to: &'static str) -> Result<Vec<Row>, Failure> {

@@ -4,10 +4,9 @@
 //! names are those of the literature; the goals are ratios to `memcpy` and to the two rivals.
 
 use crate::answer::{Answer, launcher};
-use crate::machine::{Failure, Machine};
+use crate::machine::{Failure, Machine, keep};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::Command;
 
 /// Case, ranks, shape.
@@ -50,12 +49,7 @@ pub fn run(program: &str) -> Result<(), Failure> {
     let results =
         Results { benchmark: "mpi", command: "cargo xtask bench mpi", machine: Machine::here(), cases };
     let text = report(&results)?;
-    println!("{text}");
-    std::fs::create_dir_all(Path::new("benchmarks/results"))?;
-    std::fs::write("benchmarks/results/mpi.json", serde_json::to_string_pretty(&results)? + "\n")?;
-    std::fs::write("docs/mpi-speed.md", text)?;
-    eprintln!("written: benchmarks/results/mpi.json, docs/mpi-speed.md");
-    Ok(())
+    keep("mpi", &results, &text)
 }
 
 fn report(results: &Results) -> Result<String, Failure> {

@@ -6,7 +6,7 @@
 
 use crate::answer::{Answer, launcher};
 use crate::chart::{Chart, Line};
-use crate::machine::{Failure, Machine};
+use crate::machine::{Failure, Machine, keep};
 use reshard::cost::CostModel;
 use reshard::schedule::{Options, Schedule, Strategy};
 use reshard::simulate::{self, Network};
@@ -91,12 +91,8 @@ pub fn run(program: &str) -> Result<(), Failure> {
     let (command, machine) = ("cargo xtask bench network", Machine::here());
     let results = Results { benchmark: "network", command, machine, megabits: RATE.megabits, runs };
     let text = report(&results)?;
-    println!("{text}");
-    std::fs::create_dir_all("benchmarks/results")?;
-    std::fs::write("benchmarks/results/network.json", serde_json::to_string_pretty(&results)? + "\n")?;
-    std::fs::write("docs/network-speed.md", text)?;
+    keep("network", &results, &text)?;
     std::fs::write("docs/network-speed.svg", chart(&results).svg())?;
-    eprintln!("written: benchmarks/results/network.json, docs/network-speed.md, docs/network-speed.svg");
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 //! canonical form. The four others just list.
 
 use crate::chart::{Chart, Line};
-use crate::machine::{Failure, Machine, median};
+use crate::machine::{Failure, Machine, keep, median};
 use reshard_plan::{Distribution, Method, Overlap, Pattern, Problem};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -70,12 +70,8 @@ pub fn run() -> Result<(), Failure> {
         growing_array: next(ARRAYS.len())?,
     };
     let text = report(&results)?;
-    println!("{text}");
-    std::fs::create_dir_all("benchmarks/results")?;
-    std::fs::write("benchmarks/results/plan.json", serde_json::to_string_pretty(&results)? + "\n")?;
-    std::fs::write("docs/plan-speed.md", text)?;
+    keep("plan", &results, &text)?;
     std::fs::write("docs/plan-speed.svg", chart(&results).svg())?;
-    eprintln!("written: benchmarks/results/plan.json, docs/plan-speed.md, docs/plan-speed.svg");
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! the application of the advisor, under policies that do not look and one that does, for links from nearly free to dear.
 
 use crate::chart::{Chart, Line};
-use crate::machine::{Failure, Machine, median};
+use crate::machine::{Failure, Machine, keep, median};
 use reshard_plan::ring::{Application, Direction, Policy, RingProblem, check, solve};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -89,12 +89,8 @@ pub fn run() -> Result<(), Failure> {
         paid,
     };
     let text = report(&results)?;
-    println!("{text}");
-    std::fs::create_dir_all("benchmarks/results")?;
-    std::fs::write("benchmarks/results/ring.json", serde_json::to_string_pretty(&results)? + "\n")?;
-    std::fs::write("docs/ring-speed.md", text)?;
+    keep("ring", &results, &text)?;
     std::fs::write("docs/ring-advisor.svg", chart(&results).svg())?;
-    eprintln!("written: benchmarks/results/ring.json, docs/ring-speed.md, docs/ring-advisor.svg");
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 //! one after the other, each listing its own messages with their steps as it would alone; colouring and matchings see the
 //! whole graph. Also one rank of a grid of a million, all costs of setting up included.
 
-use crate::machine::{Failure, Machine, median};
+use crate::machine::{Failure, Machine, keep, median};
 use reshard_plan::schedule::{ClosedForm, Schedule, Strategy};
 use reshard_plan::{Pattern, Problem, one_period};
 use serde::Serialize;
@@ -59,12 +59,7 @@ pub fn run() -> Result<(), Failure> {
         messages_of_one,
     };
     let text = report(&results)?;
-    println!("{text}");
-    std::fs::create_dir_all("benchmarks/results")?;
-    std::fs::write("benchmarks/results/schedule.json", serde_json::to_string_pretty(&results)? + "\n")?;
-    std::fs::write("docs/schedule-speed.md", text)?;
-    eprintln!("written: benchmarks/results/schedule.json, docs/schedule-speed.md");
-    Ok(())
+    keep("schedule", &results, &text)
 }
 
 fn problem(processes: u64, r: u64, s: u64) -> Result<Problem, Failure> {

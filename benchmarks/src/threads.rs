@@ -4,7 +4,7 @@
 //! next to a `memcpy` and a streaming copy of as many bytes by as many threads, on the same memory; the ratio is the
 //! median of the case over the lower of the two medians. All elements are checked once.
 
-use crate::machine::{Failure, Machine, median};
+use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::{PlainCopy, Threads};
 use reshard::{Distribution, Layout, Memory, Move, Order, Plan, Redistribution, Window};
 use serde::Serialize;
@@ -157,14 +157,11 @@ pub fn run(only: Option<&str>) -> Result<(), Failure> {
         rows,
     };
     let text = report(&results)?;
-    println!("{text}");
-    if only.is_none() {
-        std::fs::create_dir_all("benchmarks/results")?;
-        std::fs::write("benchmarks/results/threads.json", serde_json::to_string_pretty(&results)? + "\n")?;
-        std::fs::write("docs/threads-speed.md", text)?;
-        eprintln!("written: benchmarks/results/threads.json, docs/threads-speed.md");
+    if only.is_some() {
+        println!("{text}");
+        return Ok(());
     }
-    Ok(())
+    keep("threads", &results, &text)
 }
 
 struct Prepared {
