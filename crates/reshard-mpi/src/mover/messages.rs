@@ -18,6 +18,9 @@ use std::time::Duration;
 /// 64 KiB), enough to make nothing of what a message costs.
 const LETTER: usize = 1 << 15;
 
+/// The same where all ranks are on one node: there MPI copies out of the sender's memory, and asking is what costs.
+const LETTER_ON_ONE_NODE: usize = 1 << 18;
+
 /// Letters shorter than this cost more than they save.
 const FEW_PAGES: usize = 1 << 13;
 
@@ -59,8 +62,8 @@ struct Counts {
 }
 
 impl Room {
-    /// For this rank's share of the memory, if it is limited. Collective if it is `mixed`: then parcels within a node do not
-    /// take the network.
+    /// For this rank's share of the memory, if it is limited. If it is `mixed`, parcels within a node do not take the network.
+    /// Collective the first time for a communicator.
     pub fn new(
         plan: &Arc<Plan>,
         comm: &Comm,
@@ -68,8 +71,12 @@ impl Room {
         mixed: bool,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let made = messages(plan, comm.rank() as u64, options, LETTER);
-        let node = mixed.then(|| comm.node(limit)).transpose()?;
+        let node = comm.node(limit)?;
+        let one_node = node.largest() == comm.size();
+        // Boxes stay in the caches, letters need not.
+        let letter = if one_node && !mixed { LETTER_ON_ONE_NODE } else { LETTER };
+        let made = messages(plan, comm.rank() as u64, options, letter);
+        let node = mixed.then_some(node);
         let (porter, program) = made?;
         let (abroad, near) = sorted(&porter, &program, node);
         let most = |legs: &[Leg]| legs.chunk_by(|a, b| a.step == b.step).map(<[Leg]>::len).max().unwrap_or(0);
