@@ -147,18 +147,19 @@ impl Program {
         })
     }
 
-    /// Room for so many items is enough for a process: the more of what it has and what it should have, and one. If every
-    /// process makes its neighbour wait while it has so many, a program that [is net](Self::is_net) and whose flows have
-    /// no circle, as those of [`solve`](super::solve), still ends. For a process that is full has more than it should,
-    /// hence something to send; if its neighbour is full, so has that one; the last of the row has nothing to send, so it
-    /// is not full.
+    /// Room for so many items is enough for a process: the more of what it has and what it should have, and at least one, to
+    /// pass items on. If every process makes its neighbour wait while it has so many, a program of [`solve`](super::solve)
+    /// still ends: a full process that is to get another item holds as many as it should at least, so it has something to
+    /// send, and holds it. If its neighbour is full, too, the same is true of that one. The flows have no circle and no link
+    /// carries items both ways, so the row of full processes ends, with one that is full, is to get an item and has nothing
+    /// to send: there is none.
     pub fn enough_room(problem: &RingProblem, rank: u64) -> u64 {
         let at = rank as usize;
         problem
             .loads()
             .get(at)
             .zip(problem.targets().get(at))
-            .map_or(0, |(load, target)| load.max(target) + 1)
+            .map_or(0, |(&load, &target)| load.max(target).max(1))
     }
 
     /// Items over each link `i -> i + 1`, those to the left counted negative.

@@ -75,10 +75,10 @@ impl RingPlan {
         // No circle, not even one of two: whoever is full has something to send, and the last of a row of full ones has not.
         let chains = !both_ways && rightwards < procs && leftwards < procs;
         let room = |(rank, from): (usize, &[u64; 2])| {
-            let (load, target) = (problem.loads()[rank], problem.targets()[rank]);
+            let load = problem.loads()[rank];
             match from[0] + from[1] {
                 0 => load,
-                _ if chains => load.max(target).max(1),
+                _ if chains => Program::enough_room(&problem, rank as u64),
                 received => load.saturating_add(received),
             }
         };
@@ -114,14 +114,9 @@ impl RingPlan {
         self.item_bytes
     }
 
-    /// For so many items a process needs room: the more of what it has and what it should have, and at least one if it
-    /// passes items on. Neighbours wait while it is full.
-    ///
-    /// Why nobody waits for ever: a full process that is to get another item holds as many as it should at least, so it has
-    /// something to send, and holds it. If its neighbour is full, too, the same is true of that one. No flow of a solution
-    /// goes round the ring, nor both ways over a link, so the row of full processes ends, with one that is full, is to get
-    /// an item, and has nothing to send: there is none. (A program of one's own whose flows do go round gets room for
-    /// all that ever comes.)
+    /// For so many items a process needs room: [`Program::enough_room`], which says why nobody then waits for ever, or its
+    /// load if nothing comes. Neighbours wait while it is full. (A program of one's own whose flows go round the ring, or both
+    /// ways over a link, gets room for all that ever comes.)
     ///
     /// # Panics
     /// If there is no such process.
