@@ -63,25 +63,37 @@ impl Slot {
         Ok(Self { bytes: place, under_way: None })
     }
 
-    /// Begins to send some of its bytes; done only when the receiver has begun to receive them. Does nothing while
-    /// something is under way.
-    pub fn send(&mut self, comm: &Comm, bytes: Range<usize>, to: usize, tag: u32) -> Result<()> {
-        if self.under_way.is_none() {
-            let bytes = &self.bytes[bytes];
-            // SAFETY: until the request is done nobody gets at the bytes, and they are not freed: see `bytes` and `drop`.
-            // A vector's bytes stay where they are when it is moved.
-            self.under_way = Some(unsafe { comm.issend(bytes.as_ptr(), bytes.len(), to, tag)? });
-        }
+    /// Begins to send some of its bytes; if it is to be acknowledged, that is done only when the receiver has begun to receive
+    /// them.
+    ///
+    /// # Panics
+    /// If something is under way.
+    pub fn send(
+        &mut self,
+        comm: &Comm,
+        bytes: Range<usize>,
+        to: usize,
+        tag: u32,
+        acknowledged: bool,
+    ) -> Result<()> {
+        assert!(self.is_free(), "a place holds one message at a time");
+        let bytes = &self.bytes[bytes];
+        let send = if acknowledged { Comm::issend } else { Comm::isend };
+        // SAFETY: until the request is done nobody gets at the bytes, and they are not freed: see `bytes` and `drop`. A
+        // vector's bytes stay where they are when it is moved.
+        self.under_way = Some(unsafe { send(comm, bytes.as_ptr(), bytes.len(), to, tag)? });
         Ok(())
     }
 
-    /// Begins to receive a message of at most its length. Does nothing while something is under way.
+    /// Begins to receive a message of at most its length.
+    ///
+    /// # Panics
+    /// If something is under way.
     pub fn receive(&mut self, comm: &Comm, from: usize, tag: u32) -> Result<()> {
-        if self.under_way.is_none() {
-            // SAFETY: as above.
-            let request = unsafe { comm.irecv(self.bytes.as_mut_ptr(), self.bytes.len(), from, tag)? };
-            self.under_way = Some(request);
-        }
+        assert!(self.is_free(), "a place holds one message at a time");
+        // SAFETY: as above.
+        let request = unsafe { comm.irecv(self.bytes.as_mut_ptr(), self.bytes.len(), from, tag)? };
+        self.under_way = Some(request);
         Ok(())
     }
 

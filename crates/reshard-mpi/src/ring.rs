@@ -112,11 +112,6 @@ struct Reading {
     read: usize,
 }
 
-/// Where a side is in a pair.
-fn at(side: Side) -> usize {
-    usize::from(side == Side::Right)
-}
-
 impl MpiRing {
     /// For a problem that this rank may have been unable to state: then all ranks are told why, instead of waiting for it.
     /// Solved on every rank, alike. All ranks must use the same of this and [`MpiRing::new`].
@@ -252,9 +247,9 @@ impl Rank {
 
     /// Reads what has come from a side, as far as there is room, and offers a place for more.
     fn read(&mut self, comm: &Comm, memory: &mut [u8], side: Side) -> Result<bool> {
-        let (from, tag) = (self.neighbours[at(side)], TAGS[at(side.opposite())]);
+        let (from, tag) = (self.neighbours[side.index()], TAGS[side.opposite().index()]);
         let Self { share, coming, item_bytes, .. } = self;
-        let coming = &mut coming[at(side)];
+        let coming = &mut coming[side.index()];
         let mut moved = false;
         loop {
             if coming.reading.is_none()
@@ -325,7 +320,7 @@ impl Rank {
     fn send(&mut self, comm: &Comm, open: Open) -> Result<()> {
         let slot = &mut self.going[open.slot];
         let letter = Share::letter(open.side, slot.bytes().len(), open.written);
-        slot.send(comm, letter, self.neighbours[at(open.side)], TAGS[at(open.side)])?;
+        slot.send(comm, letter, self.neighbours[open.side.index()], TAGS[open.side.index()], true)?;
         self.went[open.slot] = open.side;
         self.letters += 1;
         self.bytes += open.written as u64;
@@ -334,9 +329,9 @@ impl Rank {
 
     /// Whom this rank waits for: those that items are to come from, and those that have not begun to receive a letter.
     fn late(&self) -> String {
-        let comes = SIDES.into_iter().filter(|&side| self.coming[at(side)].awaited > 0);
+        let comes = SIDES.into_iter().filter(|&side| self.coming[side.index()].awaited > 0);
         let going = self.going.iter().zip(&self.went).filter(|(slot, _)| !slot.is_free());
-        named(comes.chain(going.map(|(_, &side)| side)).map(|side| self.neighbours[at(side)]))
+        named(comes.chain(going.map(|(_, &side)| side)).map(|side| self.neighbours[side.index()]))
     }
 }
 

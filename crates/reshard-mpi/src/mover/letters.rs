@@ -15,11 +15,10 @@
 
 use super::{Tally, named};
 use crate::ffi::comm::Comm;
-use crate::ffi::request::Request;
+use crate::owned::Slot;
 use reshard::engine::Data;
 use reshard::rank::{Cursor, Parcel, Porter};
 use reshard_plan::{Error, ErrorKind, Result};
-use std::mem::ManuallyDrop;
 use std::time::Instant;
 
 /// For each parcel that is coming, so many letters can be under way.
@@ -35,39 +34,6 @@ pub struct Leg {
     pub parcel: Parcel,
 }
 
-/// Places for letters. If one may still be under way when they go, their memory stays.
-struct Slots {
-    bytes: ManuallyDrop<Vec<u8>>,
-    letter: usize,
-    /// Nothing is under way.
-    quiet: bool,
-}
-
-impl Slots {
-    fn new(count: usize, letter: usize) -> Result<Self> {
-        let mut bytes = Vec::new();
-        let all = count * letter;
-        bytes.try_reserve_exact(all).map_err(|_| {
-            Error::new(ErrorKind::Memory, format!("{all} bytes for messages do not fit in memory"))
-        })?;
-        bytes.resize(all, 0);
-        Ok(Self { bytes: ManuallyDrop::new(bytes), letter, quiet: true })
-    }
-
-    fn place(&mut self, slot: usize) -> &mut [u8] {
-        &mut self.bytes[slot * self.letter..(slot + 1) * self.letter]
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        if self.quiet {
-            // SAFETY: dropped once, and no letter is under way.
-            unsafe { ManuallyDrop::drop(&mut self.bytes) };
-        }
-    }
-}
-
 /// Letters that leave.
 pub struct Outbox {
     legs: Vec<Leg>,
@@ -75,8 +41,7 @@ pub struct Outbox {
     first: usize,
     going: Vec<Going>,
     open: usize,
-    slots: Slots,
-    requests: Vec<Option<Request>>,
+    slots: Vec<Slot>,
     /// A step is over when the other side has begun to receive all of it.
     lockstep: bool,
 }
@@ -95,18 +60,13 @@ impl Outbox {
             first: 0,
             going: vec![Going::default(); most],
             open: 0,
-            slots: Slots::new(slots, letter)?,
-            requests: (0..slots).map(|_| None).collect(),
+            slots: places(slots, letter)?,
             lockstep,
         })
     }
 
     pub fn begin(&mut self) {
         (self.first, self.open) = (0, 0);
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.slots.bytes.len() as u64
     }
 
     /// The step under way, or the next; none if all is sent.
@@ -116,7 +76,7 @@ impl Outbox {
 
     /// Nothing more goes, and everything has gone.
     pub fn is_done(&self) -> bool {
-        self.slots.quiet && self.step().is_none()
+        self.step().is_none() && self.slots.iter().all(Slot::is_free)
     }
 
     /// Packs and sends one letter of each parcel of the step, as long as there are slots; takes no step beyond `last`.
@@ -130,7 +90,7 @@ impl Outbox {
     ) -> Result<bool> {
         let mut free = self.settle()?;
         let sent = self.going[..self.open].iter().all(|going| going.cursor.finished());
-        if sent && self.open > 0 && (self.slots.quiet || !self.lockstep) {
+        if sent && self.open > 0 && (free == self.slots.len() || !self.lockstep) {
             self.first += self.open;
             self.open = 0;
         }
@@ -151,19 +111,14 @@ impl Outbox {
             if self.going[k].cursor.finished() {
                 continue;
             }
-            let Some(slot) = self.requests.iter().position(Option::is_none) else { break };
+            let Some(slot) = self.slots.iter_mut().find(|slot| slot.is_free()) else { break };
             let began = Instant::now();
             let parcel = &self.legs[self.first + k].parcel;
-            let room = self.slots.place(slot);
             let going = &mut self.going[k];
-            let bytes = porter.pack(data, parcel, &mut going.cursor, room);
+            let bytes = porter.pack(data, parcel, &mut going.cursor, slot.bytes());
             let (_, to, group) = porter.ends(parcel);
             let acknowledged = self.lockstep || going.letters % ACKNOWLEDGED == ACKNOWLEDGED - 1;
-            let send = if acknowledged { Comm::issend } else { Comm::isend };
-            // SAFETY: the slot is nobody else's; it stays where it is until the request is done, even if this goes.
-            let request = unsafe { send(comm, room.as_ptr(), bytes, to as usize, group as u32)? };
-            self.requests[slot] = Some(request);
-            self.slots.quiet = false;
+            slot.send(comm, 0..bytes, to as usize, group as u32, acknowledged)?;
             going.letters += 1;
             free -= 1;
             tally.pack += began.elapsed();
@@ -174,17 +129,7 @@ impl Outbox {
 
     /// Takes back slots whose letters are gone. Returns how many are free.
     fn settle(&mut self) -> Result<usize> {
-        let mut free = 0;
-        for slot in &mut self.requests {
-            if let Some(request) = slot
-                && request.test()?.is_some()
-            {
-                *slot = None;
-            }
-            free += usize::from(slot.is_none());
-        }
-        self.slots.quiet = free == self.requests.len();
-        Ok(free)
+        self.slots.iter_mut().try_fold(0, |free, slot| Ok(free + usize::from(slot.settled()?.is_some())))
     }
 
     /// Ranks that something is on its way to.
@@ -203,7 +148,8 @@ pub struct Inbox {
     first: usize,
     end: usize,
     coming: Vec<Coming>,
-    slots: Slots,
+    slots: Vec<Slot>,
+    /// What each slot is for, while it is.
     posted: Vec<Option<Posted>>,
 }
 
@@ -217,8 +163,8 @@ struct Coming {
 }
 
 /// A receive under way.
+#[derive(Clone, Copy)]
 struct Posted {
-    request: Request,
     leg: usize,
     /// Which of its letters.
     letter: usize,
@@ -238,17 +184,13 @@ impl Inbox {
             first: 0,
             end: 0,
             coming: vec![Coming::default(); most],
-            slots: Slots::new(slots, letter)?,
-            posted: (0..slots).map(|_| None).collect(),
+            slots: places(slots, letter)?,
+            posted: vec![None; slots],
         })
     }
 
     pub fn begin(&mut self) {
         (self.first, self.end) = (0, 0);
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.slots.bytes.len() as u64
     }
 
     /// The earliest step of which something is to come; none if all is here.
@@ -288,7 +230,6 @@ impl Inbox {
             }
             self.first += 1;
         }
-        self.slots.quiet = self.is_done();
         Ok(moved)
     }
 
@@ -310,12 +251,8 @@ impl Inbox {
                 }
                 let Some(slot) = self.posted.iter().position(Option::is_none) else { return Ok(()) };
                 let (from, _, group) = porter.ends(&self.legs[at].parcel);
-                let place = self.slots.place(slot);
-                // SAFETY: a slot that nobody uses; it stays where it is until the request is done, even if this goes.
-                let request =
-                    unsafe { comm.irecv(place.as_mut_ptr(), place.len(), from as usize, group as u32)? };
-                self.slots.quiet = false;
-                self.posted[slot] = Some(Posted { request, leg: at, letter: posted });
+                self.slots[slot].receive(comm, from as usize, group as u32)?;
+                self.posted[slot] = Some(Posted { leg: at, letter: posted });
                 self.coming[at % room].posted += 1;
             }
         }
@@ -326,16 +263,15 @@ impl Inbox {
     fn unpack(&mut self, porter: &mut Porter, data: &mut Data<'_>, tally: &mut Tally) -> Result<bool> {
         let room = self.coming.len();
         for slot in 0..self.posted.len() {
-            let Some(Posted { request, leg, letter }) = &mut self.posted[slot] else { continue };
-            let (leg, letter) = (*leg, *letter);
+            let Some(Posted { leg, letter }) = self.posted[slot] else { continue };
             if letter != self.coming[leg % room].unpacked {
                 continue;
             }
-            let Some(bytes) = request.test()? else { continue };
+            let Some(bytes) = self.slots[slot].settled()? else { continue };
             let began = Instant::now();
             let parcel = &self.legs[leg].parcel;
             let coming = &mut self.coming[leg % room];
-            let unpacked = porter.unpack(data, parcel, &mut coming.cursor, self.slots.place(slot));
+            let unpacked = porter.unpack(data, parcel, &mut coming.cursor, self.slots[slot].bytes());
             if unpacked != bytes {
                 let from = named([porter.ends(parcel).0 as usize]);
                 return Err(Error::new(
@@ -359,4 +295,8 @@ impl Inbox {
         let open = self.legs[self.first..self.end].iter();
         open.map(|leg| porter.ends(&leg.parcel).0 as usize).collect()
     }
+}
+
+fn places(count: usize, letter: usize) -> Result<Vec<Slot>> {
+    (0..count).map(|_| Slot::new(letter)).collect()
 }

@@ -151,7 +151,8 @@ pub struct MessagesMover {
     outbox: Outbox,
     inbox: Inbox,
     boxes: Option<Boxes>,
-    /// Bytes of the boxes that are used.
+    /// Bytes of letters, and of the boxes that are used.
+    letter_bytes: u64,
     boxes_bytes: u64,
     pace: Pace,
     /// Steps of all ranks.
@@ -182,6 +183,7 @@ impl MessagesMover {
             (false, true) => Pace::Lockstep,
             (false, false) => Pace::Free,
         };
+        let letter_bytes = ((counts.sends + counts.receives) * letter) as u64;
         let boxes_bytes = (counts.lanes * (HEAD + BOXES * letter)) as u64;
         let tally = Tally::default();
         let comm = Arc::clone(comm);
@@ -191,6 +193,7 @@ impl MessagesMover {
             outbox,
             inbox,
             boxes,
+            letter_bytes,
             boxes_bytes,
             pace,
             steps: program.all_steps,
@@ -261,6 +264,6 @@ impl Moving for MessagesMover {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.outbox.bytes() + self.inbox.bytes() + self.boxes_bytes + self.porter.scratch_bytes()
+        self.letter_bytes + self.boxes_bytes + self.porter.scratch_bytes()
     }
 }

@@ -15,7 +15,6 @@ mod choice;
 #[allow(unsafe_code)]
 pub mod collective;
 pub mod direct;
-#[allow(unsafe_code)]
 mod letters;
 pub mod messages;
 mod patience;

@@ -37,6 +37,14 @@ impl Side {
         }
     }
 
+    /// Its place in a pair: left, right.
+    pub fn index(self) -> usize {
+        match self {
+            Self::Left => 0,
+            Self::Right => 1,
+        }
+    }
+
     /// The other side.
     pub fn opposite(self) -> Self {
         match self {

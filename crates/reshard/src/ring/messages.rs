@@ -9,7 +9,7 @@
 //! none. If no letter waits, nobody lacks a slot or room, and a program that works always has a next send.
 
 use super::letters::Letters;
-use super::plan::{RingPlan, at};
+use super::plan::RingPlan;
 use super::share::Share;
 use super::{Report, bytes_of};
 use crate::kernel::crew::{Crew, catch};
@@ -199,7 +199,7 @@ impl Round<'_> {
             let seen = self.post.news(rank);
             let mut moved = false;
             for side in [Side::Left, Side::Right] {
-                moved |= self.read(rank, share, memory, side, &mut reading[at(side)]);
+                moved |= self.read(rank, share, memory, side, &mut reading[side.index()]);
             }
             moved |= self.write(rank, share, memory, &mut open, letters);
             if moved {
@@ -223,7 +223,7 @@ impl Round<'_> {
         reading: &mut Option<Reading>,
     ) -> bool {
         let sender = side.of(rank as u64, self.procs as u64) as usize;
-        let message = 2 * sender + at(side.opposite());
+        let message = 2 * sender + side.opposite().index();
         let mut moved = false;
         while share.coming(side) > 0 {
             if reading.is_none() {
@@ -276,7 +276,7 @@ impl Round<'_> {
 
     fn send(&self, rank: usize, open: Open, letters: &mut u64) {
         let letter = Letter { slot: open.slot, bytes: open.written as u64 };
-        self.post.send(2 * rank + at(open.side), letter);
+        self.post.send(2 * rank + open.side.index(), letter);
         *letters += 1;
     }
 }

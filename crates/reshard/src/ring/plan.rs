@@ -24,14 +24,6 @@ pub struct RingPlan {
     rooms: Vec<u64>,
 }
 
-/// Where a side is in a pair.
-pub(crate) fn at(side: Side) -> usize {
-    match side {
-        Side::Left => 0,
-        Side::Right => 1,
-    }
-}
-
 impl RingPlan {
     /// The best program there is, or one that comes near, for items of so many bytes.
     pub fn solved(problem: RingProblem, item_bytes: usize) -> Result<Self> {
@@ -53,12 +45,12 @@ impl RingPlan {
         let mut coming = vec![[0; 2]; procs];
         for transfer in program.transfers() {
             let to = transfer.to(procs as u64) as usize;
-            coming[to][at(transfer.side.opposite())] += transfer.items;
+            coming[to][transfer.side.opposite().index()] += transfer.items;
         }
         let (mut rightwards, mut leftwards, mut both_ways) = (0, 0, false);
         for (rank, &[from_left, _]) in coming.iter().enumerate() {
             let before = (rank + procs - 1) % procs;
-            let from_right = coming[before][at(Side::Right)];
+            let from_right = coming[before][Side::Right.index()];
             if from_left > 0 && from_right > 0 && problem.is_ordered() {
                 return Err(Error::new(
                     ErrorKind::Mismatch,
@@ -132,7 +124,7 @@ impl RingPlan {
     /// Items that come to a process from a side.
     pub(crate) fn coming(&self, rank: usize, side: Side) -> usize {
         // No more than go in the program, whose sums fit: a process that sends holds them, or gets them over another link.
-        usize::try_from(self.coming[rank][at(side)]).unwrap_or(usize::MAX)
+        usize::try_from(self.coming[rank][side.index()]).unwrap_or(usize::MAX)
     }
 
     /// Items over all links, an item counted once for each link it crosses.

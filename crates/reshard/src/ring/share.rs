@@ -14,7 +14,7 @@
 //! So letters are long where there is much to send, nothing waits for a letter to become full, and a process with room for
 //! a single item still passes on letters as long as those it gets.
 
-use super::plan::{RingPlan, at};
+use super::plan::RingPlan;
 use super::stock::Stock;
 use reshard_plan::ring::Side;
 use std::ops::Range;
@@ -72,7 +72,7 @@ impl Share {
 
     /// Items that are still to come from a side and have not been read.
     pub fn coming(&self, side: Side) -> usize {
-        self.coming[at(side)]
+        self.coming[side.index()]
     }
 
     /// True if all is sent and all has come.
@@ -123,7 +123,7 @@ impl Share {
     /// before. Returns what is read now.
     pub fn read(&mut self, memory: &mut [u8], side: Side, letter: &[u8], mut read: usize) -> usize {
         while read < letter.len() {
-            let most = ((letter.len() - read) / self.item_bytes).min(self.coming[at(side)]);
+            let most = ((letter.len() - read) / self.item_bytes).min(self.coming[side.index()]);
             let places = self.stock.arriving(side, most);
             let bytes = places.len() * self.item_bytes;
             if bytes == 0 {
@@ -136,7 +136,7 @@ impl Share {
             let places_bytes = self.bytes(&places);
             memory[places_bytes].copy_from_slice(&letter[next]);
             read += bytes;
-            self.coming[at(side)] -= places.len();
+            self.coming[side.index()] -= places.len();
         }
         read
     }
@@ -164,7 +164,7 @@ impl Share {
                 to_memory[free_bytes].copy_from_slice(&memory[self.bytes(&from)]);
             }
         }
-        to.coming[at(side.opposite())] -= all;
+        to.coming[side.opposite().index()] -= all;
         self.count(all);
         all
     }
