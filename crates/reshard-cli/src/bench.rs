@@ -11,7 +11,7 @@ use crate::screen::Screen;
 use crate::simulate::time;
 use reshard::engine::{MessagesOptions, PlainCopy};
 use reshard::schedule::Strategy;
-use reshard::{Distribution, Layout, Move, Order, Plan};
+use reshard::{Distribution, Layout, Memory, Move, Order, Plan};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Scalapack, Shared, makespan};
 use serde::Serialize;
 use std::io::Write;
@@ -84,11 +84,26 @@ enum Way {
     Scalapack(Scalapack),
 }
 
-/// This rank's parts.
+/// This rank's parts: anybody's own, and those that we allocate.
 struct Arrays {
     private: Vec<f64>,
-    shared: Shared<f64>,
     target: Vec<f64>,
+    shared: Shared<f64>,
+    our_target: Memory<f64>,
+}
+
+impl Arrays {
+    /// Where a way puts the array.
+    fn target_of(&mut self, way: &Way) -> &mut [f64] {
+        if way.is_shared() { &mut self.our_target } else { &mut self.target }
+    }
+}
+
+impl Way {
+    /// With arrays that we allocate.
+    fn is_shared(&self) -> bool {
+        matches!(self, Self::Engine(engine) if engine.mover() == Mover::Shared)
+    }
 }
 
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
@@ -135,7 +150,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     for (name, way) in &mut ways {
         go(world, way, &mut arrays).map_err(failed)?;
         if !matches!(way, Way::Copy(..)) {
-            verify(name, &moving, rank, &mut arrays)?;
+            verify(name, &moving, rank, arrays.target_of(way))?;
         }
     }
     for _ in 0..repeats {
@@ -192,12 +207,13 @@ fn arrays(world: &Comm, moving: &Move, rank: u64) -> Result<Arrays, Failure> {
     }
     // Long enough for a copy of the source, too.
     let target = vec![0.0; len(moving.to()).max(len(moving.from()))];
-    Ok(Arrays { private: shared.to_vec(), shared, target })
+    let our_target = Memory::zeroed(len(moving.to())).map_err(failed)?;
+    Ok(Arrays { private: shared.to_vec(), target, shared, our_target })
 }
 
 /// One run; seconds.
 fn go(world: &Comm, way: &mut Way, arrays: &mut Arrays) -> reshard::Result<f64> {
-    let Arrays { private, shared, target } = arrays;
+    let Arrays { private, target, shared, our_target } = arrays;
     let comm = world.private()?;
     let limit = MpiOptions::default().deadline;
     let ((), seconds) = makespan(&comm, limit, true, || match way {
@@ -207,7 +223,7 @@ fn go(world: &Comm, way: &mut Way, arrays: &mut Arrays) -> reshard::Result<f64> 
             copy.run(bytemuck::cast_slice(private), bytemuck::cast_slice_mut(to), *streams)
         }
         Way::Engine(engine) if engine.mover() == Mover::Shared => {
-            engine.run_shared(shared, target).map(|_| ())
+            engine.run_shared(shared, our_target).map(|_| ())
         }
         Way::Engine(engine) => engine.run_own(private, target).map(|_| ()),
         Way::Scalapack(scalapack) => scalapack.run(private, target),
@@ -215,13 +231,13 @@ fn go(world: &Comm, way: &mut Way, arrays: &mut Arrays) -> reshard::Result<f64> 
     Ok(seconds.max(1e-9))
 }
 
-fn verify(name: &str, moving: &Move, rank: u64, arrays: &mut Arrays) -> Result<(), Failure> {
+fn verify(name: &str, moving: &Move, rank: u64, target: &mut [f64]) -> Result<(), Failure> {
     let Some(values) = Values::after(moving.to(), 8, moving.problem())?.of_rank(rank) else { return Ok(()) };
-    let part = &arrays.target[..moving.to().span(rank)? as usize];
+    let part = &target[..moving.to().span(rank)? as usize];
     match values.check(bytemuck::cast_slice(part), 1)? {
         Some(wrong) => Err(Failure::Failed(format!("{name}: {wrong}"))),
         None => {
-            arrays.target.fill(0.0);
+            target.fill(0.0);
             Ok(())
         }
     }

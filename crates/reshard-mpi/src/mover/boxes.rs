@@ -7,7 +7,7 @@
 use super::Tally;
 use super::letters::Leg;
 use crate::ffi::node::Node;
-use crate::shared::Neighbours;
+use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::{Cursor, Parcel, Porter};
 use reshard_plan::{Error, ErrorKind, Result};
@@ -64,7 +64,7 @@ impl Boxes {
         let bytes = size.checked_mul(node.comm().size()).ok_or_else(|| {
             Error::new(ErrorKind::TooLarge, format!("{} boxes of {letter} bytes", node.comm().size()))
         })?;
-        let neighbours = Neighbours::share(node.comm(), bytes, limit)?;
+        let neighbours = Neighbours::share(node.comm(), bytes, Pages::Ordinary, limit)?;
         let lanes = |legs: Vec<Leg>, outwards: bool| {
             let mut lanes: Vec<Lane> = Vec::new();
             for leg in legs {

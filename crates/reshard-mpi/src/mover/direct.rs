@@ -5,7 +5,7 @@
 
 use super::{Moving, Progress, Tally, named};
 use crate::ffi::comm::Comm;
-use crate::shared::Neighbours;
+use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::Direct;
 use reshard_plan::{Plan, Result};
@@ -58,7 +58,7 @@ impl DirectMover {
             ranks.sort_unstable();
             ranks.dedup();
         }
-        let neighbours = Neighbours::share(comm, 128, limit)?;
+        let neighbours = Neighbours::share(comm, 128, Pages::Ordinary, limit)?;
         Ok(Self { direct, neighbours, owners, readers, runs: 0, phase: Phase::Begins })
     }
 

@@ -7,7 +7,7 @@
 use super::{Moving, Progress, Tally, named, too_little};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
-use crate::shared::Neighbours;
+use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::{Bundle, Relay};
 use reshard_plan::{Plan, Result};
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Boxes for each pair of ranks.
 const BOXES: u64 = 2;
+
+/// Of many ranks' boxes: all are used in turn.
+const PAGES: Pages = Pages::Huge;
 
 /// Where a rank writes down how many chunks it has emptied.
 const EMPTIED: usize = 0;
@@ -76,7 +79,7 @@ impl RelayMover {
             bytes += LINE + BOXES as usize * room;
             outgoing.push(lane);
         }
-        let neighbours = Neighbours::share(comm, bytes, limit)?;
+        let neighbours = Neighbours::share(comm, bytes, PAGES, limit)?;
         let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
         let mut all = vec![0; mine.len() * comm.size()];
         comm.all_gather_within(&mine, &mut all, limit)?;
@@ -205,7 +208,7 @@ impl Moving for RelayMover {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.relay.scratch_bytes() + self.bytes as u64
+        self.relay.scratch_bytes() + Neighbours::taken(self.bytes, PAGES) as u64
     }
 }
 
@@ -224,7 +227,8 @@ fn fitting(
         let Some(memory) = memory else { return Ok(relay) };
         let boxes =
             relay.outgoing().iter().map(|to| LINE + BOXES as usize * to.most_bytes.next_multiple_of(LINE));
-        let mut all = [relay.scratch_bytes() + (LINE + boxes.sum::<usize>()) as u64];
+        let boxes = Neighbours::taken(LINE + boxes.sum::<usize>(), PAGES);
+        let mut all = [relay.scratch_bytes() + boxes as u64];
         comm.all_reduce_within(&mut all, Reduce::Sum, limit)?;
         if all[0] <= memory {
             return Ok(relay);

@@ -1,6 +1,6 @@
 //! Arrays that the other ranks of a node can read.
 
-use super::{HEAD, Neighbours};
+use super::{HEAD, Neighbours, Pages};
 use crate::ffi::comm::Comm;
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ impl<T: Pod> Shared<T> {
     pub fn zeroed(comm: &Comm, len: usize) -> Result<Self> {
         assert!(align_of::<T>() <= HEAD, "elements of ordinary alignment");
         let bytes = len.saturating_mul(size_of::<T>());
-        let neighbours = Neighbours::share(&*comm.private()?, bytes, Some(LIMIT))?;
+        let neighbours = Neighbours::share(&*comm.private()?, bytes, Pages::Huge, Some(LIMIT))?;
         Ok(Self { neighbours, len, elements: PhantomData })
     }
 

@@ -9,6 +9,7 @@ mod array;
 mod segment;
 
 pub use array::Shared;
+pub(crate) use segment::Pages;
 
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
@@ -56,9 +57,9 @@ impl Card {
 impl Neighbours {
     /// Makes a segment of so many bytes, all zero, and maps those of all others. Collective; fails on all ranks if it fails
     /// on one.
-    pub fn share(comm: &Comm, bytes: usize, limit: Option<Duration>) -> Result<Self> {
+    pub fn share(comm: &Comm, bytes: usize, pages: Pages, limit: Option<Duration>) -> Result<Self> {
         let all_bytes = bytes.checked_add(HEAD).ok_or_else(|| too_large(bytes))?;
-        let made = Segment::create(all_bytes);
+        let made = Segment::create(all_bytes, pages);
         let mut card = Card::default();
         if let Ok((segment, fd)) = &made {
             let cookie = u64::from(std::process::id()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -81,7 +82,7 @@ impl Neighbours {
                 .enumerate()
                 .map(|(rank, card)| match own.take_if(|_| rank == comm.rank()) {
                     Some(own) => Ok(own),
-                    None => map(rank, Card::from_bytes(card)),
+                    None => map(rank, Card::from_bytes(card), pages),
                 })
                 .collect::<Result<Vec<_>>>()?;
             Ok((segments, fd))
@@ -101,6 +102,11 @@ impl Neighbours {
             ));
         }
         Ok(Self { rank: comm.rank(), segments })
+    }
+
+    /// Bytes of memory that a segment of so many takes.
+    pub fn taken(bytes: usize, pages: Pages) -> usize {
+        pages.taken(bytes.saturating_add(HEAD))
     }
 
     /// A counter in the segment of a rank, at a multiple of 8.
@@ -125,7 +131,7 @@ impl Neighbours {
     }
 }
 
-fn map(rank: usize, card: Card) -> Result<Segment> {
+fn map(rank: usize, card: Card, pages: Pages) -> Result<Segment> {
     let refused = |why: String| {
         Error::new(
             ErrorKind::Mpi,
@@ -137,8 +143,8 @@ fn map(rank: usize, card: Card) -> Result<Segment> {
     if card.bytes == 0 {
         return Err(refused("it could not make any".into()));
     }
-    let segment =
-        Segment::open(card.pid, card.fd, card.bytes as usize).map_err(|error| refused(error.to_string()))?;
+    let segment = Segment::open(card.pid, card.fd, card.bytes as usize, pages)
+        .map_err(|error| refused(error.to_string()))?;
     if segment.counter(0).load(Ordering::Acquire) != card.cookie {
         return Err(refused("what was found is something else".into()));
     }

@@ -7,9 +7,45 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
+/// What a huge page holds on the systems we know.
+const HUGE: usize = 2 << 20;
+
+/// `MADV_COLLAPSE`, since Linux 6.1: make huge pages of these now, whatever the settings for shared memory are.
+const COLLAPSE: libc::c_int = 25;
+
+/// What memory is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Ordinary pages, taken when they are first touched.
+    Ordinary,
+    /// Whole huge ones if it takes more than one and they are to be had, taken at once. For what is large and used all over:
+    /// it has far more ordinary pages than a processor remembers.
+    Huge,
+}
+
+impl Pages {
+    /// Bytes that so many take.
+    pub fn taken(self, bytes: usize) -> usize {
+        match self {
+            Self::Huge if bytes > HUGE => bytes.checked_next_multiple_of(HUGE).unwrap_or(bytes),
+            _ => bytes,
+        }
+    }
+}
+
 /// Mapped memory; unmapped when dropped.
 pub struct Segment {
     first: NonNull<u8>,
+    bytes: usize,
+    /// With what is left of the last page.
+    taken: usize,
+    /// Around it.
+    _reserved: Reserved,
+}
+
+/// Addresses that are ours, with whatever is mapped there.
+struct Reserved {
+    first: *mut libc::c_void,
     bytes: usize,
 }
 
@@ -20,7 +56,7 @@ unsafe impl Sync for Segment {}
 
 impl Segment {
     /// New memory, all zero, and the file by which others find it.
-    pub fn create(bytes: usize) -> Result<(Self, OwnedFd)> {
+    pub fn create(bytes: usize, pages: Pages) -> Result<(Self, OwnedFd)> {
         let refused = |error: io::Error| {
             Error::new(ErrorKind::Memory, format!("{bytes} bytes of shared memory could not be had: {error}"))
         };
@@ -32,40 +68,62 @@ impl Segment {
         // SAFETY: just made, and nobody else's.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let file = File::from(fd);
-        file.set_len(bytes as u64).map_err(refused)?;
-        let segment = Self::map(&file, bytes).map_err(refused)?;
+        file.set_len(pages.taken(bytes) as u64).map_err(refused)?;
+        let segment = Self::map(&file, bytes, pages).map_err(refused)?;
+        if pages == Pages::Huge {
+            segment.make_huge();
+        }
         Ok((segment, file.into()))
     }
 
     /// The memory of another process.
-    pub fn open(pid: u64, fd: u64, bytes: usize) -> io::Result<Self> {
+    pub fn open(pid: u64, fd: u64, bytes: usize, pages: Pages) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"))?;
         let length = file.metadata()?.len();
-        if length != bytes as u64 {
-            return Err(io::Error::other(format!("{length} bytes instead of {bytes}")));
+        let taken = pages.taken(bytes);
+        if length != taken as u64 {
+            return Err(io::Error::other(format!("{length} bytes instead of {taken}")));
         }
-        Self::map(&file, bytes)
+        Self::map(&file, bytes, pages)
     }
 
-    fn map(file: &File, bytes: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address the kernel chooses, of a file that has so many bytes and does not shrink.
-        let first = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
+    /// Maps a file, where huge pages can begin if there are to be any.
+    fn map(file: &File, bytes: usize, pages: Pages) -> io::Result<Self> {
+        let taken = pages.taken(bytes);
+        let align = if taken < HUGE { 1 } else { HUGE };
+        let room = taken.checked_add(align).ok_or_else(|| io::Error::other("more than can be addressed"))?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: addresses that the kernel chooses, with nothing behind them yet.
+        let reserved = unsafe { libc::mmap(std::ptr::null_mut(), room, libc::PROT_NONE, flags, -1, 0) };
+        if reserved == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let first = reserved.wrapping_byte_add(reserved.addr().wrapping_neg() % align);
+        let reserved = Reserved { first: reserved, bytes: room };
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: in place of addresses just reserved; the file has so many bytes and does not shrink.
+        let first = unsafe { libc::mmap(first, taken, access, flags, file.as_raw_fd(), 0) };
         if first == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping just made. Where large pages are to be had they are welcome; where not, nothing changes.
-        unsafe { libc::madvise(first, bytes, libc::MADV_HUGEPAGE) };
         let first = NonNull::new(first.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Self { first, bytes })
+        Ok(Self { first, bytes, taken, _reserved: reserved })
+    }
+
+    /// Puts whatever is long enough on huge pages, for this process and all others that map it. The system may refuse: then it
+    /// is slower, not wrong.
+    fn make_huge(&self) {
+        let (first, whole) = (self.first(), self.taken / HUGE * HUGE);
+        // SAFETY: the mapping, which nobody uses yet; advice does not change what is in it. The first is for systems where
+        // shared memory has such pages for the asking, the second for all others. What has no page at all is not made huge,
+        // so one is touched in between.
+        unsafe {
+            libc::madvise(first.cast(), whole, libc::MADV_HUGEPAGE);
+            for at in (0..whole).step_by(HUGE) {
+                first.add(at).read_volatile();
+            }
+            libc::madvise(first.cast(), whole, COLLAPSE);
+        }
     }
 
     pub fn first(&self) -> *mut u8 {
@@ -85,9 +143,50 @@ impl Segment {
     }
 }
 
-impl Drop for Segment {
+impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: mapped with these numbers; nobody has a borrow any more.
-        unsafe { libc::munmap(self.first.as_ptr().cast(), self.bytes) };
+        // SAFETY: mapped with these numbers, all of it; nobody has a borrow any more.
+        unsafe { libc::munmap(self.first, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_see_the_same_bytes_on_whatever_pages() {
+        for pages in [Pages::Ordinary, Pages::Huge] {
+            for bytes in [1, 4097, HUGE - 1, HUGE, HUGE + 1, 3 * HUGE + 17] {
+                let (one, file) = Segment::create(bytes, pages).unwrap();
+                let (pid, fd) = (u64::from(std::process::id()), file.as_raw_fd() as u64);
+                let other = Segment::open(pid, fd, bytes, pages).unwrap();
+                drop(file);
+                assert!(one.first() != other.first(), "two mappings");
+                // SAFETY: a byte of a segment. Each is read and written as it is, at two addresses.
+                let read = |at: usize| unsafe { other.first().add(at).read_volatile() };
+                let write = |at: usize, byte: u8| unsafe { one.first().add(at).write_volatile(byte) };
+                let value = |at: usize| (at * 31 + at / 4096) as u8;
+                assert!((0..bytes).all(|at| read(at) == 0), "new memory is zero");
+                (0..bytes).for_each(|at| write(at, value(at)));
+                assert!((0..bytes).all(|at| read(at) == value(at)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_not_the_files_is_refused() {
+        let (_one, file) = Segment::create(5000, Pages::Ordinary).unwrap();
+        let (pid, fd) = (u64::from(std::process::id()), file.as_raw_fd() as u64);
+        let said = Segment::open(pid, fd, 6000, Pages::Ordinary).err().unwrap().to_string();
+        assert_eq!(said, "5000 bytes instead of 6000");
+    }
+
+    #[test]
+    fn huge_pages_are_taken_whole() {
+        assert_eq!(Pages::Huge.taken(3 * HUGE + 1), 4 * HUGE);
+        assert_eq!(Pages::Huge.taken(HUGE), HUGE);
+        assert_eq!(Pages::Huge.taken(100), 100);
+        assert_eq!(Pages::Ordinary.taken(3 * HUGE + 1), 3 * HUGE + 1);
     }
 }

@@ -101,7 +101,8 @@ impl Needs {
 pub struct Manner<'a> {
     /// Past the caches: for destinations that do not fit into them.
     pub stream: bool,
-    /// Ahead of the reading, sources are asked for: for those that do not lie in the caches.
+    /// Ahead of the reading, sources are asked for: for those that do not lie in the caches. So is a destination that is not
+    /// streamed to: it is a box or a letter, and was another's before.
     pub fetch: bool,
     /// Scaled on the way.
     pub scaling: Option<&'a Scaling>,
@@ -181,7 +182,10 @@ unsafe fn run<V: Vector>(errand: Errand<'_>, worker: &mut Worker) {
                 run_into::<V, _>(errand, worker, Stage::<V>::new());
                 V::fence();
             }
-            (None, false) => run_into::<V, _>(errand, worker, Direct::new()),
+            (None, false) => {
+                let sink = Direct::new(errand.manner.fetch);
+                run_into::<V, _>(errand, worker, sink);
+            }
         }
     }
 }

@@ -7,7 +7,10 @@
 //! sums and products: it computes what it writes.
 
 use super::scale::{Scaling, Strided};
-use super::vector::{LINE, Vector};
+use super::vector::{LINE, Vector, claim};
+
+/// So many bytes ahead of the writing, lines are asked for.
+const CLAIMED: usize = 2048;
 
 /// A consumer of bytes in destination order.
 ///
@@ -40,11 +43,22 @@ pub trait Sink<V: Vector>: Copy {
 #[derive(Clone, Copy)]
 pub struct Direct {
     to: *mut u8,
+    /// Lines are asked for before they are written.
+    claims: bool,
 }
 
 impl Direct {
-    pub fn new() -> Self {
-        Self { to: std::ptr::null_mut() }
+    /// `claims`: what is written to was read by another processor last, as boxes and letters are. To take each line from
+    /// there takes long, and a few at a time can be taken at once: they are asked for ahead.
+    pub fn new(claims: bool) -> Self {
+        Self { to: std::ptr::null_mut(), claims }
+    }
+
+    #[inline(always)]
+    fn claim_ahead(&self, n: usize) {
+        if self.claims {
+            claim(self.to.wrapping_add(CLAIMED), n);
+        }
     }
 }
 
@@ -56,6 +70,7 @@ impl<V: Vector> Sink<V> for Direct {
 
     #[inline(always)]
     unsafe fn push(&mut self, from: *const u8, n: usize) {
+        self.claim_ahead(n);
         // SAFETY: as the caller promises for the `n` bytes at `from` and at the open place.
         unsafe {
             V::copy(self.to, from, n);
@@ -65,6 +80,7 @@ impl<V: Vector> Sink<V> for Direct {
 
     #[inline(always)]
     unsafe fn line(&mut self, line: V::Line, n: usize) {
+        self.claim_ahead(n);
         // SAFETY: as the caller promises for the `n` bytes at the open place.
         unsafe {
             V::store(self.to, line, 0, n);
@@ -75,6 +91,7 @@ impl<V: Vector> Sink<V> for Direct {
     #[inline(always)]
     unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
         for eight in lanes.chunks_exact(8) {
+            self.claim_ahead(8 * WIDTH);
             // SAFETY: as the caller promises for each lane and for all bytes at the open place.
             unsafe {
                 V::gather::<WIDTH>(self.to, eight, shift);
