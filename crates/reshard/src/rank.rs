@@ -22,13 +22,8 @@ pub fn messages(
     options: &MessagesOptions,
     letter: usize,
 ) -> Result<(Porter, Program)> {
-    let (groups, schedules) = program::schedules_of(plan, options)?;
+    let groups = program::groups_of(plan);
     let porter = Porter::new(Arc::clone(plan), &groups, rank, letter);
-    let mut programs = program::of_ranks(porter.cargo(), &schedules, options.barriers);
-    let mut program = match porter.number() {
-        Some(number) => programs.swap_remove(number),
-        None => Program { meets: options.barriers, ..Program::default() },
-    };
-    program.all_steps = schedules.iter().map(crate::schedule::Schedule::num_steps).sum();
+    let program = program::of_rank(plan, &groups, porter.cargo(), rank, options)?;
     Ok((porter, program))
 }

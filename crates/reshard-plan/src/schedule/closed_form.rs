@@ -13,6 +13,7 @@ use super::core::Core;
 use crate::error::Result;
 use crate::problem::Problem;
 use crate::quotient::{Link, Quotient};
+use crate::traffic::{Message, Traffic};
 
 /// The step of any message, by formula.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,13 +61,16 @@ impl ClosedForm {
     /// The closed form of a problem; `None` where there is none: an irregular axis, or a window shorter than the
     /// period, whose messages are only some of the pattern's.
     pub fn new(problem: &Problem) -> Result<Option<Self>> {
+        let covered = (0..problem.from().dims()).all(|dim| problem.sides(dim).covers_a_period());
+        if covered { Self::of_pattern(problem) } else { Ok(None) }
+    }
+
+    /// The same for the whole pattern of which the problem has a window. A short one has only some of its messages: they
+    /// still go in steps of at most one for each port, but maybe in more than they need.
+    pub fn of_pattern(problem: &Problem) -> Result<Option<Self>> {
         let mut quotients = Vec::new();
         for dim in 0..problem.from().dims() {
-            let sides = problem.sides(dim);
-            let Some(quotient) = Quotient::new(&sides)? else { return Ok(None) };
-            if !sides.covers_a_period() {
-                return Ok(None);
-            }
+            let Some(quotient) = Quotient::new(&problem.sides(dim))? else { return Ok(None) };
             quotients.push(quotient);
         }
         let product = |degree: fn(&Quotient) -> u64| {
@@ -87,6 +91,19 @@ impl ClosedForm {
         let steps = digits.product::<u64>() * base;
         let lands = problem.lands().to_vec();
         Ok(Some(Self { axes, cores, steps, bound: rows.max(columns), lands }))
+    }
+
+    /// What one rank sends and receives, with the step of each message, earliest first.
+    pub fn of_rank(&self, problem: &Problem, rank: u64) -> Result<Vec<(u64, Message)>> {
+        let (from, to) = (problem.from().grid(), problem.to().grid());
+        let traffic = Traffic::new(problem);
+        let mut messages = traffic.sent_by(rank)?;
+        messages.extend(traffic.received_by(rank)?.into_iter().filter(|message| message.from != rank));
+        let step = |message: &Message| self.step(&from.coords(message.from)?, &to.coords(message.to)?);
+        let mut steps: Vec<(u64, Message)> =
+            messages.into_iter().filter_map(|message| Some((step(&message)?, message))).collect();
+        steps.sort_unstable();
+        Ok(steps)
     }
 
     /// Number of steps.

@@ -33,7 +33,7 @@ pub use closed_form::ClosedForm;
 
 use crate::error::{Error, Result};
 use crate::problem::Problem;
-use crate::traffic::{Message, Traffic};
+use crate::traffic::Message;
 use graph::Graph;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -396,16 +396,8 @@ impl Judgement {
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn of_rank(problem: &Problem, rank: u64) -> Result<Option<Vec<(u64, Message)>>> {
-    let Some(form) = ClosedForm::new(problem)?.filter(ClosedForm::is_optimal) else { return Ok(None) };
-    let (from, to) = (problem.from().grid(), problem.to().grid());
-    let traffic = Traffic::new(problem);
-    let mut messages = traffic.sent_by(rank)?;
-    messages.extend(traffic.received_by(rank)?.into_iter().filter(|message| message.from != rank));
-    let step = |message: &Message| form.step(&from.coords(message.from)?, &to.coords(message.to)?);
-    let mut steps: Vec<(u64, Message)> =
-        messages.into_iter().filter_map(|message| Some((step(&message)?, message))).collect();
-    steps.sort_unstable();
-    Ok(Some(steps))
+    let form = ClosedForm::new(problem)?.filter(ClosedForm::is_optimal);
+    form.map(|form| form.of_rank(problem, rank)).transpose()
 }
 
 /// The closed form where it exists and is optimal, edge colouring where not.

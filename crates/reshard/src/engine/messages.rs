@@ -63,7 +63,8 @@ impl Messages {
                 ),
             ));
         }
-        let (groups, schedules) = program::schedules_of(&plan, &options)?;
+        let groups = program::groups_of(&plan);
+        let schedules = program::schedules_of(&plan, &groups, &options)?;
         let cargo = Cargo::new(Arc::clone(&plan), &groups);
         let programs = program::of_ranks(&cargo, &schedules, options.barriers);
         let needs = memory::Needs::of(&cargo, &programs);

@@ -45,10 +45,6 @@ impl Porter {
         &self.cargo
     }
 
-    pub(crate) fn number(&self) -> Option<usize> {
-        self.number
-    }
-
     /// Bytes of the longest letter.
     pub fn letter(&self) -> usize {
         self.letter
