@@ -59,8 +59,9 @@ fn report(results: &Results) -> Result<String, Failure> {
         text,
         "Doubles, column-major, {}, all ranks on one machine of {}; makespans in milliseconds (last end minus first start),\n\
          medians of {} repetitions in which all ways take turns. `memcpy` is every rank copying its share at once, `stream` the\n\
-         same with streaming stores. Shared: the source lies in memory that reshard allocated. Private: anybody's arrays.\n\
-         Every way was verified, element by element.\n\n\
+         same with streaming stores. Shared: source and destination lie in memory that reshard allocated, on huge pages where\n\
+         the system grants them. All others: anybody's arrays, as the system's allocator gives them. Every way was verified,\n\
+         element by element.\n\n\
          Machine: {}. Reproduce with `{}`; raw numbers in `benchmarks/results/mpi.json`.\n",
         first.mpi, results.machine.cpu, first.repetitions, results.machine, results.command
     )?;

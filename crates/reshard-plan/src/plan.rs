@@ -6,7 +6,7 @@
 //! Several arrays may go in one plan; an engine moves them together.
 
 use crate::error::{Error, Result};
-use crate::grid::{Grid, Order, elems_of, product};
+use crate::grid::{Grid, MAX_DIMS, Order, elems_of, product};
 use crate::layout::Layout;
 use crate::problem::{Problem, Window};
 use crate::track::Track;
@@ -162,9 +162,6 @@ pub struct Target {
     pub strides: Vec<u64>,
     /// Where its elements come from, axis by axis. Ranks with the same coordinate on an axis share the track.
     pub tracks: Vec<Arc<Track>>,
-    /// Which source has the elements whose peers are `(p0, p1, ...)`: an index into [`Array::sources`], at
-    /// `(p0 * tracks[1].peers().len() + p1) * ...`.
-    pub parts: Vec<u32>,
     /// For a triangle: which positions of axis 0 move, for each position of axis 1.
     pub rows: Option<Arc<[Range<u64>]>>,
 }
@@ -175,7 +172,13 @@ impl Target {
         self.tracks.iter().map(|track| track.elems()).collect()
     }
 
-    /// Which peer of each axis a place in [`parts`](Self::parts) stands for.
+    /// Combinations of one peer of each axis, `(p0, p1, ...)`: each is a source, see [`Array::part`]. A combination's place is
+    /// `(p0 * tracks[1].peers().len() + p1) * ...`.
+    pub fn places(&self) -> usize {
+        self.tracks.iter().map(|track| track.peers().len()).product()
+    }
+
+    /// Which peer of each axis a place stands for.
     pub fn peers_at(&self, place: usize) -> Vec<u32> {
         let mut place = place;
         let mut peers = vec![0; self.tracks.len()];
@@ -207,10 +210,12 @@ impl Array {
     fn new(wanted: Move) -> Result<Self> {
         let problem = &wanted.problem;
         [problem.from(), problem.to()].into_iter().try_for_each(|side| check_ranks(side.grid()))?;
-        let source_ranks = problem.from().grid().sorted_ranks();
-        let sources = source_ranks
-            .iter()
-            .map(|&rank| {
+        let sources = problem
+            .from()
+            .grid()
+            .sorted_ranks()
+            .into_iter()
+            .map(|rank| {
                 let strides = wanted.from.strides(rank)?;
                 let strides = problem.axes().iter().map(|&dim| strides[dim]).collect();
                 Ok(Source { rank, span: wanted.from.span(rank)?, strides })
@@ -226,10 +231,10 @@ impl Array {
                 let coords = problem.to().coords(rank)?;
                 let of_axis = |dim: usize| Arc::clone(&tracks[dim][coords[dim] as usize]);
                 let tracks: Vec<_> = (0..coords.len()).map(of_axis).collect();
-                let parts = parts(&tracks, problem.axes(), problem.from().grid(), &source_ranks)?;
+                check_places(&tracks)?;
                 let (span, strides) = (wanted.to.span(rank)?, wanted.to.strides(rank)?);
                 let rows = wanted.triangle.map(|part| rows(part, problem, &coords, &tracks)).transpose()?;
-                Ok(Target { rank, span, strides, tracks, parts, rows })
+                Ok(Target { rank, span, strides, tracks, rows })
             })
             .collect::<Result<Vec<_>>>()?;
         Ok(Self { wanted, sources, targets })
@@ -248,6 +253,50 @@ impl Array {
     /// The destination ranks, ascending.
     pub fn targets(&self) -> &[Target] {
         &self.targets
+    }
+
+    /// The number of the source with a rank.
+    pub fn source_of(&self, rank: u64) -> Option<usize> {
+        self.sources.binary_search_by_key(&rank, |source| source.rank).ok()
+    }
+
+    /// The number of the source that a place of a target stands for. There may be as many as ranks, for each of as many
+    /// targets: so they are worked out and not kept.
+    pub fn part(&self, target: &Target, place: usize) -> usize {
+        let mut coords = [0; MAX_DIMS];
+        let mut place = place;
+        for (track, &dim) in target.tracks.iter().zip(self.wanted.problem.axes()).rev() {
+            let peers = track.peers();
+            coords[dim] = peers[place % peers.len()];
+            place /= peers.len();
+        }
+        let rank = self.wanted.problem.from().grid().rank(&coords[..target.tracks.len()]);
+        // Peers are coordinates on the source's grid, whose ranks these are.
+        rank.and_then(|rank| self.source_of(rank)).expect("peers lie on the other grid")
+    }
+
+    /// The sources of all places of a target.
+    pub fn parts(&self, target: &Target) -> impl Iterator<Item = usize> {
+        (0..target.places()).map(|place| self.part(target, place))
+    }
+
+    /// The place of a source at a target; none if nothing goes from the one to the other.
+    pub fn place(&self, target: &Target, source: usize) -> Option<usize> {
+        let coords = self.wanted.problem.from().grid().coords(self.sources.get(source)?.rank)?;
+        let mut axes = target.tracks.iter().zip(self.wanted.problem.axes());
+        axes.try_fold(0, |place, (track, &dim)| {
+            let peer = track.peers().binary_search(&coords[dim]).ok()?;
+            Some(place * track.peers().len() + peer)
+        })
+    }
+
+    /// The places of a target that a rank has to do with: all of its own, and of another the one it sends from.
+    pub fn places_of(&self, target: &Target, rank: u64) -> Range<usize> {
+        if target.rank == rank {
+            return 0..target.places();
+        }
+        let place = self.source_of(rank).and_then(|source| self.place(target, source));
+        place.map_or(0..0, |place| place..place + 1)
     }
 
     /// The local order of the destination's axes.
@@ -314,25 +363,15 @@ fn tracks_of(problem: &Problem) -> Result<Vec<Vec<Arc<Track>>>> {
     .collect()
 }
 
-/// The source of every combination of peers.
-fn parts(tracks: &[Arc<Track>], axes: &[usize], from: &Grid, ranks: &[u64]) -> Result<Vec<u32>> {
+/// There are places for all combinations of peers.
+fn check_places(tracks: &[Arc<Track>]) -> Result<()> {
     let counts: Vec<u64> = tracks.iter().map(|track| track.peers().len() as u64).collect();
-    let count = product(&counts).filter(|&count| count <= MOST_PARTS).ok_or_else(|| {
-        Error::too_large(format!("one rank receives from more than {MOST_PARTS} others; use smaller grids"))
-    })?;
-    let mut parts = Vec::with_capacity(count as usize);
-    let mut coords = vec![0; tracks.len()];
-    for mut index in 0..count {
-        for (dim, track) in tracks.iter().enumerate().rev() {
-            let peers = track.peers();
-            coords[axes[dim]] = peers[(index % peers.len() as u64) as usize];
-            index /= peers.len() as u64;
-        }
-        // Peers are coordinates on the source's grid, whose ranks these are.
-        let rank = from.rank(&coords).and_then(|rank| ranks.binary_search(&rank).ok());
-        parts.push(rank.expect("peers lie on the other grid") as u32);
+    match product(&counts) {
+        Some(0..=MOST_PARTS) => Ok(()),
+        _ => Err(Error::too_large(format!(
+            "one rank receives from more than {MOST_PARTS} others; use smaller grids"
+        ))),
     }
-    Ok(parts)
 }
 
 /// Which positions of axis 0 belong to a triangle, for each position of axis 1.
@@ -378,4 +417,47 @@ fn window_indices(problem: &Problem, dim: usize, coord: u64, track: &Track) -> V
             .extend((piece.to..piece.to + piece.len).map(|local| global(local) - problem.to_offset()[dim]));
     }
     indices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::Traffic;
+
+    #[test]
+    fn places_are_the_sources_something_comes_from() {
+        let cases = [
+            ("4x3/2x5 of 40x33", "2x5/7x2 of 40x33", vec![0, 1]),
+            ("3x4/2x1 ranks=9,3,4,5,1,2,0,7,8,6,20,21 of 25x30", "2x2/3x8 of 30x25", vec![1, 0]),
+            ("(gen_block(3,0,9,1)) on 4 of 13", "3/2 order=col of 13", vec![0]),
+            ("2x2x3/1x2x1 order=col of 6x9x7", "3x1x2/2x2x2 of 9x7x6", vec![1, 2, 0]),
+        ];
+        for (from, to, axes) in cases {
+            let layout = |text: &str| Layout::new(text.parse().unwrap(), Order::RowMajor);
+            let (from, to) = (layout(from), layout(to));
+            let shape: Vec<u64> = axes.iter().map(|&dim: &usize| from.distribution().shape()[dim]).collect();
+            let window = Window::of(&from.distribution().shape()).permuted(&axes);
+            assert_eq!(shape, to.distribution().shape());
+            let plan = Plan::new(vec![Move::windowed(from, to, window).unwrap()]).unwrap();
+            let array = &plan.arrays()[0];
+            let traffic = Traffic::new(array.wanted().problem());
+            for target in array.targets().iter().filter(|target| target.elems() > 0) {
+                let parts: Vec<usize> = array.parts(target).collect();
+                assert_eq!(parts.len(), target.places());
+                for (source, Source { rank, .. }) in array.sources().iter().enumerate() {
+                    assert_eq!(array.source_of(*rank), Some(source));
+                    let place = parts.iter().position(|&part| part == source);
+                    assert_eq!(array.place(target, source), place);
+                    assert_eq!(place.is_some(), traffic.elems(*rank, target.rank).unwrap() > 0);
+                    let places = array.places_of(target, *rank);
+                    if *rank == target.rank {
+                        assert_eq!(places, 0..parts.len());
+                    } else {
+                        assert!(places.eq(place));
+                    }
+                }
+            }
+            assert_eq!((array.source_of(1_000), array.place(&array.targets()[0], 1_000)), (None, None));
+        }
+    }
 }

@@ -182,11 +182,8 @@ fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
     }
     let mut types = [(); 2].map(|()| (0..comm.size()).map(|_| None).collect::<Vec<_>>());
     for target in array.targets().iter().filter(|target| target.elems() > 0) {
-        for (place, &part) in target.parts.iter().enumerate() {
-            let source = &array.sources()[part as usize];
-            if source.rank != rank && target.rank != rank {
-                continue;
-            }
+        for place in array.places_of(target, rank) {
+            let source = &array.sources()[array.part(target, place)];
             let peers = target.tracks.iter().zip(target.peers_at(place));
             let tracks: Vec<Track> = peers.map(|(track, peer)| track.with_peer(peer)).collect();
             // From the axis whose elements lie closest together.

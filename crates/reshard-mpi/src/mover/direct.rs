@@ -44,14 +44,13 @@ impl DirectMover {
         let (mut owners, mut readers) = (Vec::new(), Vec::new());
         for array in plan.arrays() {
             for target in array.targets().iter().filter(|target| target.elems() > 0) {
-                for &part in &target.parts {
-                    let owner = array.sources()[part as usize].rank;
-                    match (owner == rank, target.rank == rank) {
-                        (false, true) => owners.push(owner as usize),
-                        (true, false) => readers.push(target.rank as usize),
-                        _ => {}
-                    }
+                let places = array.places_of(target, rank);
+                if target.rank != rank {
+                    readers.extend(places.map(|_| target.rank as usize));
+                    continue;
                 }
+                let ranks = places.map(|place| array.sources()[array.part(target, place)].rank);
+                owners.extend(ranks.filter(|&owner| owner != rank).map(|owner| owner as usize));
             }
         }
         for ranks in [&mut owners, &mut readers] {

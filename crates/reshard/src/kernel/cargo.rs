@@ -12,7 +12,7 @@ use super::Worker;
 use super::route::{Route, Wanted, WantedEnd};
 use super::vector::Level;
 use super::work::{STREAMED, by_order};
-use reshard_plan::{Array, Plan, Target, Track};
+use reshard_plan::{Array, Plan, Track};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -77,15 +77,16 @@ pub(super) struct Kept {
 impl Cargo {
     /// All messages between ranks of a plan; each group of arrays shares its messages.
     pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>]) -> Self {
-        Self::between(plan, groups, |_, _| true)
+        Self::between(plan, groups, None)
     }
 
     /// Only what one rank sends, receives and keeps.
     pub fn of_rank(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64) -> Self {
-        Self::between(plan, groups, |from, to| from == rank || to == rank)
+        Self::between(plan, groups, Some(rank))
     }
 
-    fn between(plan: Arc<Plan>, groups: &[Vec<usize>], wanted: impl Fn(u64, u64) -> bool) -> Self {
+    /// Of all ranks, or of one.
+    fn between(plan: Arc<Plan>, groups: &[Vec<usize>], only: Option<u64>) -> Self {
         let ranks = plan.ranks();
         // Every rank of the plan is among them.
         let number = |rank: u64| ranks.partition_point(|&other| other < rank);
@@ -95,23 +96,18 @@ impl Cargo {
         for (group, array) in
             groups.iter().enumerate().flat_map(|(k, group)| group.iter().map(move |a| (k, *a)))
         {
-            let mut shares = Shares::new(array, &plan.arrays()[array], level);
-            for (target, Target { rank: to_rank, parts, .. }) in
-                plan.arrays()[array].targets().iter().enumerate()
-            {
-                let to = number(*to_rank);
-                for (place, &source) in parts.iter().enumerate() {
-                    let source = source as usize;
-                    let from_rank = plan.arrays()[array].sources()[source].rank;
-                    if !wanted(from_rank, *to_rank) {
-                        continue;
-                    }
-                    let from = number(from_rank);
-                    let Some(share) = shares.find(target, place) else { continue };
+            let planned = &plan.arrays()[array];
+            let mut shares = Shares::new(array, planned, level);
+            for (index, target) in planned.targets().iter().enumerate() {
+                let to = number(target.rank);
+                for place in planned.places_of(target, only.unwrap_or(target.rank)) {
+                    let source = planned.part(target, place);
+                    let from = number(planned.sources()[source].rank);
+                    let Some(share) = shares.find(index, place) else { continue };
                     if from == to {
-                        kept[to].push(shares.keep(&share, source, target));
+                        kept[to].push(shares.keep(&share, source, index));
                     } else {
-                        let section = shares.section(&share, source, target);
+                        let section = shares.section(&share, source, index);
                         messages.entry((group, from, to)).or_default().push(section);
                     }
                 }
@@ -290,7 +286,7 @@ impl<'a> Shares<'a> {
         to: &[u64],
         rows: Option<Arc<[Range<u64>]>>,
     ) -> Route {
-        let end = WantedEnd { target: 0, tracks, parts: &[0], strides: to, rows };
+        let end = WantedEnd { target: 0, tracks, parts: vec![0], strides: to, rows };
         let elem = self.array.wanted().elem_bytes();
         Route::new(
             &Wanted { elem, order: &self.order, from_strides: vec![from], ends: vec![end], own: None },

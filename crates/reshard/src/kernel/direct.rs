@@ -25,8 +25,7 @@ impl Direct {
             .iter()
             .map(|array| {
                 let targets = array.targets().iter().filter(|t| t.rank == rank && t.elems() > 0);
-                let mut sources: Vec<usize> =
-                    targets.flat_map(|target| target.parts.iter().map(|&part| part as usize)).collect();
+                let mut sources: Vec<usize> = targets.flat_map(|target| array.parts(target)).collect();
                 sources.sort_unstable();
                 sources.dedup();
                 sources

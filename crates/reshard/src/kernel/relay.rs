@@ -107,14 +107,14 @@ impl Relay {
         // Chunks of each receiver in the arrays so far.
         let mut chunks_of: HashMap<u64, usize> = HashMap::new();
         for (number, array) in plan.arrays().iter().enumerate() {
-            let mine = array.sources().iter().position(|source| source.rank == rank);
+            let mine = array.source_of(rank);
             let mut boxes = Boxes::new(array, level);
             for (index, target) in array.targets().iter().enumerate().filter(|(_, t)| t.elems() > 0) {
                 let cuts = boxes.cut(target, chunk);
                 let first = *chunks_of.entry(target.rank).or_insert(0);
                 let count = cuts.len();
                 chunks_of.insert(target.rank, first + count);
-                let place = mine.and_then(|mine| target.parts.iter().position(|&part| part as usize == mine));
+                let place = mine.and_then(|mine| array.place(target, mine));
                 let straight =
                     place.filter(|_| target.rank == rank).and_then(|place| boxes.assembly_but(target, place));
                 if straight.is_none()
@@ -144,10 +144,10 @@ impl Relay {
                     entry.legs.push(leg);
                 }
                 if target.rank == rank {
-                    let of_place = |(place, &part): (usize, &u32)| {
-                        let from = array.sources()[part as usize].rank;
+                    let of_place = |(place, part): (usize, usize)| {
+                        let from = array.sources()[part].rank;
                         if from == rank && straight.is_some() {
-                            return (Held::Own(part as usize), boxes.cuts(target, place, &cuts));
+                            return (Held::Own(part), boxes.cuts(target, place, &cuts));
                         }
                         let known = incoming.iter().position(|&other| other == from);
                         let sender = known.unwrap_or_else(|| {
@@ -156,7 +156,7 @@ impl Relay {
                         });
                         (Held::Box(sender), boxes.cuts(target, place, &cuts))
                     };
-                    let from = target.parts.iter().enumerate().map(of_place).collect();
+                    let from = array.parts(target).enumerate().map(of_place).collect();
                     halls.push(Hall {
                         array: number,
                         target: index,

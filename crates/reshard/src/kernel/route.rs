@@ -52,7 +52,7 @@ pub struct WantedEnd<'a> {
     /// One track for each axis.
     pub tracks: &'a [Arc<Track>],
     /// The source of each combination of peers: see [`reshard_plan::Target::parts`].
-    pub parts: &'a [u32],
+    pub parts: Vec<u32>,
     /// Its strides, in elements.
     pub strides: &'a [u64],
     /// For triangles: positions of axis 0 for each position of axis 1.

@@ -159,7 +159,8 @@ pub fn by_order(order: Order, dims: usize) -> Vec<usize> {
 
 fn wanted<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Wanted<'a> {
     let end = |&target: &usize| {
-        let Target { strides, tracks, parts, rows, .. } = &array.targets()[target];
+        let planned @ Target { strides, tracks, rows, .. } = &array.targets()[target];
+        let parts = array.parts(planned).map(|part| part as u32).collect();
         WantedEnd { target, tracks, parts, strides, rows: rows.clone() }
     };
     Wanted {

@@ -138,7 +138,7 @@ impl<'a> Boxes<'a> {
         let mut ends = Vec::with_capacity(boxes.len());
         for (target, (tracks, strides)) in boxes.iter().enumerate() {
             let (tracks, strides) = (tracks.as_ref(), strides.as_ref());
-            ends.push(WantedEnd { target, tracks, parts: &[0], strides, rows: None });
+            ends.push(WantedEnd { target, tracks, parts: vec![0], strides, rows: None });
         }
         let from = self.array.sources()[source].strides.as_slice();
         self.route(vec![from], ends, None)
@@ -176,19 +176,19 @@ impl<'a> Boxes<'a> {
     }
 
     fn assembled(&self, target: &Target, tracks: &[Arc<Track>], own: Option<WantedOwn<'_>>) -> Route {
-        let parts: Vec<u32> = (0..target.parts.len() as u32).collect();
-        let mut strides: Vec<Vec<u64>> = (0..target.parts.len())
+        let places = target.places();
+        let mut strides: Vec<Vec<u64>> = (0..places)
             .map(|place| {
                 let peers = target.peers_at(place);
                 self.dense(|dim| target.tracks[dim].before(peers[dim], u64::MAX))
             })
             .collect();
         if let Some(WantedOwn { source, .. }) = own {
-            let part = target.parts[source as usize] as usize;
+            let part = self.array.part(target, source as usize);
             strides[source as usize].clone_from(&self.array.sources()[part].strides);
         }
         let (rows, to) = (target.rows.clone(), &target.strides);
-        let end = WantedEnd { target: 0, tracks, parts: &parts, strides: to, rows };
+        let end = WantedEnd { target: 0, tracks, parts: (0..places as u32).collect(), strides: to, rows };
         self.route(strides.iter().map(Vec::as_slice).collect(), vec![end], own)
     }
 
