@@ -8,7 +8,7 @@ use crate::agree::{Field, agree};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::mover::collective::{AllToAllV, AllToAllW};
-use crate::mover::direct::DirectMover;
+use crate::mover::direct::{DirectMover, Readers};
 use crate::mover::messages::{MessagesMover, Room};
 use crate::mover::relay::RelayMover;
 use crate::mover::{Mover, Moving, too_little};
@@ -68,6 +68,8 @@ pub struct MpiEngine {
     ways: Ways,
     /// For the mover `Shared`: for each array, the sources this rank reads.
     reads: Vec<Vec<usize>>,
+    /// For the same: who reads this rank's.
+    readers: Option<Arc<Readers>>,
     table: Table,
 }
 
@@ -85,11 +87,12 @@ impl MpiEngine {
         agree(&comm, &fields(&plan, &options), check(&plan, &comm), options.deadline)?;
         let chosen = choose(options.mover, &comm, options.deadline)?;
         let (limit, memory) = (options.deadline, options.messages.memory);
-        let mut reads = Vec::new();
+        let (mut reads, mut readers) = (Vec::new(), None);
         let moving: Box<dyn Moving> = match chosen {
             Mover::Shared => {
                 let mover = DirectMover::new(&plan, &comm, limit)?;
                 reads = mover.sources().to_vec();
+                readers = Some(Arc::clone(mover.readers()));
                 Box::new(mover)
             }
             Mover::Auto | Mover::Private => Box::new(RelayMover::new(&plan, &comm, CHUNK, memory, limit)?),
@@ -115,7 +118,7 @@ impl MpiEngine {
             }
         }
         let table = Table::new(Arc::clone(&plan));
-        Ok(Self { plan, chosen, ways: Ways::new(comm, moving, limit)?, reads, table })
+        Ok(Self { plan, chosen, ways: Ways::new(comm, moving, limit)?, reads, readers, table })
     }
 
     /// How bytes travel.
@@ -181,21 +184,25 @@ impl MpiEngine {
     /// Moves a plan's only array out of shared memory: one copy. Only for the mover [`Mover::Shared`].
     pub fn run_shared<T: Pod>(&mut self, from: &Shared<T>, to: &mut [T]) -> Result<Report> {
         self.check_shared(from)?;
-        let (rank, Self { plan, ways, reads, table, .. }) = (self.comm().rank() as u64, self);
+        let (rank, Self { plan, ways, reads, readers, table, .. }) = (self.comm().rank() as u64, self);
         let mut data = table.fill();
         data.enter_own(0, rank, from, to, None)?;
         enter_shared(&mut data, plan, &reads[0], from)?;
-        ways.start(plan, data)?.wait()
+        let running = ways.start(plan, data)?;
+        readers.iter().for_each(|readers| from.lend(readers));
+        running.wait()
     }
 
     /// The same for parts given as bytes.
     pub fn run_shared_bytes(&mut self, from: &Shared<u8>, to: &mut [u8]) -> Result<Report> {
         self.check_shared(from)?;
-        let (rank, Self { plan, ways, reads, table, .. }) = (self.comm().rank() as u64, self);
+        let (rank, Self { plan, ways, reads, readers, table, .. }) = (self.comm().rank() as u64, self);
         let mut data = table.fill();
         data.enter_own_bytes(0, rank, from, to)?;
         enter_shared(&mut data, plan, &reads[0], from)?;
-        ways.start(plan, data)?.wait()
+        let running = ways.start(plan, data)?;
+        readers.iter().for_each(|readers| from.lend(readers));
+        running.wait()
     }
 
     fn check_shared<T: Pod>(&self, from: &Shared<T>) -> Result<()> {
@@ -223,8 +230,8 @@ fn enter_shared<T: Pod>(data: &mut Data<'_>, plan: &Plan, reads: &[usize], from:
         let part = &planned.sources()[source];
         let bytes = part.span * planned.wanted().elem_bytes();
         let first = from.part(part.rank as usize, bytes as usize)?;
-        // SAFETY: mapped over the whole span. Its owner's run borrows it and ends when all readers are through: it is not
-        // written to meanwhile.
+        // SAFETY: mapped over the whole span. Its owner's run borrows it, and then it is lent: it is not written to until all
+        // readers are through.
         unsafe { data.enter_foreign(0, source, first) };
     }
     Ok(())

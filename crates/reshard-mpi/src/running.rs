@@ -91,6 +91,7 @@ impl Ways {
 
     fn fail(&mut self, error: Error, watch: &mut Watch) -> Error {
         watch.ended = true;
+        self.moving.give_up();
         self.broken = Some(error.to_string());
         self.comm.poison(&error.to_string());
         error

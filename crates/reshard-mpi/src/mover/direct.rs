@@ -1,9 +1,10 @@
 //! One copy: each rank reads what it receives straight out of the others' shared parts.
 //!
-//! Two numbers for each rank say how far it is. A source may be read once its owner has begun the run, and the owner's run
-//! ends once all who read from it are through. No rank waits for one it has nothing to do with.
+//! Two numbers for each rank say how far it is. A source may be read once its owner has begun the run. A rank's run ends when
+//! it has read everything itself; others may still read its source, so it is *lent* to them, and whoever wants to write
+//! to it waits for them first: see [`Shared`](crate::Shared). No rank waits for one it has nothing to do with.
 
-use super::{Moving, Progress, Tally, named};
+use super::{Moving, Patience, Progress, Tally, named};
 use crate::ffi::comm::Comm;
 use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
@@ -19,21 +20,44 @@ const READ: usize = 64;
 
 pub struct DirectMover {
     direct: Direct,
-    neighbours: Neighbours,
-    /// Ranks this one reads from, and ranks that read from it; itself is among neither.
+    /// Ranks this one reads from; itself is not among them.
     owners: Vec<usize>,
-    readers: Vec<usize>,
+    readers: Arc<Readers>,
     runs: u64,
-    phase: Phase,
 }
 
-/// How far a run is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// The owners may not have begun.
-    Begins,
-    /// This rank has read everything; others may still read from it.
-    Lingers,
+/// The ranks that read a rank's source, and how far they are.
+pub struct Readers {
+    neighbours: Neighbours,
+    /// This rank is not among them.
+    ranks: Vec<usize>,
+    limit: Option<Duration>,
+    crowded: bool,
+}
+
+impl Readers {
+    /// The run this rank has begun last.
+    pub fn run(&self) -> u64 {
+        self.neighbours.counter(self.neighbours.rank(), BEGUN).load(Ordering::Relaxed)
+    }
+
+    /// Waits until they are through with a run; not longer than the engine waits for anything.
+    pub fn wait(&self, run: u64) -> Result<()> {
+        let mut patience = Patience::lent(self.limit, self.crowded);
+        loop {
+            let mut late = behind(&self.neighbours, &self.ranks, READ, run).peekable();
+            if late.peek().is_none() {
+                return Ok(());
+            }
+            patience.wait(|| named(late))?;
+        }
+    }
+}
+
+/// Those of some ranks whose number is below that of a run.
+fn behind(neighbours: &Neighbours, ranks: &[usize], at: usize, run: u64) -> impl Iterator<Item = usize> {
+    let late = move |rank: &usize| neighbours.counter(*rank, at).load(Ordering::Acquire) < run;
+    ranks.iter().copied().filter(late)
 }
 
 impl DirectMover {
@@ -57,8 +81,10 @@ impl DirectMover {
             ranks.sort_unstable();
             ranks.dedup();
         }
+        let crowded = comm.node(limit)?.is_crowded();
         let neighbours = Neighbours::share(comm, 128, Pages::Ordinary, limit)?;
-        Ok(Self { direct, neighbours, owners, readers, runs: 0, phase: Phase::Begins })
+        let readers = Arc::new(Readers { neighbours, ranks: readers, limit, crowded });
+        Ok(Self { direct, owners, readers, runs: 0 })
     }
 
     /// For each array, the sources that must have been entered.
@@ -66,25 +92,25 @@ impl DirectMover {
         self.direct.sources()
     }
 
-    /// Ranks this one waits for: owners that have not begun, or readers that are not through.
+    /// Those that this rank's source is lent to.
+    pub fn readers(&self) -> &Arc<Readers> {
+        &self.readers
+    }
+
+    /// Ranks this one waits for: owners that have not begun.
     fn awaited(&self) -> impl Iterator<Item = usize> {
-        let (ranks, at) = match self.phase {
-            Phase::Begins => (&self.owners, BEGUN),
-            Phase::Lingers => (&self.readers, READ),
-        };
-        let late = move |rank: &usize| self.neighbours.counter(*rank, at).load(Ordering::Acquire) < self.runs;
-        ranks.iter().copied().filter(late)
+        behind(&self.readers.neighbours, &self.owners, BEGUN, self.runs)
     }
 
     fn write_down(&self, at: usize) {
-        self.neighbours.counter(self.neighbours.rank(), at).store(self.runs, Ordering::Release);
+        let neighbours = &self.readers.neighbours;
+        neighbours.counter(neighbours.rank(), at).store(self.runs, Ordering::Release);
     }
 }
 
 impl Moving for DirectMover {
     fn begin(&mut self, _: &mut Data<'_>) {
         self.runs += 1;
-        self.phase = Phase::Begins;
         self.write_down(BEGUN);
     }
 
@@ -92,13 +118,14 @@ impl Moving for DirectMover {
         if self.awaited().next().is_some() {
             return Ok(Progress::Waits);
         }
-        if self.phase == Phase::Lingers {
-            return Ok(Progress::Done);
-        }
         self.direct.run(data);
         self.write_down(READ);
-        self.phase = Phase::Lingers;
-        Ok(Progress::Moved)
+        Ok(Progress::Done)
+    }
+
+    fn give_up(&mut self) {
+        // Nobody needs to wait for what is not read any more.
+        self.write_down(READ);
     }
 
     fn late(&self) -> String {

@@ -64,6 +64,9 @@ pub trait Moving: Send {
     /// Does a piece of it, if there is one to do. The data is the one the run began with, or one entered alike.
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress>;
 
+    /// The run failed, and nothing more will be done in it.
+    fn give_up(&mut self) {}
+
     /// Whom the run waits for.
     fn late(&self) -> String;
 

@@ -33,6 +33,11 @@ impl Patience {
         Self { left: "what was moved in place is an unfinished mixture", ..Self::new(limit, crowded) }
     }
 
+    /// The same for something that others still read.
+    pub fn lent(limit: Option<Duration>, crowded: bool) -> Self {
+        Self { left: "it may still read this rank's shared part", ..Self::new(limit, crowded) }
+    }
+
     /// Something has happened.
     pub fn begin_again(&mut self) {
         self.looks = 0;

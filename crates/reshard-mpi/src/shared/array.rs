@@ -2,10 +2,12 @@
 
 use super::{HEAD, Neighbours, Pages};
 use crate::ffi::comm::Comm;
+use crate::mover::direct::Readers;
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// So long a rank waits for the others to share.
@@ -13,12 +15,21 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// This rank's part of an array, in memory that all ranks of the node can read: moving it takes one copy instead of two.
 ///
-/// A slice otherwise. While a redistribution runs on it, the engine sees to it that others read only what is not being
-/// written: the run borrows it, and ends when nobody reads any more.
+/// A slice otherwise. A run ends when this rank has all it receives; others may still read this part then. Reading it,
+/// moving it again and dropping it do not mind. Whoever writes to it waits for them first, by itself: if a reader does not
+/// get through within the engine's deadline that panics, and [`Shared::settle`] is an error instead.
 pub struct Shared<T> {
     neighbours: Neighbours,
     len: usize,
+    /// Who may still read it.
+    lent: Mutex<Vec<Lent>>,
     elements: PhantomData<T>,
+}
+
+/// The last run in which it was lent to the ranks that read it with an engine.
+struct Lent {
+    readers: Arc<Readers>,
+    run: u64,
 }
 
 impl<T: Pod> Shared<T> {
@@ -27,7 +38,26 @@ impl<T: Pod> Shared<T> {
         assert!(align_of::<T>() <= HEAD, "elements of ordinary alignment");
         let bytes = len.saturating_mul(size_of::<T>());
         let neighbours = Neighbours::share(&*comm.private()?, bytes, Pages::Huge, Some(LIMIT))?;
-        Ok(Self { neighbours, len, elements: PhantomData })
+        Ok(Self { neighbours, len, lent: Mutex::default(), elements: PhantomData })
+    }
+
+    /// Waits until no other rank reads this part any more, so that it may be written to without waiting. Fails if one does not
+    /// get through within the engine's deadline, and names it.
+    pub fn settle(&mut self) -> Result<()> {
+        let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let settled = lent.iter().try_for_each(|lent| lent.readers.wait(lent.run));
+        lent.clear();
+        settled
+    }
+
+    /// Others read it, in the run that has just begun.
+    pub(crate) fn lend(&self, readers: &Arc<Readers>) {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = readers.run();
+        match lent.iter_mut().find(|lent| Arc::ptr_eq(&lent.readers, readers)) {
+            Some(lent) => lent.run = run,
+            None => lent.push(Lent { readers: Arc::clone(readers), run }),
+        }
     }
 
     /// Where the part of a rank begins, if it has at least so many bytes.
@@ -63,8 +93,12 @@ impl<T: Pod> Deref for Shared<T> {
 
 impl<T: Pod> DerefMut for Shared<T> {
     fn deref_mut(&mut self) -> &mut [T] {
+        if let Err(error) = self.settle() {
+            panic!("a shared part is to be written to: {error}");
+        }
         let first = self.neighbours.place(self.neighbours.rank(), 0, self.len * size_of::<T>());
-        // SAFETY: as above. Other ranks read it only during a run, which borrows it.
+        // SAFETY: as above. Other ranks read it only during a run, which borrows it, and until they are through: that was
+        // waited for.
         unsafe { std::slice::from_raw_parts_mut(first.cast(), self.len) }
     }
 }

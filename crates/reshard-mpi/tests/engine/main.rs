@@ -7,6 +7,7 @@
 mod faults;
 #[path = "../runtime/installation.rs"]
 mod installation;
+mod lent;
 mod rank;
 mod rings;
 
@@ -85,6 +86,9 @@ fn faults(installation: &Installation) {
         installation.launch(&format!("disagreement {ranks} {}", trials / 2), ranks).succeeded(ranks);
     }
     installation.launch("absence", 3).succeeded(3);
+    for (part, ranks) in [("lent", 2), ("lent-unread", 2), ("lent-given-up", 3)] {
+        installation.launch(part, ranks).succeeded(ranks);
+    }
     for mover in ["private", "messages", "mixed"] {
         installation.launch(&format!("silence {mover}"), 2).succeeded(2);
     }

@@ -1,6 +1,6 @@
 //! What a launched process does: its own part of every case, with every mover.
 
-use crate::{faults, rings};
+use crate::{faults, lent, rings};
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
@@ -28,6 +28,9 @@ pub fn play(part: &str) {
         ["rings-round"] => rings::round(world),
         ["rings-disagreement", seed] => rings::disagreement(world, seed.parse().unwrap()),
         ["rings-absence", when] => rings::absence(world, when),
+        ["lent"] => lent::overwritten(world),
+        ["lent-unread"] => lent::unread(world),
+        ["lent-given-up"] => lent::given_up(world),
         ["absence"] => faults::absence(world),
         ["silence", mover] => faults::silence(world, mover.parse().unwrap()),
         ["huge", mover] => huge(world, mover.parse().unwrap()),

@@ -1,0 +1,86 @@
+//! Shared parts that others may still read after their owner's run has ended.
+
+use reshard::engine::Engine;
+use reshard::{Distribution, Layout, Move, Order, Plan};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Shared};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const ELEMS: usize = 300_000;
+
+/// From one rank to another, with a deadline.
+fn engine(world: &Comm, from: &str, to: &str, deadline: Duration) -> MpiEngine {
+    let layout = |text: &str| {
+        let distribution: Distribution = format!("{text} of {ELEMS}").parse().unwrap();
+        Layout::new(distribution, Order::ColMajor)
+    };
+    let plan = Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap();
+    let options = MpiOptions { mover: Mover::Shared, deadline: Some(deadline), ..MpiOptions::default() };
+    MpiEngine::new(Arc::new(plan), world, options).unwrap()
+}
+
+/// Rank 0 owns everything and writes the next values as soon as its run is over; rank 1 reads, now and then late.
+pub fn overwritten(world: &Comm) {
+    let mut engine = engine(world, "1/7", "1/7 ranks=1", Duration::from_secs(30));
+    assert_eq!(engine.mover(), Mover::Shared);
+    let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
+    let mut to = vec![0; engine.target_len(0)];
+    let mut ahead = 0;
+    for round in 0..60 {
+        if world.rank() == 0 {
+            let began = Instant::now();
+            // Waits for the reader of the round before.
+            shared.iter_mut().enumerate().for_each(|(at, value)| *value = (round * ELEMS + at) as u64);
+            ahead += u32::from(began.elapsed() > Duration::from_millis(5));
+        } else if round % 4 == 0 {
+            sleep(Duration::from_millis(20));
+        }
+        assert_eq!(engine.run_shared(&shared, &mut to).unwrap().bytes, engine.plan().bytes());
+        let wrong = to.iter().enumerate().find(|(at, value)| **value != (round * ELEMS + at) as u64);
+        assert_eq!(wrong, None, "round {round}");
+    }
+    assert!(world.rank() == 1 || ahead > 0, "the owner never was ahead of its reader: nothing was tested");
+    // Memory that is gone for its owner is there for who still reads it.
+    if world.rank() == 1 {
+        sleep(Duration::from_millis(50));
+    }
+    engine.run_shared(&shared, &mut to).unwrap();
+    drop(shared);
+    assert!(to.iter().enumerate().all(|(at, value)| *value == (59 * ELEMS + at) as u64));
+}
+
+/// Rank 1 never reads: its owner is told, once, and has its memory back.
+pub fn unread(world: &Comm) {
+    let mut engine = engine(world, "1/7", "1/7 ranks=1", Duration::from_millis(300));
+    let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
+    if world.rank() == 0 {
+        engine.run_shared(&shared, &mut []).unwrap();
+        let said = shared.settle().unwrap_err().to_string();
+        assert!(said.contains("for rank 1") && said.contains("still read this rank's shared part"), "{said}");
+        shared.settle().unwrap();
+        shared[0] = 1;
+    }
+    world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
+}
+
+/// Ranks 0 and 2 own halves that rank 1 reads, but 2 never begins: 1 gives up, and 0 need not wait for it.
+pub fn given_up(world: &Comm) {
+    let mut engine = engine(world, "2/7 ranks=0,2", "1/7 ranks=1", Duration::from_millis(400));
+    let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
+    let mut to = vec![0; engine.target_len(0)];
+    match world.rank() {
+        0 => {
+            sleep(Duration::from_millis(300));
+            engine.run_shared(&shared, &mut to).unwrap();
+            // Its reader began before, and so gives up in time.
+            shared.settle().unwrap();
+        }
+        1 => {
+            let said = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
+            assert!(said.contains("for rank 2"), "{said}");
+        }
+        _ => {}
+    }
+    sleep(Duration::from_millis(700));
+}
