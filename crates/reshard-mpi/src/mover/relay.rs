@@ -3,6 +3,12 @@
 //! Each pair of ranks has two boxes in the sender's segment, so the sender packs the next chunk while the receiver works on
 //! the last. Numbers that only grow say who may touch a box: the sender has *filled* so many of the receiver's chunks, the
 //! receiver has *emptied* so many of its own. There is nothing else to wait for, within a run or between runs.
+//!
+//! What bounds it: each line of a box is taken from the core that read it last, to be packed, and from the core that packed
+//! it, to be assembled. Between two cores that is about half of a run's time even if source and destination lay in the
+//! first-level cache. Lines asked for ahead of packing are a tenth less; other sizes and numbers of boxes, stores past the
+//! caches and lines pushed out by either side are no better or worse. Reading each other's memory through the kernel
+//! (`process_vm_readv`) needs no boxes, but pieces of 512 bytes go at a third of memcpy's speed, and whole pages at 0.6.
 
 use super::{Moving, Progress, Tally, named, too_little};
 use crate::ffi::collective::Reduce;
@@ -18,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Boxes for each pair of ranks.
 const BOXES: u64 = 2;
 
-/// Of many ranks' boxes: all are used in turn.
+/// Boxes are used in turn, and those of many ranks have more pages than a processor remembers.
 const PAGES: Pages = Pages::Huge;
 
 /// Where a rank writes down how many chunks it has emptied.
