@@ -159,6 +159,7 @@ impl MpiEngine {
     /// what can be moved. All ranks must begin and end their runs in the same order. The movers `alltoallv` and `alltoallw`
     /// move everything when they are first looked after.
     pub fn start<'r, T: Pod>(&'r mut self, from: &'r [T], to: &'r mut [T]) -> Result<Running<'r>> {
+        self.check_private()?;
         let (rank, Self { plan, ways, table, .. }) = (self.comm().rank() as u64, self);
         let mut data = table.fill();
         data.enter_own(0, rank, from, to, None)?;
@@ -167,6 +168,7 @@ impl MpiEngine {
 
     /// The same for parts given as bytes.
     pub fn start_bytes<'r>(&'r mut self, from: &'r [u8], to: &'r mut [u8]) -> Result<Running<'r>> {
+        self.check_private()?;
         let (rank, Self { plan, ways, table, .. }) = (self.comm().rank() as u64, self);
         let mut data = table.fill();
         data.enter_own_bytes(0, rank, from, to)?;
@@ -175,6 +177,7 @@ impl MpiEngine {
 
     /// Moves a plan's only array: the destination becomes `alpha * source + beta * destination`.
     pub fn run_scaled<T: Number>(&mut self, from: &[T], to: &mut [T], alpha: T, beta: T) -> Result<Report> {
+        self.check_private()?;
         let (rank, Self { plan, ways, table, .. }) = (self.comm().rank() as u64, self);
         let mut data = table.fill();
         data.enter_own(0, rank, from, to, Scaling::new(alpha, beta, false))?;
@@ -203,6 +206,18 @@ impl MpiEngine {
         let running = ways.start(plan, data)?;
         readers.iter().for_each(|readers| from.lend(readers));
         running.wait()
+    }
+
+    /// Parts that are lent to others must be known to be.
+    fn check_private(&self) -> Result<()> {
+        if self.chosen == Mover::Shared {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the mover `shared` moves parts made with `Shared`, and other parts were given; use `run_shared`, or choose \
+                 another mover",
+            ));
+        }
+        Ok(())
     }
 
     fn check_shared<T: Pod>(&self, from: &Shared<T>) -> Result<()> {
@@ -271,6 +286,7 @@ impl Engine for MpiEngine {
 
     /// Moves this rank's parts, entered with [`Data::enter_own`]. All ranks of the communicator must call it.
     fn run(&mut self, data: &mut Data<'_>) -> Result<Report> {
+        self.check_private()?;
         self.ways.run(&self.plan, data)
     }
 }

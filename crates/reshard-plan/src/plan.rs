@@ -6,15 +6,12 @@
 //! Several arrays may go in one plan; an engine moves them together.
 
 use crate::error::{Error, Result};
-use crate::grid::{Grid, MAX_DIMS, Order, elems_of, product};
+use crate::grid::{Grid, MAX_DIMS, Order, elems_of};
 use crate::layout::Layout;
 use crate::problem::{Problem, Window};
 use crate::track::Track;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The most source ranks one target may list.
-const MOST_PARTS: u64 = 1 << 24;
 
 /// The most ranks on each side of a plan, which has something to say about every one of them.
 const MOST_RANKS: u64 = 1 << 24;
@@ -231,7 +228,6 @@ impl Array {
                 let coords = problem.to().coords(rank)?;
                 let of_axis = |dim: usize| Arc::clone(&tracks[dim][coords[dim] as usize]);
                 let tracks: Vec<_> = (0..coords.len()).map(of_axis).collect();
-                check_places(&tracks)?;
                 let (span, strides) = (wanted.to.span(rank)?, wanted.to.strides(rank)?);
                 let rows = wanted.triangle.map(|part| rows(part, problem, &coords, &tracks)).transpose()?;
                 Ok(Target { rank, span, strides, tracks, rows })
@@ -361,17 +357,6 @@ fn tracks_of(problem: &Problem) -> Result<Vec<Vec<Arc<Track>>>> {
         (0..axis.procs()).map(|process| Track::new(&sides, process).map(Arc::new)).collect()
     })
     .collect()
-}
-
-/// There are places for all combinations of peers.
-fn check_places(tracks: &[Arc<Track>]) -> Result<()> {
-    let counts: Vec<u64> = tracks.iter().map(|track| track.peers().len() as u64).collect();
-    match product(&counts) {
-        Some(0..=MOST_PARTS) => Ok(()),
-        _ => Err(Error::too_large(format!(
-            "one rank receives from more than {MOST_PARTS} others; use smaller grids"
-        ))),
-    }
 }
 
 /// Which positions of axis 0 belong to a triangle, for each position of axis 1.

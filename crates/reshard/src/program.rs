@@ -209,7 +209,8 @@ fn formula_of(problem: &Problem, options: &MessagesOptions) -> Result<Option<Clo
     if !shares_ranks(problem) && form.is_some() {
         return Ok(form);
     }
-    if Traffic::new(problem).table()?.message_count() < MANY {
+    // Those that do not fit into a table are many.
+    if Traffic::new(problem).table().is_ok_and(|table| table.message_count() < MANY) {
         return Ok(None);
     }
     if form.is_some() || options.barriers {

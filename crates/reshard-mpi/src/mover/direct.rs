@@ -9,14 +9,17 @@ use crate::ffi::comm::Comm;
 use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::Direct;
-use reshard_plan::{Plan, Result};
+use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// Where a rank writes down which run it has begun, and which it has read everything for.
+/// Where a rank writes down which run it has begun, which it has read everything for, and which it has taken its source back
+/// from before all had read it.
 const BEGUN: usize = 0;
 const READ: usize = 64;
+const TAKEN_BACK: usize = 128;
+const NUMBERS: usize = 192;
 
 pub struct DirectMover {
     direct: Direct,
@@ -41,8 +44,24 @@ impl Readers {
         self.neighbours.counter(self.neighbours.rank(), BEGUN).load(Ordering::Relaxed)
     }
 
-    /// Waits until they are through with a run; not longer than the engine waits for anything.
+    /// They are through with a run.
+    pub fn are_through(&self, run: u64) -> bool {
+        behind(&self.neighbours, &self.ranks, READ, run).next().is_none()
+    }
+
+    /// Waits until they are through with a run; not longer than the engine waits for anything. If it is in vain, the source is
+    /// taken back: who reads it later than this finds that out.
     pub fn wait(&self, run: u64) -> Result<()> {
+        let waited = self.wait_for(run);
+        if waited.is_err() {
+            self.neighbours.counter(self.neighbours.rank(), TAKEN_BACK).store(run, Ordering::Release);
+            // Before anything is written to the source.
+            fence(Ordering::SeqCst);
+        }
+        waited
+    }
+
+    fn wait_for(&self, run: u64) -> Result<()> {
         let mut patience = Patience::lent(self.limit, self.crowded);
         loop {
             let mut late = behind(&self.neighbours, &self.ranks, READ, run).peekable();
@@ -82,7 +101,7 @@ impl DirectMover {
             ranks.dedup();
         }
         let crowded = comm.node(limit)?.is_crowded();
-        let neighbours = Neighbours::share(comm, 128, Pages::Ordinary, limit)?;
+        let neighbours = Neighbours::share(comm, NUMBERS, Pages::Ordinary, limit)?;
         let readers = Arc::new(Readers { neighbours, ranks: readers, limit, crowded });
         Ok(Self { direct, owners, readers, runs: 0 })
     }
@@ -119,6 +138,20 @@ impl Moving for DirectMover {
             return Ok(Progress::Waits);
         }
         self.direct.run(data);
+        // After everything was read.
+        fence(Ordering::SeqCst);
+        let neighbours = &self.readers.neighbours;
+        let back =
+            |&&rank: &&usize| neighbours.counter(rank, TAKEN_BACK).load(Ordering::Acquire) >= self.runs;
+        if let Some(rank) = self.owners.iter().find(back) {
+            return Err(Error::new(
+                ErrorKind::Mpi,
+                format!(
+                    "rank {rank} waited in vain for this one and took its shared part back; the destination is an unfinished \
+                     mixture"
+                ),
+            ));
+        }
         self.write_down(READ);
         Ok(Progress::Done)
     }
@@ -137,6 +170,6 @@ impl Moving for DirectMover {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.direct.scratch_bytes() + 128
+        self.direct.scratch_bytes() + NUMBERS as u64
     }
 }

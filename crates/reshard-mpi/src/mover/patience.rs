@@ -16,26 +16,31 @@ pub struct Patience {
     looks: u32,
     most_looks: u32,
     waited: Duration,
-    /// What became of the data of a run that is given up.
+    /// What became of the data, if it is given up.
     left: &'static str,
 }
 
 impl Patience {
     /// `crowded`: ranks outnumber processors.
     pub fn new(limit: Option<Duration>, crowded: bool) -> Self {
-        let left = "the destination is an unfinished mixture, the source is untouched";
+        let left = "nothing more can be moved between these ranks, the destination is an unfinished mixture, the source is \
+                    untouched";
         let most_looks = if crowded { CROWDED_LOOKS } else { LOOKS };
         Self { limit, since: None, looks: 0, most_looks, waited: Duration::ZERO, left }
     }
 
     /// The same for something that is moved in place.
     pub fn in_place(limit: Option<Duration>, crowded: bool) -> Self {
-        Self { left: "what was moved in place is an unfinished mixture", ..Self::new(limit, crowded) }
+        let left =
+            "nothing more can be moved between these ranks, what was moved in place is an unfinished mixture";
+        Self { left, ..Self::new(limit, crowded) }
     }
 
     /// The same for something that others still read.
     pub fn lent(limit: Option<Duration>, crowded: bool) -> Self {
-        Self { left: "it may still read this rank's shared part", ..Self::new(limit, crowded) }
+        let left =
+            "it has not read this rank's shared part, which is taken back: if it still tries, it is told";
+        Self { left, ..Self::new(limit, crowded) }
     }
 
     /// Something has happened.
@@ -68,8 +73,7 @@ impl Patience {
             Some(limit) if waited > limit => Err(Error::new(
                 ErrorKind::Mpi,
                 format!(
-                    "waited {:.1} s for {}: it is gone, stuck, or was never called; nothing more can be moved between these \
-                     ranks, {}",
+                    "waited {:.1} s for {}: it is gone, stuck, or was never called; {}",
                     waited.as_secs_f64(),
                     whom(),
                     self.left

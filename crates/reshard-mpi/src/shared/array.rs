@@ -45,8 +45,11 @@ impl<T: Pod> Shared<T> {
     /// get through within the engine's deadline, and names it.
     pub fn settle(&mut self) -> Result<()> {
         let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let settled = lent.iter().try_for_each(|lent| lent.readers.wait(lent.run));
-        lent.clear();
+        // Each is waited for, whatever became of the others.
+        let mut settled = Ok(());
+        for Lent { readers, run } in lent.drain(..) {
+            settled = settled.and(readers.wait(run));
+        }
         settled
     }
 
@@ -54,10 +57,8 @@ impl<T: Pod> Shared<T> {
     pub(crate) fn lend(&self, readers: &Arc<Readers>) {
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         let run = readers.run();
-        match lent.iter_mut().find(|lent| Arc::ptr_eq(&lent.readers, readers)) {
-            Some(lent) => lent.run = run,
-            None => lent.push(Lent { readers: Arc::clone(readers), run }),
-        }
+        lent.retain(|lent| !Arc::ptr_eq(&lent.readers, readers) && !lent.readers.are_through(lent.run));
+        lent.push(Lent { readers: Arc::clone(readers), run });
     }
 
     /// Where the part of a rank begins, if it has at least so many bytes.

@@ -101,6 +101,8 @@ impl Neighbours {
                 ),
             ));
         }
+        // Now that nobody waits for it any more.
+        segments[comm.rank()].make_huge();
         Ok(Self { rank: comm.rank(), segments })
     }
 

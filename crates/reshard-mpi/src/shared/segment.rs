@@ -37,6 +37,7 @@ impl Pages {
 pub struct Segment {
     first: NonNull<u8>,
     bytes: usize,
+    pages: Pages,
     /// With what is left of the last page.
     taken: usize,
     /// Around it.
@@ -70,9 +71,6 @@ impl Segment {
         let file = File::from(fd);
         file.set_len(pages.taken(bytes) as u64).map_err(refused)?;
         let segment = Self::map(&file, bytes, pages).map_err(refused)?;
-        if pages == Pages::Huge {
-            segment.make_huge();
-        }
         Ok((segment, file.into()))
     }
 
@@ -107,14 +105,15 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let first = NonNull::new(first.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Self { first, bytes, taken, _reserved: reserved })
+        Ok(Self { first, bytes, pages, taken, _reserved: reserved })
     }
 
-    /// Puts whatever is long enough on huge pages, for this process and all others that map it. The system may refuse: then it
-    /// is slower, not wrong.
-    fn make_huge(&self) {
-        let (first, whole) = (self.first(), self.taken / HUGE * HUGE);
-        // SAFETY: the mapping, which nobody uses yet; advice does not change what is in it. The first is for systems where
+    /// Puts it on huge pages if it was made for them, for this process and all others that map it. That takes as long as
+    /// zeroing it. The system may refuse: then it is slower, not wrong.
+    pub fn make_huge(&self) {
+        let huge = self.pages == Pages::Huge;
+        let (first, whole) = (self.first(), if huge { self.taken / HUGE * HUGE } else { 0 });
+        // SAFETY: the mapping; advice does not change what is in it, and neither does reading. The first is for systems where
         // shared memory has such pages for the asking, the second for all others. What has no page at all is not made huge,
         // so one is touched in between.
         unsafe {
@@ -161,6 +160,7 @@ mod tests {
                 let (one, file) = Segment::create(bytes, pages).unwrap();
                 let (pid, fd) = (u64::from(std::process::id()), file.as_raw_fd() as u64);
                 let other = Segment::open(pid, fd, bytes, pages).unwrap();
+                one.make_huge();
                 drop(file);
                 assert!(one.first() != other.first(), "two mappings");
                 // SAFETY: a byte of a segment. Each is read and written as it is, at two addresses.

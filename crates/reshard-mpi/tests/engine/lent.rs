@@ -50,18 +50,45 @@ pub fn overwritten(world: &Comm) {
     assert!(to.iter().enumerate().all(|(at, value)| *value == (59 * ELEMS + at) as u64));
 }
 
-/// Rank 1 never reads: its owner is told, once, and has its memory back.
+/// Rank 1 does not read: its owner is told, once, and has its memory back; who reads too late is told, too.
 pub fn unread(world: &Comm) {
     let mut engine = engine(world, "1/7", "1/7 ranks=1", Duration::from_millis(300));
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
+    let meet = || world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
     if world.rank() == 0 {
         engine.run_shared(&shared, &mut []).unwrap();
         let said = shared.settle().unwrap_err().to_string();
-        assert!(said.contains("for rank 1") && said.contains("still read this rank's shared part"), "{said}");
+        assert!(said.contains("for rank 1") && said.contains("taken back"), "{said}");
         shared.settle().unwrap();
         shared[0] = 1;
+        meet();
+    } else {
+        meet();
+        let mut to = vec![0; engine.target_len(0)];
+        let said = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
+        assert!(said.contains("rank 0") && said.contains("took its shared part back"), "{said}");
     }
-    world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
+}
+
+/// Rank 1 never reads with one engine, and late with another: the owner waits for both.
+pub fn of_two(world: &Comm) {
+    let mut never = engine(world, "1/7", "1/7 ranks=1", Duration::from_millis(200));
+    let mut late = engine(world, "1/5", "1/5 ranks=1", Duration::from_secs(30));
+    let mut shared: Shared<u64> = Shared::zeroed(world, never.source_len(0)).unwrap();
+    if world.rank() == 0 {
+        let refused = never.run_own(&shared[..], &mut []).unwrap_err().to_string();
+        assert!(refused.contains("use `run_shared`"), "{refused}");
+        never.run_shared(&shared, &mut []).unwrap();
+        late.run_shared(&shared, &mut []).unwrap();
+        let said = shared.settle().unwrap_err().to_string();
+        assert!(said.contains("waited 0.2 s for rank 1"), "{said}");
+        shared.fill(1);
+    } else {
+        sleep(Duration::from_millis(500));
+        let mut to = vec![2; late.target_len(0)];
+        late.run_shared(&shared, &mut to).unwrap();
+        assert!(to.iter().all(|&value| value == 0), "read before it was written to");
+    }
 }
 
 /// Ranks 0 and 2 own halves that rank 1 reads, but 2 never begins: 1 gives up, and 0 need not wait for it.

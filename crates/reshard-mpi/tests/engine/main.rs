@@ -86,7 +86,7 @@ fn faults(installation: &Installation) {
         installation.launch(&format!("disagreement {ranks} {}", trials / 2), ranks).succeeded(ranks);
     }
     installation.launch("absence", 3).succeeded(3);
-    for (part, ranks) in [("lent", 2), ("lent-unread", 2), ("lent-given-up", 3)] {
+    for (part, ranks) in [("lent", 2), ("lent-unread", 2), ("lent-of-two", 2), ("lent-given-up", 3)] {
         installation.launch(part, ranks).succeeded(ranks);
     }
     for mover in ["private", "messages", "mixed"] {

@@ -30,6 +30,7 @@ pub fn play(part: &str) {
         ["rings-absence", when] => rings::absence(world, when),
         ["lent"] => lent::overwritten(world),
         ["lent-unread"] => lent::unread(world),
+        ["lent-of-two"] => lent::of_two(world),
         ["lent-given-up"] => lent::given_up(world),
         ["absence"] => faults::absence(world),
         ["silence", mover] => faults::silence(world, mover.parse().unwrap()),

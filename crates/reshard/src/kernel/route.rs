@@ -51,7 +51,7 @@ pub struct WantedEnd<'a> {
     pub target: usize,
     /// One track for each axis.
     pub tracks: &'a [Arc<Track>],
-    /// The source of each combination of peers: see [`reshard_plan::Target::parts`].
+    /// The source of each combination of peers: see [`reshard_plan::Array::parts`].
     pub parts: Vec<u32>,
     /// Its strides, in elements.
     pub strides: &'a [u64],
