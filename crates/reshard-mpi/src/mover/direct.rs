@@ -1,8 +1,9 @@
 //! One copy: each rank reads what it receives straight out of the others' shared parts.
 //!
-//! Two numbers for each rank say how far it is. A source may be read once its owner has begun the run. A rank's run ends when
-//! it has read everything itself; others may still read its source, so it is *lent* to them, and whoever wants to write
-//! to it waits for them first: see [`Shared`](crate::Shared). No rank waits for one it has nothing to do with.
+//! Numbers that only grow say how far each rank is. A source may be read once its owner has begun the run. A rank's run ends
+//! when it has read everything itself; others may still read its source, so it is *lent* to them, and whoever wants to write
+//! to it waits for them first: see [`Shared`](crate::Shared). If that is in vain it is taken back, and who reads it then
+//! finds out. No rank waits for one it has nothing to do with.
 
 use super::{Moving, Patience, Progress, Tally, named};
 use crate::ffi::comm::Comm;

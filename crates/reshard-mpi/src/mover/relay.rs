@@ -5,10 +5,9 @@
 //! receiver has *emptied* so many of its own. There is nothing else to wait for, within a run or between runs.
 //!
 //! What bounds it: each line of a box is taken from the core that read it last, to be packed, and from the core that packed
-//! it, to be assembled. Between two cores that is about half of a run's time even if source and destination lay in the
-//! first-level cache. Lines asked for ahead of packing are a tenth less; other sizes and numbers of boxes, stores past the
-//! caches and lines pushed out by either side are no better or worse. Reading each other's memory through the kernel
-//! (`process_vm_readv`) needs no boxes, but pieces of 512 bytes go at a third of memcpy's speed, and whole pages at 0.6.
+//! it, to be assembled; between two cores much of a run is that, however fast source and destination are. Asking for lines
+//! ahead of packing helps. Other sizes and numbers of boxes, stores past the caches and lines pushed out by either side did
+//! not; nor did reading each other's memory through the kernel (`process_vm_readv`), which is slow for short pieces.
 
 use super::{Moving, Progress, Tally, named, too_little};
 use crate::ffi::collective::Reduce;
