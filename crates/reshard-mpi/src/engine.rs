@@ -43,8 +43,8 @@ impl Default for MpiOptions {
     }
 }
 
-/// The boxes of a chunk have together about so many bytes: with two of each they stay in the second-level cache. Half or
-/// twice as much makes little difference.
+/// The boxes of a chunk have together about so many bytes: with two of each they stay in the second-level cache, and so does
+/// what a rank reads twice, for others and for itself. Half or twice as much makes little difference.
 const CHUNK: u64 = 1 << 19;
 
 /// The engine between processes.

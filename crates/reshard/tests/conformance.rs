@@ -74,12 +74,12 @@ fn ranks_of(plan: &Plan) -> Vec<u64> {
 }
 
 /// All pack all their boxes, then all assemble.
-fn relay(case: &Case, chunk: u64) {
+fn relay(case: &Case, chunk: u64, way: usize) {
     case.judge(|plan, from, to| {
         let plan = Arc::new(plan.clone());
-        let mut relays: Vec<Relay> =
-            ranks_of(&plan).into_iter().map(|rank| Relay::new(Arc::clone(&plan), rank, chunk)).collect();
         let ranks = ranks_of(&plan);
+        let relay = |&rank: &u64| Relay::in_way(Arc::clone(&plan), rank, chunk, way);
+        let mut relays: Vec<Relay> = ranks.iter().map(relay).collect();
         let mut boxes: HashMap<(u64, u64, usize), Vec<u8>> = HashMap::new();
         each_rank(&plan, from, to, |number, data| {
             let relay = &mut relays[number];
@@ -126,7 +126,8 @@ fn relays_in_chunks_of_any_size() {
         let elems = if number % 8 == 0 { 20_000 } else { 2_000 };
         let case = Case::random(&mut random, &Kinds { elems, ..Kinds::default() });
         let bytes = case.moving.elem_bytes();
-        relay(&case, random.within(1, [bytes, 100, 5_000, 300_000][number as usize % 4]));
+        let chunk = random.within(1, [bytes, 100, 5_000, 300_000][number as usize % 4]);
+        relay(&case, chunk, random.within(0, Threads::ways() as u64 - 1) as usize);
     }
 }
 

@@ -1,32 +1,37 @@
-//! Two copies through small shared boxes: what a rank packs is assembled by another while it is still in the caches.
+//! Two copies through small shared boxes: a rank packs what another assembles.
 //!
-//! Each pair of ranks has two boxes in the sender's segment, so the sender packs the next chunk while the receiver works on
-//! the last. Numbers that only grow say who may touch a box: the sender has *filled* so many of the receiver's chunks, the
-//! receiver has *emptied* so many of its own. There is nothing else to wait for, within a run or between runs.
+//! Each pair of ranks has some boxes in the sender's segment, used in turn, so the sender packs the next while the receiver
+//! works on the last. Numbers that only grow say who may touch a box: the sender has *filled* so many; the receiver has
+//! *emptied* all of its chunks up to one. There is nothing else to wait for, within a run or between runs.
 //!
-//! What bounds it: each line of a box is taken from the core that read it last, to be packed, and from the core that packed
-//! it, to be assembled; between two cores much of a run is that, however fast source and destination are. Asking for lines
-//! ahead of packing helps. Other sizes and numbers of boxes, stores past the caches and lines pushed out by either side did
-//! not; nor did reading each other's memory through the kernel (`process_vm_readv`), which is slow for short pieces.
+//! What bounds it: small arrays stay in the caches, and each line of a box is taken from the core that read it last, to be
+//! packed, and from the core that packed it, to be assembled. Both are asked for ahead. With large arrays that is slower than
+//! memory: they are packed past the caches, many boxes in a turn, so that they are out of the way when they are assembled.
+//! Then a byte crosses the memory's bus four times (twice in a copy past the caches, three times in a plain one), and what is
+//! left to gain is in reading each source once, in order: what a rank packs for others and has for itself it does together.
+//! Lines pushed out by either side, and reading each other's memory through the kernel (`process_vm_readv`), did not help.
 
 use super::{Moving, Progress, Tally, named, too_little};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
-use reshard::rank::{Bundle, Relay};
+use reshard::rank::{self, Bundle, Relay};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Boxes for each pair of ranks.
-const BOXES: u64 = 2;
+/// Boxes for each pair of ranks, at least: one is packed while the other is assembled.
+const FEW: usize = 2;
+
+/// The same at most.
+const MANY: usize = 8;
 
 /// Boxes are used in turn, and those of many ranks have more pages than a processor remembers.
 const PAGES: Pages = Pages::Huge;
 
-/// Where a rank writes down how many chunks it has emptied.
+/// Where a rank writes down how far it has emptied boxes.
 const EMPTIED: usize = 0;
 
 /// The most receivers of a bundle.
@@ -38,19 +43,26 @@ const LINE: usize = 64;
 pub struct RelayMover {
     relay: Relay,
     neighbours: Neighbours,
-    outgoing: Vec<Lane>,
-    incoming: Vec<Lane>,
+    outgoing: Vec<Outgoing>,
+    incoming: Vec<Incoming>,
+    /// This rank's chunks of which others have something, in their order.
+    joint: Vec<usize>,
+    /// The others.
+    alone: Vec<usize>,
+    /// How many of each are done, in this run.
+    joint_done: usize,
+    alone_done: usize,
     /// Runs that are over.
     runs: u64,
-    /// The next chunk of this rank's own, in this run.
-    next: u64,
     /// The bundle of receivers to begin with: not all ranks begin with the same.
     first: usize,
+    /// Chunks of a turn: half of the boxes, as others work on the other half.
+    turn: usize,
     tally: Tally,
     bytes: usize,
 }
 
-/// The boxes from one rank to another: a counter, then the boxes, in the sender's segment.
+/// The boxes from one rank to another: a counter, then the boxes, in the sender's segment. They are used in turn.
 #[derive(Clone, Copy)]
 struct Lane {
     /// The other rank.
@@ -58,10 +70,41 @@ struct Lane {
     at: usize,
     /// Bytes of a box.
     room: usize,
+    boxes: usize,
+}
+
+impl Lane {
+    /// Where the box is that is used after so many others.
+    fn place(&self, used: u64) -> usize {
+        self.at + LINE + (used % self.boxes as u64) as usize * self.room
+    }
+}
+
+/// The boxes this rank fills.
+struct Outgoing {
+    lane: Lane,
+    /// Boxes filled, in all runs.
+    filled: u64,
+    /// How far the receiver must be for a box to be free.
+    held: [u64; MANY],
     /// Chunks of the receiver, in a run.
     chunks: u64,
-    /// The next chunk, in this run.
+    /// The next chunk of which this rank has something, in this run.
     next: u64,
+}
+
+impl Outgoing {
+    /// Whether there is a box for the next chunk, as far as the receiver is.
+    fn is_free(&self, emptied: u64) -> bool {
+        emptied >= self.held[(self.filled % self.lane.boxes as u64) as usize]
+    }
+}
+
+/// The boxes this rank empties.
+struct Incoming {
+    lane: Lane,
+    /// Boxes emptied, in all runs.
+    emptied: u64,
 }
 
 impl RelayMover {
@@ -73,120 +116,170 @@ impl RelayMover {
         memory: Option<u64>,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let relay = fitting(plan, comm, chunk, memory, limit)?;
+        let (relay, most) = fitting(plan, comm, chunk, memory, limit)?;
         let mut bytes = LINE;
-        let mut table = vec![[0_u64; 2]; comm.size()];
+        let mut table = vec![[0_u64; 3]; comm.size()];
         let mut outgoing = Vec::with_capacity(relay.outgoing().len());
         for to in relay.outgoing() {
-            let room = to.most_bytes.next_multiple_of(LINE);
-            let lane = Lane { rank: to.to as usize, at: bytes, room, chunks: to.chunks as u64, next: 0 };
-            table[lane.rank] = [lane.at as u64, lane.room as u64];
-            bytes += LINE + BOXES as usize * room;
-            outgoing.push(lane);
+            let (room, boxes) = (room(to), boxes(to, most));
+            let lane = Lane { rank: to.to as usize, at: bytes, room, boxes };
+            table[lane.rank] = [lane.at as u64, room as u64, boxes as u64];
+            bytes += LINE + boxes * room;
+            outgoing.push(Outgoing { lane, filled: 0, held: [0; MANY], chunks: to.chunks as u64, next: 0 });
         }
         let neighbours = Neighbours::share(comm, bytes, PAGES, limit)?;
         let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
         let mut all = vec![0; mine.len() * comm.size()];
         comm.all_gather_within(&mine, &mut all, limit)?;
         let number = |from: usize, k: usize| {
-            let at = from * mine.len() + comm.rank() * 16 + k * 8;
+            let at = from * mine.len() + (comm.rank() * 3 + k) * 8;
             u64::from_ne_bytes(all[at..at + 8].try_into().unwrap_or_default()) as usize
         };
-        let lane = |&rank: &u64| {
-            let rank = rank as usize;
-            Lane { rank, at: number(rank, 0), room: number(rank, 1), chunks: 0, next: 0 }
-        };
-        let incoming = relay.incoming().iter().map(lane).collect();
-        let higher = |bundle: &Bundle| outgoing[bundle.members[0]].rank > comm.rank();
+        let lane =
+            |rank: usize| Lane { rank, at: number(rank, 0), room: number(rank, 1), boxes: number(rank, 2) };
+        let incoming: Vec<Incoming> =
+            relay.incoming().iter().map(|&rank| Incoming { lane: lane(rank as usize), emptied: 0 }).collect();
+        let lanes = outgoing.iter().map(|to| to.lane).chain(incoming.iter().map(|from| from.lane));
+        let turn = lanes.map(|lane| lane.boxes / FEW).max().unwrap_or(1);
+        let higher = |bundle: &Bundle| outgoing[bundle.members[0]].lane.rank > comm.rank();
         let first = relay.bundles().iter().position(higher).unwrap_or(0);
-        let tally = Tally::default();
-        Ok(Self { relay, neighbours, outgoing, incoming, runs: 0, next: 0, first, tally, bytes })
+        let (alone, joint) = (0..relay.chunks()).partition(|&chunk| relay.needs(chunk).next().is_none());
+        Ok(Self {
+            relay,
+            neighbours,
+            outgoing,
+            incoming,
+            joint,
+            alone,
+            joint_done: 0,
+            alone_done: 0,
+            runs: 0,
+            first,
+            turn,
+            tally: Tally::default(),
+            bytes,
+        })
     }
 
-    /// Packs the next chunk of a bundle of receivers, if there is a free box for each.
-    fn pack(&mut self, data: &Data<'_>, bundle: usize) -> bool {
+    /// Packs the next chunk of a bundle of receivers, if there is a free box for each. Returns its number.
+    fn pack(&mut self, data: &Data<'_>, bundle: usize) -> Option<usize> {
         let Self { relay, neighbours, outgoing, runs, tally, .. } = self;
         let members = &relay.bundles()[bundle].members;
         // All members have as many chunks, and are at the same.
-        let Lane { chunks, next, .. } = outgoing[members[0]];
-        let chunk = *runs * chunks + next;
-        let free = |&member: &usize| chunk < emptied(neighbours, outgoing[member].rank) + BOXES;
+        let Outgoing { chunks, next, .. } = outgoing[members[0]];
+        let free = |&member: &usize| {
+            let rank = outgoing[member].lane.rank;
+            outgoing[member].is_free(neighbours.counter(rank, EMPTIED).load(Ordering::Acquire))
+        };
         if next >= chunks || !members.iter().all(free) {
-            return false;
+            return None;
         }
         let began = Instant::now();
         let mut lanes = [0; MOST];
         let count = members.len();
         lanes[..count].copy_from_slice(members);
         relay.pack_bundle(data, bundle, next as usize, |k| {
-            let Lane { at, room, .. } = outgoing[lanes[k]];
-            let place =
-                neighbours.place(neighbours.rank(), at + LINE + (chunk % BOXES) as usize * room, room);
+            let Outgoing { lane, filled, .. } = &outgoing[lanes[k]];
+            let place = neighbours.place(neighbours.rank(), lane.place(*filled), lane.room);
             // SAFETY: a box in our own segment, another for each lane. The receiver has emptied it (its counter says so) and
             // reads it again only when ours says that it is filled, which is below.
-            unsafe { std::slice::from_raw_parts_mut(place, room) }
+            unsafe { std::slice::from_raw_parts_mut(place, lane.room) }
         });
-        for &lane in &lanes[..count] {
-            neighbours.counter(neighbours.rank(), outgoing[lane].at).store(chunk + 1, Ordering::Release);
-            outgoing[lane].next = relay.next_chunk(lane, next as usize + 1) as u64;
+        for &number in &lanes[..count] {
+            let outgoing = &mut outgoing[number];
+            outgoing.held[(outgoing.filled % outgoing.lane.boxes as u64) as usize] =
+                *runs * chunks + next + 1;
+            outgoing.filled += 1;
+            neighbours.counter(neighbours.rank(), outgoing.lane.at).store(outgoing.filled, Ordering::Release);
+            outgoing.next = relay.next_chunk(number, next as usize + 1) as u64;
         }
         tally.pack += began.elapsed();
-        true
+        Some(next as usize)
     }
 
-    /// Whether all boxes of a chunk are there. `all` counts the chunks of all runs.
-    fn is_filled(&self, chunk: usize, all: u64) -> bool {
-        let filled = |sender: usize| {
-            let Lane { rank, at, .. } = self.incoming[sender];
-            self.neighbours.counter(rank, at).load(Ordering::Acquire) > all
-        };
-        self.relay.needs(chunk).all(filled)
+    /// Whether all boxes of a chunk are there.
+    fn is_filled(&self, chunk: usize) -> bool {
+        self.relay.needs(chunk).all(|sender| self.has_filled(&self.incoming[sender]))
     }
 
-    fn assemble(&mut self, data: &mut Data<'_>, chunk: usize, all: u64) {
+    fn has_filled(&self, incoming: &Incoming) -> bool {
+        let Lane { rank, at, .. } = incoming.lane;
+        self.neighbours.counter(rank, at).load(Ordering::Acquire) > incoming.emptied
+    }
+
+    fn assemble(&mut self, data: &mut Data<'_>, chunk: usize) {
         let began = Instant::now();
         let Self { relay, neighbours, incoming, tally, .. } = self;
         relay.assemble(data, chunk, |sender| {
-            let Lane { rank, at, room, .. } = incoming[sender];
-            let place = neighbours.place(rank, at + LINE + (all % BOXES) as usize * room, room);
+            let Incoming { lane, emptied } = &incoming[sender];
+            let place = neighbours.place(lane.rank, lane.place(*emptied), lane.room);
             // SAFETY: the sender's counter says that it has filled this box; it writes there again only when ours says that
-            // it is emptied, which is below.
-            unsafe { std::slice::from_raw_parts(place, room) }
+            // it is emptied, which is told after this.
+            unsafe { std::slice::from_raw_parts(place, lane.room) }
         });
-        neighbours.counter(neighbours.rank(), EMPTIED).store(all + 1, Ordering::Release);
+        for sender in relay.needs(chunk) {
+            incoming[sender].emptied += 1;
+        }
         tally.unpack += began.elapsed();
+    }
+
+    /// The next chunk for which this rank waits for nobody, if there is one and its number is below `end`.
+    fn assemble_alone(&mut self, data: &mut Data<'_>, end: usize) -> bool {
+        let Some(&chunk) = self.alone.get(self.alone_done).filter(|&&chunk| chunk < end) else {
+            return false;
+        };
+        self.assemble(data, chunk);
+        self.alone_done += 1;
+        true
+    }
+
+    /// The next chunk of which others have something, if that is there.
+    fn assemble_joint(&mut self, data: &mut Data<'_>) -> bool {
+        let Some(&chunk) = self.joint.get(self.joint_done).filter(|&&chunk| self.is_filled(chunk)) else {
+            return false;
+        };
+        self.assemble(data, chunk);
+        self.joint_done += 1;
+        let told = self.runs * self.relay.chunks() as u64 + chunk as u64 + 1;
+        self.neighbours.counter(self.neighbours.rank(), EMPTIED).store(told, Ordering::Release);
+        true
     }
 }
 
 impl Moving for RelayMover {
     fn begin(&mut self, _: &mut Data<'_>) {
-        self.next = 0;
-        for (number, lane) in self.outgoing.iter_mut().enumerate() {
-            lane.next = self.relay.next_chunk(number, 0) as u64;
+        (self.joint_done, self.alone_done) = (0, 0);
+        for (number, outgoing) in self.outgoing.iter_mut().enumerate() {
+            outgoing.next = self.relay.next_chunk(number, 0) as u64;
         }
         self.tally = Tally::default();
     }
 
+    /// A turn: some chunks for each bundle of receivers, then as many of this rank's own.
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
-        let mine = self.relay.chunks() as u64;
-        let before = self.runs * mine;
         let (mut moved, mut left) = (false, false);
         let bundles = self.relay.bundles().len();
         for turn in 0..bundles {
             let bundle = (self.first + turn) % bundles;
-            moved |= self.pack(data, bundle);
-            let lane = &self.outgoing[self.relay.bundles()[bundle].members[0]];
-            left |= lane.next < lane.chunks;
+            for _ in 0..self.turn {
+                let Some(chunk) = self.pack(data, bundle) else { break };
+                moved = true;
+                // What this rank has of the same columns for itself lies between what it has just read.
+                while self.assemble_alone(data, chunk + 1) {}
+            }
+            let to = &self.outgoing[self.relay.bundles()[bundle].members[0]];
+            left |= to.next < to.chunks;
         }
-        while self.next < mine && self.is_filled(self.next as usize, before + self.next) {
-            self.assemble(data, self.next as usize, before + self.next);
-            self.next += 1;
-            moved = true;
-            if left {
+        for _ in 0..self.turn {
+            if !self.assemble_joint(data) {
                 break;
             }
+            moved = true;
         }
-        if !left && self.next == mine {
+        if !moved {
+            moved = self.assemble_alone(data, usize::MAX);
+        }
+        if !left && self.joint_done == self.joint.len() && self.alone_done == self.alone.len() {
             self.runs += 1;
             return Ok(Progress::Done);
         }
@@ -194,16 +287,11 @@ impl Moving for RelayMover {
     }
 
     fn late(&self) -> String {
-        let mine = self.relay.chunks() as u64;
-        let before = self.runs * mine;
-        let busy = self.outgoing.iter().filter(|lane| lane.next < lane.chunks).map(|lane| lane.rank);
+        let busy = self.outgoing.iter().filter(|to| to.next < to.chunks).map(|to| to.lane.rank);
         let mut late: Vec<usize> = busy.filter(|&rank| rank != self.neighbours.rank()).collect();
-        if self.next < mine {
-            let needed = self.relay.needs(self.next as usize).map(|sender| self.incoming[sender]);
-            late.extend(needed.filter_map(|Lane { rank, at, .. }| {
-                let filled = self.neighbours.counter(rank, at).load(Ordering::Acquire);
-                (filled <= before + self.next).then_some(rank)
-            }));
+        if let Some(&chunk) = self.joint.get(self.joint_done) {
+            let needed = self.relay.needs(chunk).map(|sender| &self.incoming[sender]);
+            late.extend(needed.filter(|from| !self.has_filled(from)).map(|from| from.lane.rank));
         }
         named(late)
     }
@@ -217,34 +305,46 @@ impl Moving for RelayMover {
     }
 }
 
-/// The relay with the longest chunks, each half of the one before, that fits into the memory on all ranks together. As all
-/// ranks reckon with the same sums, all end alike.
+/// The relay with the longest chunks that fits into the memory on all ranks together, and the most boxes of a pair: few
+/// rather than many, then each chunk half of the one before. As all ranks reckon with the same sums, all end alike.
 fn fitting(
     plan: &Arc<Plan>,
     comm: &Comm,
     chunk: u64,
     memory: Option<u64>,
     limit: Option<Duration>,
-) -> Result<Relay> {
-    let mut chunk = chunk;
+) -> Result<(Relay, usize)> {
+    let (mut chunk, mut most) = (chunk, MANY);
     loop {
         let relay = Relay::new(Arc::clone(plan), comm.rank() as u64, chunk);
-        let Some(memory) = memory else { return Ok(relay) };
-        let boxes =
-            relay.outgoing().iter().map(|to| LINE + BOXES as usize * to.most_bytes.next_multiple_of(LINE));
-        let boxes = Neighbours::taken(LINE + boxes.sum::<usize>(), PAGES);
-        let mut all = [relay.scratch_bytes() + boxes as u64];
+        let Some(memory) = memory else { return Ok((relay, most)) };
+        let all_boxes = relay.outgoing().iter().map(|to| LINE + boxes(to, most) * room(to));
+        let taken = Neighbours::taken(LINE + all_boxes.sum::<usize>(), PAGES);
+        let mut all = [relay.scratch_bytes() + taken as u64];
         comm.all_reduce_within(&mut all, Reduce::Sum, limit)?;
         if all[0] <= memory {
-            return Ok(relay);
+            return Ok((relay, most));
         }
-        if chunk <= 1 {
+        if most > FEW {
+            most = FEW;
+        } else if chunk <= 1 {
             return Err(too_little(memory, all[0]));
+        } else {
+            chunk /= 2;
         }
-        chunk /= 2;
     }
 }
 
-fn emptied(neighbours: &Neighbours, rank: usize) -> u64 {
-    neighbours.counter(rank, EMPTIED).load(Ordering::Acquire)
+/// Bytes of a box.
+fn room(to: &rank::Outgoing) -> usize {
+    to.most_bytes.next_multiple_of(LINE)
+}
+
+/// How many boxes for a receiver. Those that stay in the caches are few; of others, the more there are, the less ranks wait
+/// for each other.
+fn boxes(to: &rank::Outgoing, most: usize) -> usize {
+    match to.streams() {
+        true => to.filled_chunks().clamp(FEW, most),
+        false => FEW,
+    }
 }

@@ -41,6 +41,7 @@ fn main() {
             let cases = if full_sweep() { 1_250 } else { 130 };
             installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
         }
+        installation.launch("large", 4).succeeded(4);
         rings(installation);
         several_hosts(installation);
         faults(installation);

@@ -34,6 +34,7 @@ pub fn play(part: &str) {
         ["lent-given-up"] => lent::given_up(world),
         ["absence"] => faults::absence(world),
         ["silence", mover] => faults::silence(world, mover.parse().unwrap()),
+        ["large"] => large(world),
         ["huge", mover] => huge(world, mover.parse().unwrap()),
         ["calls", mover, calls] => faults::calls(world, mover.parse().unwrap(), calls.parse().unwrap()),
         ["end", how, mover, step] => {
@@ -88,6 +89,39 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
             // Twice: what one run leaves behind must not disturb the next. Once looked after, once waited for.
             for looks in [false, true] {
                 run(&case, &mut engine, world, looks);
+            }
+        }
+    }
+}
+
+/// Arrays too large for the caches, for which those of [`conformance`] are too small: they go past them, through many boxes,
+/// or few if there is little memory. Four ranks.
+fn large(world: &Comm) {
+    let layout = |text: &str, order: Order| {
+        let text = format!("{text} of 1100x1000");
+        Layout::new(text.parse::<Distribution>().unwrap(), order)
+    };
+    for (number, (from, to, order)) in [
+        ("2x2/64x64", "1x4/32x32", Order::ColMajor),
+        ("1x2/256x256", "2x1/128x128", Order::ColMajor),
+        ("1x2/20x20 ranks=3,1", "3x1/128x128 ranks=0,3,1", Order::ColMajor),
+        ("2x2/8x8", "4x1/5x7", Order::ColMajor),
+        ("2x2/1x1", "1x4/2x2", Order::ColMajor),
+        ("4x1/7x3", "2x2/100x50", Order::RowMajor),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let moving =
+            Move::new(layout(from, Order::ColMajor), layout(to, order)).unwrap().of_bytes(8).unwrap();
+        let plan = Arc::new(Plan::new(vec![moving.clone()]).unwrap());
+        for memory in [None, Some(1 << 20)] {
+            let messages = MessagesOptions { memory, ..MessagesOptions::default() };
+            let options = MpiOptions { mover: Mover::Private, messages, ..MpiOptions::default() };
+            let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
+            for salt in 0..3 {
+                let case = Case { moving: moving.clone(), skew: [8 * number, 0], salt };
+                run(&case, &mut engine, world, salt == 1);
             }
         }
     }

@@ -134,7 +134,7 @@ impl Hands<'_> {
             let source = self.data.sources(section.array)[section.source];
             assert!(!source.is_null(), "the source was entered");
             let base = first_position(to.wrapping_add(offset), &range, section.elem);
-            let manner = Manner { stream: false, fetch: section.large, scaling: None };
+            let manner = Manner { fetch: section.large, claim: section.large, ..Manner::default() };
             // SAFETY: the source is this plan's, whole, and only read while the run lasts. The box is dense, so positions
             // `range` take the bytes from `offset` on, which end within `chunk`: `letter` sees to both. The rest is passed on.
             unsafe { copy(errand(&section.pack, manner, &[source], &[base], range), worker) };
@@ -158,8 +158,8 @@ impl Hands<'_> {
             assert!(!target.is_null(), "the target was entered");
             let base =
                 first_position(from.wrapping_add(offset).cast_mut(), &range, section.elem).cast_const();
-            let manner =
-                Manner { stream: section.stream, fetch: false, scaling: self.data.scaling(section.array) };
+            let scaling = self.data.scaling(section.array);
+            let manner = Manner { stream: section.stream, scaling, ..Manner::default() };
             // SAFETY: positions `range` are the bytes from `offset` on. The target is this plan's, whole, and a part of the
             // receiver. A scaling was made for the array's type. The rest is passed on.
             unsafe { copy(errand(&section.unpack, manner, &[base], &[target], range), worker) };
@@ -183,8 +183,8 @@ impl Hands<'_> {
             let (positions, row) = (kept.route.positions(), kept.route.positions() / kept.route.rows());
             let range = alone.next_piece(positions, row, kept.route.row_bytes() / row);
             alone.kept += usize::from(alone.at == 0);
-            let manner =
-                Manner { stream: kept.stream, fetch: kept.stream, scaling: self.data.scaling(kept.array) };
+            let scaling = self.data.scaling(kept.array);
+            let manner = Manner { stream: kept.stream, fetch: kept.stream, scaling, ..Manner::default() };
             let from = self.data.sources(kept.array)[kept.source];
             let to = self.data.targets(kept.array)[kept.target];
             assert!(!from.is_null() && !to.is_null(), "both parts were entered");
@@ -205,7 +205,7 @@ impl Hands<'_> {
             begin();
             let range = alone.next_piece(section.positions, section.row, section.elem);
             alone.section += usize::from(alone.at == 0);
-            let manner = Manner { stream: false, fetch: false, scaling: self.data.scaling(section.array) };
+            let manner = Manner { scaling: self.data.scaling(section.array), ..Manner::default() };
             let to = self.data.targets(section.array)[section.target];
             assert!(!to.is_null(), "the target was entered");
             // SAFETY: nothing is read, so any address will do. The rest as above.

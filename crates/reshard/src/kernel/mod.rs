@@ -97,13 +97,14 @@ impl Needs {
 }
 
 /// How a route is run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Manner<'a> {
     /// Past the caches: for destinations that do not fit into them.
     pub stream: bool,
-    /// Ahead of the reading, sources are asked for: for those that do not lie in the caches. So is a destination that is not
-    /// streamed to: it is a box or a letter, and was another's before.
+    /// Ahead of the reading, sources are asked for: for those that do not lie in the caches.
     pub fetch: bool,
+    /// Ahead of the writing, so are destinations: for boxes and letters, which were another processor's before.
+    pub claim: bool,
     /// Scaled on the way.
     pub scaling: Option<&'a Scaling>,
 }
@@ -183,7 +184,7 @@ unsafe fn run<V: Vector>(errand: Errand<'_>, worker: &mut Worker) {
                 V::fence();
             }
             (None, false) => {
-                let sink = Direct::new(errand.manner.fetch);
+                let sink = Direct::new(errand.manner.claim);
                 run_into::<V, _>(errand, worker, sink);
             }
         }

@@ -3,17 +3,17 @@
 //! A destination's positions, in the order of its memory, are cut into *chunks*. What one source has of a chunk lies in its
 //! box of the message one after the other, so both sides know where it begins and ends without a word. When all boxes of a
 //! chunk are there, the destination is written in order, whole cache lines at a time, as if the boxes were the sources:
-//! much faster than message by message, and the boxes of a chunk stay in the caches. What a rank sends itself is read where
-//! it lies, among the others' boxes; only if pieces are short does it go into a box, too.
+//! much faster than message by message. What a rank sends itself is read where it lies, among the others' boxes; only if
+//! pieces are short does it go into a box, too.
 
 mod boxes;
 
 use super::data::Data;
 use super::route::{Kernel, MOST_ENDS, Route};
-use super::vector::Level;
+use super::vector::{Level, prefetch_piece};
 use super::work::by_order;
 use super::{Errand, Manner, Share, Worker, copy};
-use boxes::Boxes;
+use boxes::{Boxes, Way};
 use reshard_plan::{Plan, Track};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -68,8 +68,8 @@ struct Leg {
     tracks: Vec<Arc<Track>>,
     strides: Vec<u64>,
     pack: Route,
-    /// The source does not lie in the caches.
-    fetch: bool,
+    /// Neither the source nor all boxes fit into the caches.
+    large: bool,
 }
 
 /// One array of what a rank assembles.
@@ -100,7 +100,18 @@ enum Held {
 impl Relay {
     /// What `rank` does if chunks have about so many bytes.
     pub fn new(plan: Arc<Plan>, rank: u64, chunk: u64) -> Self {
-        let level = Level::best();
+        Self::tuned(plan, rank, chunk, Way { level: Level::best(), large: None })
+    }
+
+    /// The same in one of the ways of [`Threads::ways`](crate::engine::Threads::ways): all must do the same.
+    #[doc(hidden)]
+    pub fn in_way(plan: Arc<Plan>, rank: u64, chunk: u64, way: usize) -> Self {
+        let levels = Level::available();
+        let level = levels[way / 2 % levels.len()];
+        Self::tuned(plan, rank, chunk, Way { level, large: Some(way % 2 == 1) })
+    }
+
+    fn tuned(plan: Arc<Plan>, rank: u64, chunk: u64, way: Way) -> Self {
         let mut by_receiver: HashMap<u64, Outgoing> = HashMap::new();
         let mut incoming: Vec<u64> = Vec::new();
         let mut halls = Vec::new();
@@ -108,7 +119,7 @@ impl Relay {
         let mut chunks_of: HashMap<u64, usize> = HashMap::new();
         for (number, array) in plan.arrays().iter().enumerate() {
             let mine = array.source_of(rank);
-            let mut boxes = Boxes::new(array, level);
+            let mut boxes = Boxes::new(array, way);
             for (index, target) in array.targets().iter().enumerate().filter(|(_, t)| t.elems() > 0) {
                 let cuts = boxes.cut(target, chunk);
                 let first = *chunks_of.entry(target.rank).or_insert(0);
@@ -132,7 +143,7 @@ impl Relay {
                         pack: boxes.pack(&[(&tracks, &strides)], source),
                         tracks,
                         strides,
-                        fetch: boxes.large,
+                        large: boxes.large,
                     };
                     let entry = by_receiver.entry(target.rank).or_insert_with(|| Outgoing {
                         to: target.rank,
@@ -175,9 +186,9 @@ impl Relay {
         outgoing.sort_by_key(|outgoing| outgoing.to);
         // All of the receiver's, those of arrays in which this rank has nothing for it included: both sides count alike.
         outgoing.iter_mut().for_each(|outgoing| outgoing.chunks = chunks_of[&outgoing.to]);
-        let bundles = bundles_of(&plan, &outgoing, level);
+        let bundles = bundles_of(&plan, &outgoing, way);
         let most_boxes = halls.iter().map(|hall| hall.boxes.len()).max().unwrap_or(0);
-        let worker = Worker::new(level, routes(&outgoing, &bundles, &halls));
+        let worker = Worker::new(way.level, routes(&outgoing, &bundles, &halls));
         Self { plan, outgoing, bundles, incoming, halls, worker, bases: Vec::with_capacity(most_boxes) }
     }
 
@@ -255,7 +266,7 @@ impl Relay {
         assert!(!source.is_null() || rows.is_empty(), "a rank packs its own part");
         let errand = Errand {
             route: &together[number],
-            manner: Manner { stream: false, fetch: leg.fetch, scaling: None },
+            manner: leg.manner(),
             from: &[source],
             to: &bases[..members.len()],
             share: Share::ExactRows(rows),
@@ -284,7 +295,7 @@ impl Relay {
         let base = to.as_mut_ptr().wrapping_sub((range.start * leg.elem) as usize);
         let errand = Errand {
             route: &leg.pack,
-            manner: Manner { stream: false, fetch: leg.fetch, scaling: None },
+            manner: leg.manner(),
             from: &[source],
             to: &[base],
             share: Share::Positions(range),
@@ -333,6 +344,10 @@ impl Relay {
             };
             let packed = box_of(sender);
             assert!((end - begin) as usize <= packed.len(), "a box of {} bytes", packed.len());
+            if !hall.stream {
+                // Another processor's caches have all of it.
+                prefetch_piece(packed.as_ptr(), (end - begin) as usize);
+            }
             // Addresses are reckoned from the beginning of the whole message.
             packed.as_ptr().wrapping_sub(begin as usize)
         }));
@@ -340,7 +355,12 @@ impl Relay {
         assert!(!to.is_null(), "a rank assembles its own part");
         let errand = Errand {
             route: &hall.route,
-            manner: Manner { stream: hall.stream, fetch: hall.fetch, scaling: data.scaling(hall.array) },
+            manner: Manner {
+                stream: hall.stream,
+                fetch: hall.fetch,
+                claim: false,
+                scaling: data.scaling(hall.array),
+            },
             from: bases,
             to: &[to],
             share: Share::Positions(hall.chunks[at].clone()),
@@ -351,7 +371,28 @@ impl Relay {
     }
 }
 
+impl Outgoing {
+    /// Whether boxes are written past the caches.
+    pub fn streams(&self) -> bool {
+        self.legs.iter().any(Leg::streams)
+    }
+
+    /// Of so many chunks this rank has something.
+    pub fn filled_chunks(&self) -> usize {
+        self.legs.iter().flat_map(|leg| &leg.cuts).filter(|cut| !cut.is_empty()).count()
+    }
+}
+
 impl Leg {
+    /// What does not fit into the caches goes past them, unless it is composed: that is slower than memory.
+    fn streams(&self) -> bool {
+        self.large && !self.pack.is_composed()
+    }
+
+    fn manner(&self) -> Manner<'static> {
+        Manner { stream: self.streams(), fetch: self.large, claim: true, ..Manner::default() }
+    }
+
     fn most_bytes(&self) -> usize {
         let longest = self.cuts.iter().map(|range| range.end - range.start).max().unwrap_or(0);
         (longest * self.elem) as usize
@@ -370,7 +411,7 @@ fn routes<'a>(
 }
 
 /// Receivers whose chunks are the same rows of the same source, in all arrays.
-fn bundles_of(plan: &Plan, outgoing: &[Outgoing], level: Level) -> Vec<Bundle> {
+fn bundles_of(plan: &Plan, outgoing: &[Outgoing], way: Way) -> Vec<Bundle> {
     let mut bundles: Vec<Bundle> = Vec::new();
     for (number, one) in outgoing.iter().enumerate() {
         let fits = |bundle: &&mut Bundle| {
@@ -385,7 +426,7 @@ fn bundles_of(plan: &Plan, outgoing: &[Outgoing], level: Level) -> Vec<Bundle> {
         let legs = &outgoing[bundle.members[0]].legs;
         bundle.together = (0..legs.len())
             .map(|number| {
-                let boxes = Boxes::new(&plan.arrays()[legs[number].array], level);
+                let boxes = Boxes::new(&plan.arrays()[legs[number].array], way);
                 let ends: Vec<_> = bundle
                     .members
                     .iter()

@@ -251,6 +251,11 @@ impl Route {
         self.elem as u64
     }
 
+    /// Whether rows are composed of short pieces a line at a time: see [`Lines`].
+    pub fn is_composed(&self) -> bool {
+        self.ends.iter().flat_map(|end| &end.loops).any(|each| each.lines.is_some())
+    }
+
     /// How rows are copied.
     pub fn kernel(&self) -> Kernel {
         self.kernel

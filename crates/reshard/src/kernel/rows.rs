@@ -10,7 +10,7 @@
 use super::clock::{Front, Tick};
 use super::route::{End, Lanes, MOST_ENDS, Route, RowLoop, RowStretch};
 use super::sink::Sink;
-use super::vector::{Vector, prefetch};
+use super::vector::{Vector, prefetch, prefetch_piece};
 use std::ops::Range;
 
 /// What a worker needs beside the route: sized when the route is made, so that copying allocates nothing.
@@ -268,7 +268,7 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
             let peer = stretch.peer as usize;
             let from = (stretch.from + round * stretch.from_step) as usize * elem;
             if let Some(next) = nexts.get(peer) {
-                prefetch(next.wrapping_add(from), *fetch);
+                prefetch_piece(next.wrapping_add(from), *fetch);
             }
             if whole {
                 // SAFETY: elements of the part the base points into; they go where the last ones ended.

@@ -160,7 +160,33 @@ impl Patch {
     }
 }
 
-/// Asks for the lines of `n` bytes that will be read soon, into the second-level cache. Any address will do.
+/// Bytes from which on the processor's own prefetching is trusted to go on with a piece.
+const LONG: usize = 2048;
+
+/// Where that ends, whatever the system's pages are.
+const PAGE: usize = 4096;
+
+/// What it needs to see of a piece, or of the next page, to go on.
+const BEGINNING: usize = 4 * LINE;
+
+/// Asks for `n` bytes that will be read soon, into the second-level cache. Any address will do.
+///
+/// Of short pieces every line is asked for. The processor reads ahead in long ones by itself, and has more requests under way
+/// than a program can have; but it begins slowly, and again on each page. So of those it is shown how they begin there.
+#[inline(always)]
+pub fn prefetch_piece(from: *const u8, n: usize) {
+    if n < LONG {
+        return prefetch(from, n);
+    }
+    prefetch(from, BEGINNING);
+    let mut page = from.addr().wrapping_neg() % PAGE;
+    while page < n {
+        prefetch(from.wrapping_add(page), BEGINNING.min(n - page));
+        page += PAGE;
+    }
+}
+
+/// Asks for all lines of `n` bytes that will be read soon, likewise.
 #[inline(always)]
 pub fn prefetch(from: *const u8, n: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -125,7 +125,8 @@ impl Work {
         let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             let stream = self.streamed[unit.array];
-            let manner = Manner { stream, fetch: stream, scaling: data.scaling(unit.array) };
+            let manner =
+                Manner { stream, fetch: stream, scaling: data.scaling(unit.array), ..Manner::default() };
             let (from, to) = (data.sources(unit.array), data.targets(unit.array));
             let route = &self.routes[unit.route];
             let share = route.on_lines(to, unit.share.clone());

@@ -14,6 +14,15 @@ const LONG_PIECE: u64 = 128;
 /// What is read where it lies must be more than one part in so many: in among many boxes it only disturbs.
 const LARGE_SHARE: u64 = 8;
 
+/// What is usually left to the processor and the array, and what tests insist on.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// Which instructions to use.
+    pub level: Level,
+    /// Whether arrays are too large for the caches.
+    pub large: Option<bool>,
+}
+
 /// The boxes of an array: what each source has of each target.
 pub struct Boxes<'a> {
     array: &'a Array,
@@ -29,10 +38,10 @@ pub struct Boxes<'a> {
 }
 
 impl<'a> Boxes<'a> {
-    pub fn new(array: &'a Array, level: Level) -> Self {
+    pub fn new(array: &'a Array, Way { level, large }: Way) -> Self {
         let order = by_order(array.order(), array.wanted().problem().shape().len());
         let elem = array.wanted().elem_bytes();
-        let large = array.elems().saturating_mul(elem) >= STREAMED;
+        let large = large.unwrap_or(array.elems().saturating_mul(elem) >= STREAMED);
         Self { array, order, elem, level, large, packed: HashMap::new(), columns: HashMap::new() }
     }
 
