@@ -37,24 +37,28 @@ struct Results {
     command: &'static str,
     machine: Machine,
     cases: Vec<Answer>,
+    /// The large blocks again, with all arrays on huge pages.
+    huge: Vec<Answer>,
 }
 
 /// `program` is `reshard`, built for speed.
 pub fn run(program: &str) -> Result<(), Failure> {
-    let mut cases = Vec::new();
-    for (case, ranks, shape) in CASES {
-        eprintln!("case {case}, {shape}, {ranks} ranks");
+    let measured = |(case, ranks, shape): (&str, usize, &str), more: &[&str]| {
+        eprintln!("case {case}, {shape}, {ranks} ranks {}", more.join(" "));
         let mut command = Command::new(launcher()?);
         command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), program]);
-        command.args(["bench", "--case", case, "--shape", shape, "--json"]);
+        command.args(["bench", "--case", case, "--shape", shape, "--json"]).args(more);
         if shape == "256x256" {
             // Some fifty microseconds each: a few would say little.
             command.args(["--repeat", &SMALL.to_string()]);
         }
-        cases.push(Answer::of(&mut command)?);
-    }
-    let results =
-        Results { benchmark: "mpi", command: "cargo xtask bench mpi", machine: Machine::here(), cases };
+        Answer::of(&mut command)
+    };
+    let cases = CASES.map(|case| measured(case, &[])).into_iter().collect::<Result<_, Failure>>()?;
+    let large = CASES.into_iter().filter(|(case, _, shape)| is_large(case, shape));
+    let huge = large.map(|case| measured(case, &["--huge"])).collect::<Result<_, Failure>>()?;
+    let (benchmark, command) = ("mpi", "cargo xtask bench mpi");
+    let results = Results { benchmark, command, machine: Machine::here(), cases, huge };
     let text = report(&results)?;
     keep("mpi", &results, &text)
 }
@@ -97,24 +101,9 @@ fn report(results: &Results) -> Result<String, Failure> {
          | case | array | shared / memcpy | Alltoallw / shared | ScaLAPACK / shared | private / memcpy | Alltoallw / private | ScaLAPACK / private |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
-    for case in &results.cases {
-        write!(text, "| {} | {} |", case.case, case.shape)?;
-        for ours in ["reshard-shared", "reshard-private"] {
-            for (one, other) in [(ours, "memcpy"), ("alltoallw", ours), ("scalapack", ours)] {
-                write!(text, " {} |", shown(case.ratio(one, other)))?;
-            }
-        }
-        text.push('\n');
-    }
-    let large: Vec<&Answer> = results
-        .cases
-        .iter()
-        .filter(|case| LARGE_BLOCKS.contains(&case.case.as_str()) && case.shape == "4096x4096")
-        .collect();
-    let mean = |one: &str, other: &str| {
-        let logs: f64 = large.iter().map(|case| case.ratio(one, other).ln()).sum();
-        (logs / large.len() as f64).exp()
-    };
+    ratios(&mut text, &results.cases, &["reshard-shared", "reshard-private"])?;
+    let large = || results.cases.iter().filter(|case| is_large(&case.case, &case.shape));
+    let mean = |one: &str, other: &str| mean(large(), one, other);
     writeln!(
         text,
         "\nPrivate arrays, geometric means over cases {} of 4096 x 4096: {:.2} memcpy (goal 1.6), {:.2} times faster than\n\
@@ -128,7 +117,53 @@ fn report(results: &Results) -> Result<String, Failure> {
         mean("alltoallw", "reshard-shared"),
         mean("scalapack", "reshard-shared"),
     )?;
+    huge_pages(&mut text, &results.huge)?;
     Ok(text)
+}
+
+/// What changes when everybody's arrays lie on huge pages.
+fn huge_pages(text: &mut String, cases: &[Answer]) -> Result<(), Failure> {
+    text.push_str(
+        "\n## With huge pages for everybody\n\n\
+         Where the system puts large arrays on huge pages by itself (`always` in `/sys/kernel/mm/transparent_hugepage/enabled`, as\n\
+         many clusters have it) or they were put there (`reshard::use_huge_pages`, `reshard bench --huge`), all ways are faster,\n\
+         most of all those that read in short pieces.\n\n\
+         | case | array | private / memcpy | Alltoallw / private | ScaLAPACK / private |\n|---|---|---|---|---|\n",
+    );
+    ratios(text, cases, &["reshard-private"])?;
+    writeln!(
+        text,
+        "\nGeometric means: {:.2} memcpy, {:.2} times faster than Alltoallw, {:.2} times faster than ScaLAPACK.",
+        mean(cases.iter(), "reshard-private", "memcpy"),
+        mean(cases.iter(), "alltoallw", "reshard-private"),
+        mean(cases.iter(), "scalapack", "reshard-private"),
+    )?;
+    Ok(())
+}
+
+/// A line for each case: of each of our ways the ratio to `memcpy` and how many times faster than the rivals it is.
+fn ratios(text: &mut String, cases: &[Answer], ways: &[&str]) -> Result<(), Failure> {
+    for case in cases {
+        write!(text, "| {} | {} |", case.case, case.shape)?;
+        for &ours in ways {
+            for (one, other) in [(ours, "memcpy"), ("alltoallw", ours), ("scalapack", ours)] {
+                write!(text, " {} |", shown(case.ratio(one, other)))?;
+            }
+        }
+        text.push('\n');
+    }
+    Ok(())
+}
+
+/// Whether a case counts for the geometric mean.
+fn is_large(case: &str, shape: &str) -> bool {
+    LARGE_BLOCKS.contains(&case) && shape == "4096x4096"
+}
+
+/// The geometric mean of ratios.
+fn mean<'a>(cases: impl Iterator<Item = &'a Answer>, one: &str, other: &str) -> f64 {
+    let logs: Vec<f64> = cases.map(|case| case.ratio(one, other).ln()).collect();
+    (logs.iter().sum::<f64>() / logs.len() as f64).exp()
 }
 
 fn shown(number: f64) -> String {

@@ -132,6 +132,9 @@ pub struct Bench {
     /// Measure so many times
     #[arg(long, value_name = "N")]
     pub repeat: Option<u64>,
+    /// Put the arrays of all ways on huge pages
+    #[arg(long)]
+    pub huge: bool,
     /// Only these ways, beside memcpy, such as reshard-private,alltoallw
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,

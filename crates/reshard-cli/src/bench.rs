@@ -11,7 +11,7 @@ use crate::screen::Screen;
 use crate::simulate::time;
 use reshard::engine::{MessagesOptions, PlainCopy};
 use reshard::schedule::Strategy;
-use reshard::{Distribution, Layout, Memory, Move, Order, Plan};
+use reshard::{Distribution, Layout, Memory, Move, Order, Plan, use_huge_pages};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Scalapack, Shared, makespan};
 use serde::Serialize;
 use std::io::Write;
@@ -146,6 +146,10 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let mut ways = ways(world, &plan, &moving, wanted).map_err(failed)?;
     let rank = world.rank() as u64;
     let mut arrays = arrays(world, &moving, rank)?;
+    if args.huge {
+        use_huge_pages(&mut arrays.private);
+        use_huge_pages(&mut arrays.target);
+    }
     let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
     for (name, way) in &mut ways {
         go(world, way, &mut arrays).map_err(failed)?;

@@ -15,6 +15,6 @@ mod redistribution;
 pub mod ring;
 mod sync;
 
-pub use kernel::pages::Memory;
+pub use kernel::pages::{Memory, use_huge_pages};
 pub use kernel::scale::Number;
 pub use redistribution::{Pair, Parts, Redistribution, redistribute};
