@@ -74,9 +74,14 @@ struct Lane {
 }
 
 impl Lane {
-    /// Where the box is that is used after so many others.
+    /// Which box is used after so many others.
+    fn turn(&self, used: u64) -> usize {
+        (used % self.boxes as u64) as usize
+    }
+
+    /// Where that is.
     fn place(&self, used: u64) -> usize {
-        self.at + LINE + (used % self.boxes as u64) as usize * self.room
+        self.at + LINE + self.turn(used) * self.room
     }
 }
 
@@ -94,9 +99,10 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    /// Whether there is a box for the next chunk, as far as the receiver is.
-    fn is_free(&self, emptied: u64) -> bool {
-        emptied >= self.held[(self.filled % self.lane.boxes as u64) as usize]
+    /// Whether there is a box for the next chunk: the receiver has emptied it.
+    fn is_free(&self, neighbours: &Neighbours) -> bool {
+        let emptied = neighbours.counter(self.lane.rank, EMPTIED).load(Ordering::Acquire);
+        emptied >= self.held[self.lane.turn(self.filled)]
     }
 }
 
@@ -167,11 +173,7 @@ impl RelayMover {
         let members = &relay.bundles()[bundle].members;
         // All members have as many chunks, and are at the same.
         let Outgoing { chunks, next, .. } = outgoing[members[0]];
-        let free = |&member: &usize| {
-            let rank = outgoing[member].lane.rank;
-            outgoing[member].is_free(neighbours.counter(rank, EMPTIED).load(Ordering::Acquire))
-        };
-        if next >= chunks || !members.iter().all(free) {
+        if next >= chunks || !members.iter().all(|&member| outgoing[member].is_free(neighbours)) {
             return None;
         }
         let began = Instant::now();
@@ -187,8 +189,7 @@ impl RelayMover {
         });
         for &number in &lanes[..count] {
             let outgoing = &mut outgoing[number];
-            outgoing.held[(outgoing.filled % outgoing.lane.boxes as u64) as usize] =
-                *runs * chunks + next + 1;
+            outgoing.held[outgoing.lane.turn(outgoing.filled)] = *runs * chunks + next + 1;
             outgoing.filled += 1;
             neighbours.counter(neighbours.rank(), outgoing.lane.at).store(outgoing.filled, Ordering::Release);
             outgoing.next = relay.next_chunk(number, next as usize + 1) as u64;
@@ -287,7 +288,8 @@ impl Moving for RelayMover {
     }
 
     fn late(&self) -> String {
-        let busy = self.outgoing.iter().filter(|to| to.next < to.chunks).map(|to| to.lane.rank);
+        let full = |to: &&Outgoing| to.next < to.chunks && !to.is_free(&self.neighbours);
+        let busy = self.outgoing.iter().filter(full).map(|to| to.lane.rank);
         let mut late: Vec<usize> = busy.filter(|&rank| rank != self.neighbours.rank()).collect();
         if let Some(&chunk) = self.joint.get(self.joint_done) {
             let needed = self.relay.needs(chunk).map(|sender| &self.incoming[sender]);
