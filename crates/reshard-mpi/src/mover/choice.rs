@@ -12,7 +12,7 @@ pub enum Mover {
     Auto,
     /// One copy, out of sources that are [`Shared`](crate::Shared). All ranks on one node.
     Shared,
-    /// Two copies through small boxes that stay in the caches. All ranks on one node.
+    /// Two copies through small shared boxes. All ranks on one node.
     Private,
     /// Packed messages in the order of a schedule.
     Messages,

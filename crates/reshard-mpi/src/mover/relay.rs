@@ -2,7 +2,7 @@
 //!
 //! Each pair of ranks has some boxes in the sender's segment, used in turn, so the sender packs the next while the receiver
 //! works on the last. Numbers that only grow say who may touch a box: the sender has *filled* so many; the receiver has
-//! *emptied* all of its chunks up to one. There is nothing else to wait for, within a run or between runs.
+//! *emptied* the boxes of all its chunks up to one. There is nothing else to wait for, within a run or between runs.
 //!
 //! What bounds it: small arrays stay in the caches, and each line of a box is taken from the core that read it last, to be
 //! packed, and from the core that packed it, to be assembled. Both are asked for ahead. With large arrays that is slower than
@@ -27,6 +27,9 @@ const FEW: usize = 2;
 
 /// The same at most.
 const MANY: usize = 8;
+
+/// More than the fewest boxes only as long as those of a rank take no more than so many bytes.
+const PLENTY: usize = 16 << 20;
 
 /// Boxes are used in turn, and those of many ranks have more pages than a processor remembers.
 const PAGES: Pages = Pages::Huge;
@@ -289,12 +292,13 @@ impl Moving for RelayMover {
 
     fn late(&self) -> String {
         let full = |to: &&Outgoing| to.next < to.chunks && !to.is_free(&self.neighbours);
-        let busy = self.outgoing.iter().filter(full).map(|to| to.lane.rank);
-        let mut late: Vec<usize> = busy.filter(|&rank| rank != self.neighbours.rank()).collect();
+        let mut late: Vec<usize> = self.outgoing.iter().filter(full).map(|to| to.lane.rank).collect();
         if let Some(&chunk) = self.joint.get(self.joint_done) {
             let needed = self.relay.needs(chunk).map(|sender| &self.incoming[sender]);
             late.extend(needed.filter(|from| !self.has_filled(from)).map(|from| from.lane.rank));
         }
+        // What a rank lacks of its own, it does not wait for, but for whom it packs with.
+        late.retain(|&rank| rank != self.neighbours.rank());
         named(late)
     }
 
@@ -308,7 +312,8 @@ impl Moving for RelayMover {
 }
 
 /// The relay with the longest chunks that fits into the memory on all ranks together, and the most boxes of a pair: few
-/// rather than many, then each chunk half of the one before. As all ranks reckon with the same sums, all end alike.
+/// rather than many, then each chunk half of the one before. As all ranks reckon with the same sums, all have the same chunks;
+/// how many boxes it has is each sender's own business.
 fn fitting(
     plan: &Arc<Plan>,
     comm: &Comm,
@@ -319,13 +324,13 @@ fn fitting(
     let (mut chunk, mut most) = (chunk, MANY);
     loop {
         let relay = Relay::new(Arc::clone(plan), comm.rank() as u64, chunk);
-        let Some(memory) = memory else { return Ok((relay, most)) };
-        let all_boxes = relay.outgoing().iter().map(|to| LINE + boxes(to, most) * room(to));
-        let taken = Neighbours::taken(LINE + all_boxes.sum::<usize>(), PAGES);
+        let most_here = (FEW..=most).rev().find(|&most| segment(&relay, most) <= PLENTY).unwrap_or(FEW);
+        let Some(memory) = memory else { return Ok((relay, most_here)) };
+        let taken = Neighbours::taken(segment(&relay, most_here), PAGES);
         let mut all = [relay.scratch_bytes() + taken as u64];
         comm.all_reduce_within(&mut all, Reduce::Sum, limit)?;
         if all[0] <= memory {
-            return Ok((relay, most));
+            return Ok((relay, most_here));
         }
         if most > FEW {
             most = FEW;
@@ -335,6 +340,11 @@ fn fitting(
             chunk /= 2;
         }
     }
+}
+
+/// Bytes of all boxes this rank fills, counters included.
+fn segment(relay: &Relay, most: usize) -> usize {
+    LINE + relay.outgoing().iter().map(|to| LINE + boxes(to, most) * room(to)).sum::<usize>()
 }
 
 /// Bytes of a box.

@@ -103,6 +103,7 @@ fn large(world: &Comm) {
     };
     for (number, (from, to, order)) in [
         ("2x2/64x64", "1x4/32x32", Order::ColMajor),
+        ("1x1/64x64", "1x1/50x50 ranks=2", Order::ColMajor),
         ("1x2/256x256", "2x1/128x128", Order::ColMajor),
         ("1x2/20x20 ranks=3,1", "3x1/128x128 ranks=0,3,1", Order::ColMajor),
         ("2x2/8x8", "4x1/5x7", Order::ColMajor),

@@ -220,7 +220,7 @@ impl Route {
         let own = own.as_ref().and_then(|own| {
             let place = parts.iter().position(|part| part.source == own.source)?;
             let (peer, mut end) = (place % peers.len(), ready(&ends[0], &own.tracks[fast], true));
-            // Boxes are in the caches: only what is read where it lies is asked for.
+            // Boxes are read in order: only what is read where it lies is asked for.
             let stretches = end.loops.iter_mut().flat_map(|each| &mut each.stretches);
             stretches.filter(|s| s.stretch.peer as usize != peer).for_each(|s| s.fetch = 0);
             Some(Own { first: place - peer, peer, ends: vec![end] })
@@ -253,7 +253,8 @@ impl Route {
 
     /// Whether rows are composed of short pieces a line at a time: see [`Lines`].
     pub fn is_composed(&self) -> bool {
-        self.ends.iter().flat_map(|end| &end.loops).any(|each| each.lines.is_some())
+        let lines = |each: &RowLoop| each.lines.is_some() && each.lanes.is_none();
+        self.kernel == Kernel::Rows && self.ends.iter().flat_map(|end| &end.loops).any(lines)
     }
 
     /// How rows are copied.
