@@ -29,7 +29,7 @@ const FEW: usize = 2;
 const MANY: usize = 8;
 
 /// More than the fewest boxes only as long as those of a rank take no more than so many bytes.
-const PLENTY: usize = 16 << 20;
+const PLENTY: usize = 8 << 20;
 
 /// Boxes are used in turn, and those of many ranks have more pages than a processor remembers.
 const PAGES: Pages = Pages::Huge;
