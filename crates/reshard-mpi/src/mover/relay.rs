@@ -78,13 +78,13 @@ struct Lane {
 
 impl Lane {
     /// Which box is used after so many others.
-    fn turn(&self, used: u64) -> usize {
+    fn number(&self, used: u64) -> usize {
         (used % self.boxes as u64) as usize
     }
 
     /// Where that is.
     fn place(&self, used: u64) -> usize {
-        self.at + LINE + self.turn(used) * self.room
+        self.at + LINE + self.number(used) * self.room
     }
 }
 
@@ -105,7 +105,7 @@ impl Outgoing {
     /// Whether there is a box for the next chunk: the receiver has emptied it.
     fn is_free(&self, neighbours: &Neighbours) -> bool {
         let emptied = neighbours.counter(self.lane.rank, EMPTIED).load(Ordering::Acquire);
-        emptied >= self.held[self.lane.turn(self.filled)]
+        emptied >= self.held[self.lane.number(self.filled)]
     }
 }
 
@@ -192,7 +192,7 @@ impl RelayMover {
         });
         for &number in &lanes[..count] {
             let outgoing = &mut outgoing[number];
-            outgoing.held[outgoing.lane.turn(outgoing.filled)] = *runs * chunks + next + 1;
+            outgoing.held[outgoing.lane.number(outgoing.filled)] = *runs * chunks + next + 1;
             outgoing.filled += 1;
             neighbours.counter(neighbours.rank(), outgoing.lane.at).store(outgoing.filled, Ordering::Release);
             outgoing.next = relay.next_chunk(number, next as usize + 1) as u64;

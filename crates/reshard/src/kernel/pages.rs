@@ -21,7 +21,7 @@ const COLLAPSE: libc::c_int = 25;
 /// Puts an array that somebody else allocated on huge pages, where it is and as it is, as far as the system does that: the
 /// first and last megabyte or so stay where they are. Worth while once for arrays of many megabytes that are moved again and
 /// again, on systems that do not do it by themselves (`/sys/kernel/mm/transparent_hugepage/enabled` is not `always`); it takes
-/// a few times as long as copying them.
+/// longer than copying them.
 ///
 /// ```
 /// let mut part = vec![1.5; 1_000_000];
