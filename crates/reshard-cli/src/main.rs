@@ -27,6 +27,10 @@ use clap::Parser;
 use failure::Failure;
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long a rank that has nothing to say waits for the one that has.
+const OTHERS_SPEAK: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let result = match Args::try_parse() {
@@ -46,7 +50,12 @@ fn main() -> ExitCode {
     // What was typed is wrong on all ranks alike: one says so.
     let quiet = reshard_mpi::launched().is_some_and(|launcher| launcher.rank > 0);
     let result = result.map_err(|failure| match failure {
-        Failure::Usage(_) if quiet => failure.told(),
+        Failure::Usage(_) if quiet => {
+            // A launcher ends the job, and what was not yet said is lost, when the first rank fails: that is to be the one who
+            // says it, and ends this one, too.
+            std::thread::sleep(OTHERS_SPEAK);
+            failure.told()
+        }
         failure => failure,
     });
     result.map_or_else(failure::Failure::report, |()| ExitCode::SUCCESS)
