@@ -7,7 +7,7 @@
 //! | `scale.rs` | `alpha * op(A) + beta * B` |
 //! | `route.rs` | a part of a plan made ready: bytes, order of axes, kernel |
 //! | `clock.rs` | from row to row along the slow axes |
-//! | `rows.rs`, `tiles.rs`, `elements.rs` | the three kernels; `lines.rs` rows of short pieces |
+//! | `rows.rs`, `tiles.rs`, `elements.rs` | the three kernels; `lines.rs` rows of short pieces, `sweep.rs` rows that several ends share |
 //! | `data.rs` | the caller's memory |
 //! | `pages.rs` | memory on huge pages |
 //! | `work.rs` | a plan cut into units for many workers |
@@ -36,6 +36,7 @@ mod rows;
 pub mod scale;
 mod sink;
 pub mod station;
+mod sweep;
 mod tiles;
 pub mod vector;
 pub mod work;

@@ -8,6 +8,7 @@
 
 use super::Share;
 use super::lines::Lines;
+use super::sweep::Sweep;
 use super::vector::Level;
 use reshard_plan::{Loop, MAX_DIMS, Stretch, Track};
 use std::ops::Range;
@@ -69,6 +70,8 @@ pub struct Route {
     /// For each combination of peers (those of the fast axis next to each other) the source and its strides.
     pub(super) parts: Vec<Part>,
     pub(super) ends: Vec<End>,
+    /// All ends in one pass over the source, where that can be done.
+    pub(super) sweep: Option<Sweep>,
     pub(super) kernel: Kernel,
     pub(super) own: Option<Own>,
     rows: u64,
@@ -226,9 +229,10 @@ impl Route {
             Some(Own { first: place - peer, peer, ends: vec![end] })
         });
         let all = ends.iter().enumerate();
-        let ends = all.map(|(k, end)| ready(end, &end.tracks[fast], k == 0)).collect();
+        let ends: Vec<End> = all.map(|(k, end)| ready(end, &end.tracks[fast], k == 0)).collect();
+        let sweep = Sweep::new(&ends, peers.len(), *elem as usize).filter(|_| kernel == Kernel::Rows);
         let rows = outer.iter().map(|outer| outer.track.elems()).product();
-        Self { elem: *elem as usize, outer, peers: peers.len(), parts, ends, kernel, own, rows }
+        Self { elem: *elem as usize, outer, peers: peers.len(), parts, ends, sweep, kernel, own, rows }
     }
 
     /// Number of rows: positions of the slow axes.

@@ -86,7 +86,14 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
         let (ends, own) = here.ends(route);
         // With a source that is read where it lies, the others are boxes, and those are read in order.
         let nexts = if fetch && (own || route.own.is_none()) { ahead.bases() } else { &[] };
-        for ((end, sink), place) in ends.iter().zip(sinks.iter_mut()).zip(places) {
+        let swept = route.sweep.as_ref().filter(|_| !meets && sinks[0].reads());
+        if let Some(sweep) = swept {
+            nexts.iter().for_each(|&next| sweep.fetch(next));
+            // SAFETY: the whole row lies inside the part the front points into and inside the targets.
+            unsafe { sweep.copy::<V, S>(here.bases()[0], &places, sinks) };
+        }
+        let one_by_one = if swept.is_some() { &[] } else { ends };
+        for ((end, sink), place) in one_by_one.iter().zip(sinks.iter_mut()).zip(places) {
             if let (Some(lines), false) = (end.one_round(), meets)
                 && sink.reads()
             {
