@@ -254,3 +254,28 @@ fn help_and_version_are_answers() {
         assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty(), "{flag}");
     }
 }
+
+/// Under a launcher every rank finds the mistake, and the launcher ends all of them when the first fails: it is said all the
+/// same, once, in every launch.
+#[test]
+fn under_a_launcher_a_mistake_is_said_once() {
+    let launchers: [(&str, &[&str]); 2] =
+        [("mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe"]), ("mpirun.mpich", &[])];
+    let mut launched = 0;
+    for (launcher, flags) in launchers {
+        for _ in 0..4 {
+            let reshard =
+                ["-n", "4", env!("CARGO_BIN_EXE_reshard"), "bench", "--case", "i", "--only", "fast"];
+            let Ok(output) = Command::new(launcher).args(flags).args(reshard).output() else { continue };
+            launched += 1;
+            let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && output.stdout.is_empty(), "{launcher}: {talk}");
+            let said: Vec<&str> = talk.lines().filter(|line| line.starts_with("error: ")).collect();
+            assert!(
+                matches!(said[..], [only] if only.contains("there is no way \"fast\"")),
+                "{launcher}: {talk}"
+            );
+        }
+    }
+    assert!(launched > 0 || std::env::var_os("RESHARD_NEEDS_MPI").is_none(), "no MPI is installed");
+}
