@@ -28,6 +28,10 @@ const CASES: [(&str, usize, &str); 12] = [
 /// So often each way runs on the small array.
 const SMALL: u64 = 301;
 
+/// The launcher of another MPI, and what is compared there.
+const MPICH: &str = "mpirun.mpich";
+const MPICH_WAYS: &str = "memcpy,alltoallw,reshard-shared,reshard-private";
+
 /// Those whose geometric mean counts for private arrays.
 const LARGE_BLOCKS: [&str; 5] = ["i", "ii", "iii", "iv", "vii"];
 
@@ -39,26 +43,35 @@ struct Results {
     cases: Vec<Answer>,
     /// The large blocks again, with all arrays on huge pages.
     huge: Vec<Answer>,
+    /// And with MPICH; none where it is not installed.
+    mpich: Vec<Answer>,
 }
 
 /// `program` is `reshard`, built for speed.
 pub fn run(program: &str) -> Result<(), Failure> {
-    let measured = |(case, ranks, shape): (&str, usize, &str), more: &[&str]| {
+    let launched = |launcher: &mut Command, (case, ranks, shape): (&str, usize, &str), more: &[&str]| {
         eprintln!("case {case}, {shape}, {ranks} ranks {}", more.join(" "));
-        let mut command = Command::new(launcher()?);
-        command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), program]);
+        let command = launcher.args(["-n", &ranks.to_string(), program]);
         command.args(["bench", "--case", case, "--shape", shape, "--json"]).args(more);
         if shape == "256x256" {
             // Some fifty microseconds each: a few would say little.
             command.args(["--repeat", &SMALL.to_string()]);
         }
-        Answer::of(&mut command)
+        Answer::of(command)
+    };
+    let measured = |case: (&str, usize, &str), more: &[&str]| {
+        launched(Command::new(launcher()?).args(["--allow-run-as-root", "--oversubscribe"]), case, more)
     };
     let cases = CASES.map(|case| measured(case, &[])).into_iter().collect::<Result<_, Failure>>()?;
-    let large = CASES.into_iter().filter(|(case, _, shape)| is_large(case, shape));
-    let huge = large.map(|case| measured(case, &["--huge"])).collect::<Result<_, Failure>>()?;
+    let large = || CASES.into_iter().filter(|(case, _, shape)| is_large(case, shape));
+    let huge = large().map(|case| measured(case, &["--huge"])).collect::<Result<_, Failure>>()?;
+    let with_mpich = |case| launched(&mut Command::new(MPICH), case, &["--only", MPICH_WAYS]);
+    let mpich = match Command::new(MPICH).arg("--version").output() {
+        Ok(_) => large().map(with_mpich).collect::<Result<_, Failure>>()?,
+        Err(_) => Vec::new(),
+    };
     let (benchmark, command) = ("mpi", "cargo xtask bench mpi");
-    let results = Results { benchmark, command, machine: Machine::here(), cases, huge };
+    let results = Results { benchmark, command, machine: Machine::here(), cases, huge, mpich };
     let text = report(&results)?;
     keep("mpi", &results, &text)
 }
@@ -118,6 +131,7 @@ fn report(results: &Results) -> Result<String, Failure> {
         mean("scalapack", "reshard-shared"),
     )?;
     huge_pages(&mut text, &results.huge)?;
+    other_mpi(&mut text, &results.mpich)?;
     Ok(text)
 }
 
@@ -138,6 +152,30 @@ fn huge_pages(text: &mut String, cases: &[Answer]) -> Result<(), Failure> {
         mean(cases.iter(), "alltoallw", "reshard-private"),
         mean(cases.iter(), "scalapack", "reshard-private"),
     )?;
+    Ok(())
+}
+
+/// The same job under another MPI: our own ways hardly use it, the rival is its own.
+fn other_mpi(text: &mut String, cases: &[Answer]) -> Result<(), Failure> {
+    let Some(first) = cases.first() else { return Ok(()) };
+    writeln!(
+        text,
+        "\n## With {}\n\n\
+         Ranks that wait do not give way to others there, so where they outnumber processors (all cases but ii, on this machine)\n\
+         its Alltoallw mostly waits: only case ii compares the two ways of moving.\n\n\
+         | case | array | shared / memcpy | Alltoallw / shared | private / memcpy | Alltoallw / private |\n\
+         |---|---|---|---|---|---|",
+        first.mpi
+    )?;
+    for case in cases {
+        write!(text, "| {} | {} |", case.case, case.shape)?;
+        for ours in ["reshard-shared", "reshard-private"] {
+            for (one, other) in [(ours, "memcpy"), ("alltoallw", ours)] {
+                write!(text, " {} |", shown(case.ratio(one, other)))?;
+            }
+        }
+        text.push('\n');
+    }
     Ok(())
 }
 
