@@ -5,10 +5,10 @@
 use reshard::engine::{Data, Engine, Messages, MessagesOptions, Table, Threads};
 use reshard::rank::{Porter, Program, Relay, messages};
 use reshard::schedule::Strategy;
-use reshard::{ErrorKind, Plan, Redistribution};
+use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan, Redistribution, Window};
 use reshard_testkit::conformance::{Case, Kinds};
 use reshard_testkit::{Random, full_sweep};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 fn judge(case: &Case, engine: impl Engine + 'static) {
@@ -73,8 +73,9 @@ fn ranks_of(plan: &Plan) -> Vec<u64> {
     ranks
 }
 
-/// All pack all their boxes, then all assemble.
-fn relay(case: &Case, chunk: u64, way: usize) {
+/// All pack all their boxes, then all assemble what they have not written already. Returns how many chunks that were.
+fn relay(case: &Case, chunk: u64, way: usize) -> usize {
+    let mut kept: HashSet<(usize, usize)> = HashSet::new();
     case.judge(|plan, from, to| {
         let plan = Arc::new(plan.clone());
         let ranks = ranks_of(&plan);
@@ -92,7 +93,8 @@ fn relay(case: &Case, chunk: u64, way: usize) {
                     let room = |&member: &usize| vec![0; relay.outgoing()[member].most_bytes];
                     let mut packed: Vec<Vec<u8>> = members.iter().map(room).collect();
                     let mut rooms = packed.iter_mut();
-                    relay.pack_bundle(data, bundle, next, |_| rooms.next().unwrap());
+                    let keep = relay.keeps(data, bundle, next) && kept.insert((number, next));
+                    relay.pack_bundle(data, bundle, next, keep, |_| rooms.next().unwrap());
                     for (&member, packed) in members.iter().zip(packed) {
                         assert_eq!(relay.next_chunk(member, next), next, "members of a bundle go together");
                         // The same, one by one.
@@ -109,7 +111,7 @@ fn relay(case: &Case, chunk: u64, way: usize) {
         each_rank(&plan, from, to, |number, data| {
             let (relay, rank) = (&mut relays[number], ranks[number]);
             let incoming = relay.incoming().to_vec();
-            for chunk in 0..relay.chunks() {
+            for chunk in (0..relay.chunks()).filter(|&chunk| !kept.contains(&(number, chunk))) {
                 for sender in relay.needs(chunk) {
                     assert!(boxes.contains_key(&(incoming[sender], rank, chunk)));
                 }
@@ -117,6 +119,7 @@ fn relay(case: &Case, chunk: u64, way: usize) {
             }
         });
     });
+    kept.len()
 }
 
 #[test]
@@ -129,6 +132,48 @@ fn relays_in_chunks_of_any_size() {
         let chunk = random.within(1, [bytes, 100, 5_000, 300_000][number as usize % 4]);
         relay(&case, chunk, random.within(0, Threads::ways() as u64 - 1) as usize);
     }
+}
+
+/// Whole columns of the source become pieces of several destinations: what a rank has for itself is written while the rest is
+/// packed.
+#[test]
+fn relays_that_keep_some_of_what_they_pack() {
+    let mut random = Random::new(13);
+    let (cases, mut kept) = (if full_sweep() { 20_000 } else { 500 }, 0);
+    for number in 0..cases {
+        let elem = [1, 4, 8, 15, 16][random.within(0, 4) as usize];
+        // Pieces of two lines and more.
+        let piece = random.within(128, 500).div_ceil(elem);
+        let (fast, slow) = (random.within(2 * piece, 7 * piece), random.within(1, 50));
+        let order = if random.one_in(2) { Order::ColMajor } else { Order::RowMajor };
+        let mut layout = |fast_procs: u64, fast_block: u64| {
+            let (procs, block) = (random.within(1, 3), random.within(1, 12));
+            let text = match order {
+                Order::ColMajor => format!("{fast_procs}x{procs}/{fast_block}x{block} of {fast}x{slow}"),
+                Order::RowMajor => format!("{procs}x{fast_procs}/{block}x{fast_block} of {slow}x{fast}"),
+            };
+            Layout::new(text.parse::<Distribution>().unwrap(), order)
+        };
+        // Now and then not whole ones: then nothing may be written ahead.
+        let from = if number % 4 == 0 { layout(2, piece) } else { layout(1, fast) };
+        let to = layout(2 + number % 2, piece + number % 3);
+        let mut window = Window::of(&match order {
+            Order::ColMajor => [fast, slow],
+            Order::RowMajor => [slow, fast],
+        });
+        if random.one_in(3) {
+            let (first, last) = (random.within(0, 3.min(slow - 1)), slow);
+            let (rows, at) = ([last - first, fast], [first, 0]);
+            let turn = |pair: [u64; 2]| if order == Order::ColMajor { [pair[1], pair[0]] } else { pair };
+            window = Window::of(&turn(rows)).from(&turn(at)).to(&turn([0, 0]));
+        }
+        let moving = Move::windowed(from, to, window).and_then(|moving| moving.of_bytes(elem)).unwrap();
+        let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
+        let case = Case { moving, skew, salt: random.bits() };
+        let chunk = random.within(1, 5 * fast * elem);
+        kept += relay(&case, chunk, random.within(0, Threads::ways() as u64 - 1) as usize);
+    }
+    assert!(kept as u64 > cases, "{kept} chunks in {cases} cases");
 }
 
 /// All pack all their letters, then all unpack them, in the order of a schedule.

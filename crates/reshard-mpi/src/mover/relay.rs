@@ -171,7 +171,7 @@ impl RelayMover {
     }
 
     /// Packs the next chunk of a bundle of receivers, if there is a free box for each. Returns its number.
-    fn pack(&mut self, data: &Data<'_>, bundle: usize) -> Option<usize> {
+    fn pack(&mut self, data: &mut Data<'_>, bundle: usize) -> Option<usize> {
         let Self { relay, neighbours, outgoing, runs, tally, .. } = self;
         let members = &relay.bundles()[bundle].members;
         // All members have as many chunks, and are at the same.
@@ -180,10 +180,13 @@ impl RelayMover {
             return None;
         }
         let began = Instant::now();
+        let own = self.alone.get(self.alone_done) == Some(&(next as usize));
+        let keep = own && relay.keeps(data, bundle, next as usize);
+        self.alone_done += usize::from(keep);
         let mut lanes = [0; MOST];
         let count = members.len();
         lanes[..count].copy_from_slice(members);
-        relay.pack_bundle(data, bundle, next as usize, |k| {
+        relay.pack_bundle(data, bundle, next as usize, keep, |k| {
             let Outgoing { lane, filled, .. } = &outgoing[lanes[k]];
             let place = neighbours.place(neighbours.rank(), lane.place(*filled), lane.room);
             // SAFETY: a box in our own segment, another for each lane. The receiver has emptied it (its counter says so) and

@@ -7,13 +7,15 @@
 //! pieces are short does it go into a box, too.
 
 mod boxes;
+mod bundles;
 
 use super::data::Data;
-use super::route::{Kernel, MOST_ENDS, Route};
+use super::route::{MOST_ENDS, Route};
 use super::vector::{Level, prefetch_piece};
-use super::work::by_order;
 use super::{Errand, Manner, Share, Worker, copy};
 use boxes::{Boxes, Way};
+pub use bundles::Bundle;
+use bundles::{Kept, KeptRows, bundles_of};
 use reshard_plan::{Plan, Track};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -34,14 +36,6 @@ pub struct Relay {
 
 // SAFETY: the addresses are only used while `assemble` runs, on what it borrows.
 unsafe impl Send for Relay {}
-
-/// Receivers that share all but the fast axis: they are packed for together, so that each row of the source is read once.
-pub struct Bundle {
-    /// Which of the outgoing.
-    pub members: Vec<usize>,
-    /// For each array, the way into all their boxes; none if there is only one member.
-    together: Vec<Route>,
-}
 
 /// What a rank packs for another, or itself.
 pub struct Outgoing {
@@ -86,6 +80,8 @@ struct Hall {
     stream: bool,
     /// Something is read where it lies, and that is not in the caches.
     fetch: bool,
+    /// What it takes to write rows while others are packed.
+    rows: Option<KeptRows>,
 }
 
 /// Where something of a chunk is.
@@ -168,7 +164,12 @@ impl Relay {
                         (Held::Box(sender), boxes.cuts(target, place, &cuts))
                     };
                     let from = array.parts(target).enumerate().map(of_place).collect();
+                    let rows = straight
+                        .as_ref()
+                        .and(place)
+                        .and_then(|place| KeptRows::new(&mut boxes, target, place));
                     halls.push(Hall {
+                        rows,
                         array: number,
                         target: index,
                         elem: boxes.elem,
@@ -186,7 +187,7 @@ impl Relay {
         outgoing.sort_by_key(|outgoing| outgoing.to);
         // All of the receiver's, those of arrays in which this rank has nothing for it included: both sides count alike.
         outgoing.iter_mut().for_each(|outgoing| outgoing.chunks = chunks_of[&outgoing.to]);
-        let bundles = bundles_of(&plan, &outgoing, way);
+        let bundles = bundles_of(&plan, &outgoing, &halls, way);
         let most_boxes = halls.iter().map(|hall| hall.boxes.len()).max().unwrap_or(0);
         let worker = Worker::new(way.level, routes(&outgoing, &bundles, &halls));
         Self { plan, outgoing, bundles, incoming, halls, worker, bases: Vec::with_capacity(most_boxes) }
@@ -221,34 +222,50 @@ impl Relay {
     pub fn next_chunk(&self, outgoing: usize, chunk: usize) -> usize {
         let Outgoing { legs, chunks, .. } = &self.outgoing[outgoing];
         let mut chunk = chunk;
-        while chunk < *chunks && find(legs, chunk).is_none_or(|(leg, at)| leg.cuts[at].is_empty()) {
+        while chunk < *chunks && find(legs, chunk).is_none_or(|(number, at)| legs[number].cuts[at].is_empty())
+        {
             chunk += 1;
         }
         chunk
     }
 
+    /// Whether this rank's own chunk of that number can be written while a bundle's is packed: all of it lies between what is
+    /// packed, so that each row is read once, in order.
+    pub fn keeps(&self, data: &Data<'_>, bundle: usize, chunk: usize) -> bool {
+        let Bundle { members, kept, .. } = &self.bundles[bundle];
+        let legs = &self.outgoing[members[0]].legs;
+        let Some((number, at)) = find(legs, chunk) else { return false };
+        let (leg, Some(kept)) = (&legs[number], &kept[number]) else { return false };
+        self.halls[kept.hall].has_as_many_rows(leg, at)
+            && self.needs(chunk).next().is_none()
+            && data.scaling(leg.array).is_none()
+    }
+
     /// Packs what this rank has of a chunk of all receivers of a bundle: `box_of(k)` is the room for member `k`, from its
-    /// beginning.
+    /// beginning. With `keep`, which [`Relay::keeps`] must allow, this rank's own chunk of that number is written, too.
     ///
     /// # Panics
     /// If the data is another plan's or a box is smaller than [`Outgoing::most_bytes`].
     pub fn pack_bundle<'b>(
         &mut self,
-        data: &Data<'_>,
+        data: &mut Data<'_>,
         bundle: usize,
         chunk: usize,
+        keep: bool,
         mut box_of: impl FnMut(usize) -> &'b mut [u8],
     ) {
-        if let [only] = self.bundles[bundle].members[..] {
+        assert!(!keep || self.keeps(data, bundle, chunk), "what is kept lies between what is packed");
+        if let ([only], false) = (&self.bundles[bundle].members[..], keep) {
+            let only = *only;
             self.pack(data, only, chunk, box_of(0));
             return;
         }
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        let Self { outgoing, bundles, worker, .. } = self;
-        let Bundle { members, together } = &bundles[bundle];
+        let Self { outgoing, bundles, halls, worker, .. } = self;
+        let Bundle { members, together, kept } = &bundles[bundle];
         let legs = &outgoing[members[0]].legs;
-        let Some((leg, at)) = find(legs, chunk) else { return };
-        let number = legs.iter().position(|other| other.first == leg.first).unwrap_or(0);
+        let Some((number, at)) = find(legs, chunk) else { return };
+        let leg = &legs[number];
         if data.scaling(leg.array).is_some_and(|scaling| scaling.ignores_source) {
             return;
         }
@@ -264,16 +281,30 @@ impl Relay {
         }
         let source = data.sources(leg.array)[leg.source];
         assert!(!source.is_null() || rows.is_empty(), "a rank packs its own part");
+        let mut ends = members.len();
+        let route = match kept[number].as_ref().filter(|_| keep) {
+            None => &together[number],
+            Some(Kept { route, hall }) => {
+                let hall = &halls[*hall];
+                let target = data.targets(hall.array)[hall.target];
+                assert!(!target.is_null(), "a rank keeps its own part");
+                bases[ends] = hall.place(target, at, rows.start);
+                ends += 1;
+                route
+            }
+        };
         let errand = Errand {
-            route: &together[number],
+            route,
             manner: leg.manner(),
             from: &[source],
-            to: &bases[..members.len()],
+            to: &bases[..ends],
             share: Share::ExactRows(rows),
         };
         // SAFETY: the source was entered, whole, and is borrowed by the data. These rows of each box take the bytes from the
         // first of its positions on, of which there is room, as was checked: members have the same rows in a chunk, see
-        // `bundles_of`. Boxes are borrowed one by one, and so apart. The worker was made for this route.
+        // `bundles_of`. Boxes are borrowed one by one, and so apart. What is kept are as many rows of the target, which was
+        // entered, whole, and is mutably borrowed: those of this chunk, none of which another rank has anything of. The
+        // worker was made for this route.
         unsafe { copy(errand, worker) };
     }
 
@@ -283,7 +314,9 @@ impl Relay {
     /// If the data is another plan's or the box is smaller than [`Outgoing::most_bytes`].
     pub fn pack(&mut self, data: &Data<'_>, outgoing: usize, chunk: usize, to: &mut [u8]) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        let Some((leg, at)) = find(&self.outgoing[outgoing].legs, chunk) else { return 0 };
+        let legs = &self.outgoing[outgoing].legs;
+        let Some((number, at)) = find(legs, chunk) else { return 0 };
+        let leg = &legs[number];
         let range = leg.cuts[at].clone();
         let bytes = ((range.end - range.start) * leg.elem) as usize;
         assert!(bytes <= to.len(), "a box of {bytes} bytes in room for {}", to.len());
@@ -407,67 +440,13 @@ fn routes<'a>(
 ) -> impl Iterator<Item = &'a Route> {
     let alone = outgoing.iter().flat_map(|outgoing| &outgoing.legs).map(|leg| &leg.pack);
     let together = bundles.iter().flat_map(|bundle| &bundle.together);
-    alone.chain(together).chain(halls.iter().map(|hall| &hall.route))
+    let kept = bundles.iter().flat_map(|bundle| &bundle.kept).flatten().map(|kept| &kept.route);
+    alone.chain(together).chain(kept).chain(halls.iter().map(|hall| &hall.route))
 }
 
-/// Receivers whose chunks are the same rows of the same source, in all arrays.
-fn bundles_of(plan: &Plan, outgoing: &[Outgoing], way: Way) -> Vec<Bundle> {
-    let mut bundles: Vec<Bundle> = Vec::new();
-    for (number, one) in outgoing.iter().enumerate() {
-        let fits = |bundle: &&mut Bundle| {
-            bundle.members.len() < MOST_ENDS && alike(plan, &outgoing[bundle.members[0]], one)
-        };
-        match bundles.iter_mut().find(fits) {
-            Some(bundle) => bundle.members.push(number),
-            None => bundles.push(Bundle { members: vec![number], together: Vec::new() }),
-        }
-    }
-    for bundle in bundles.iter_mut().filter(|bundle| bundle.members.len() > 1) {
-        let legs = &outgoing[bundle.members[0]].legs;
-        bundle.together = (0..legs.len())
-            .map(|number| {
-                let boxes = Boxes::new(&plan.arrays()[legs[number].array], way);
-                let ends: Vec<_> = bundle
-                    .members
-                    .iter()
-                    .map(|&member| &outgoing[member].legs[number])
-                    .map(|leg| (&leg.tracks[..], &leg.strides[..]))
-                    .collect();
-                boxes.pack(&ends, legs[number].source)
-            })
-            .collect();
-    }
-    bundles
-}
-
-fn alike(plan: &Plan, one: &Outgoing, other: &Outgoing) -> bool {
-    let rows = |leg: &Leg, cut: &Range<u64>| {
-        let whole = cut.start.is_multiple_of(leg.row) && cut.end.is_multiple_of(leg.row);
-        whole.then_some((cut.start / leg.row, cut.end / leg.row))
-    };
-    let same = |(one, other): (&Leg, &Leg)| {
-        let array = &plan.arrays()[one.array];
-        let order = by_order(array.order(), one.tracks.len());
-        let slow = &order[..order.len() - 1];
-        one.array == other.array
-            && one.first == other.first
-            && one.cuts.len() == other.cuts.len()
-            && one.pack.kernel() == Kernel::Rows
-            && other.pack.kernel() == Kernel::Rows
-            && slow.iter().all(|&dim| Arc::ptr_eq(&one.tracks[dim], &other.tracks[dim]))
-            && one.cuts.iter().zip(&other.cuts).all(|(a, b)| {
-                let a = rows(one, a);
-                a.is_some() && a == rows(other, b)
-            })
-    };
-    one.chunks == other.chunks
-        && one.legs.len() == other.legs.len()
-        && one.legs.iter().zip(&other.legs).all(same)
-}
-
-/// The array a chunk belongs to, and its number there; none if this rank has nothing in that array.
-fn find(legs: &[Leg], chunk: usize) -> Option<(&Leg, usize)> {
-    let leg = legs.iter().rev().find(|leg| leg.first <= chunk)?;
-    let at = chunk - leg.first;
-    (at < leg.cuts.len()).then_some((leg, at))
+/// The leg a chunk belongs to, and its number there; none if this rank has nothing in that array.
+fn find(legs: &[Leg], chunk: usize) -> Option<(usize, usize)> {
+    let number = legs.iter().rposition(|leg| leg.first <= chunk)?;
+    let at = chunk - legs[number].first;
+    (at < legs[number].cuts.len()).then_some((number, at))
 }
