@@ -8,7 +8,8 @@
 //! packed, and from the core that packed it, to be assembled. Both are asked for ahead. With large arrays that is slower than
 //! memory: they are packed past the caches, many boxes in a turn, so that they are out of the way when they are assembled.
 //! Then a byte crosses the memory's bus four times (twice in a copy past the caches, three times in a plain one), and what is
-//! left to gain is in reading each source once, in order: what a rank packs for others and has for itself it does together.
+//! left to gain is in reading each source once, in order: what a rank packs for others and has for itself it does together,
+//! in one pass where whole rows are its own.
 //! Lines pushed out by either side, and reading each other's memory through the kernel (`process_vm_readv`), did not help.
 
 use super::{Moving, Progress, Tally, named, too_little};
