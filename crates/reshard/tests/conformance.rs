@@ -176,6 +176,20 @@ fn relays_that_keep_some_of_what_they_pack() {
     assert!(kept as u64 > cases, "{kept} chunks in {cases} cases");
 }
 
+/// Rows of different lengths, of which only the short ones fit into a chunk: the same numbers are not the same rows.
+#[test]
+fn relays_that_keep_nothing_of_other_rows() {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    for (from, to) in [("60,40", "20,80"), ("40,60", "80,20")] {
+        let [from, to] = [from, to].map(|parts| format!("(gen_block({parts}), *) on 2x1 of 100x12"));
+        let moving = Move::new(layout(&from), layout(&to)).unwrap().of_bytes(8).unwrap();
+        let case = Case { moving, skew: [0, 0], salt: 3 };
+        for chunk in [160, 320, 400, 480, 640, 1_280, 10_000] {
+            relay(&case, chunk, 0);
+        }
+    }
+}
+
 /// All pack all their letters, then all unpack them, in the order of a schedule.
 fn carry(case: &Case, options: &MessagesOptions, chunk: usize) {
     case.judge(|plan, from, to| {

@@ -236,7 +236,7 @@ impl Relay {
         let legs = &self.outgoing[members[0]].legs;
         let Some((number, at)) = find(legs, chunk) else { return false };
         let (leg, Some(kept)) = (&legs[number], &kept[number]) else { return false };
-        self.halls[kept.hall].has_as_many_rows(leg, at)
+        self.halls[kept.hall].has_the_rows_of(leg, at)
             && self.needs(chunk).next().is_none()
             && data.scaling(leg.array).is_none()
     }

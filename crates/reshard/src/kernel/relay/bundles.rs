@@ -5,7 +5,7 @@
 //! from itself, they lie between what it packs, and are written in the same go.
 
 use super::boxes::{Boxes, Way};
-use super::{Hall, Leg, Outgoing};
+use super::{Hall, Held, Leg, Outgoing};
 use crate::kernel::route::{Kernel, MOST_ENDS, Route};
 use crate::kernel::work::by_order;
 use reshard_plan::{Plan, Target, Track};
@@ -66,14 +66,19 @@ impl Hall {
             && self.rows.as_ref().is_some_and(same)
     }
 
-    /// Whether a chunk has whole rows, as many as what a leg packs of its own.
-    pub(super) fn has_as_many_rows(&self, leg: &Leg, at: usize) -> bool {
+    /// Whether what is read where it lies of a chunk are whole rows, the very same that a leg packs from, and there is nothing
+    /// else in the chunk.
+    pub(super) fn has_the_rows_of(&self, leg: &Leg, at: usize) -> bool {
         let whole = |range: &Range<u64>, row: u64| {
             let begins = range.start.is_multiple_of(row) && range.end.is_multiple_of(row);
-            begins.then_some((range.end - range.start) / row)
+            begins.then_some(range.start / row..range.end / row)
         };
+        let count = |rows: Option<Range<u64>>| rows.map(|rows| rows.end - rows.start);
+        let own = self.boxes.iter().find(|(held, _)| matches!(held, Held::Own(_)));
+        let (Some(rows), Some((_, own))) = (&self.rows, own) else { return false };
+        let (Some(chunk), Some(own)) = (self.chunks.get(at), own.get(at)) else { return false };
         let packed = whole(&leg.cuts[at], leg.row);
-        packed.is_some() && self.rows.as_ref().is_some_and(|rows| packed == whole(&self.chunks[at], rows.row))
+        packed.is_some() && packed == whole(own, rows.row) && count(packed) == count(whole(chunk, rows.row))
     }
 
     /// Where the rows of a chunk would have to begin for the packed row `first` to be the chunk's first.
