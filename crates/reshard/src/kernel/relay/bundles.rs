@@ -69,16 +69,14 @@ impl Hall {
     /// Whether what is read where it lies of a chunk are whole rows, the very same that a leg packs from, and there is nothing
     /// else in the chunk.
     pub(super) fn has_the_rows_of(&self, leg: &Leg, at: usize) -> bool {
-        let whole = |range: &Range<u64>, row: u64| {
-            let begins = range.start.is_multiple_of(row) && range.end.is_multiple_of(row);
-            begins.then_some(range.start / row..range.end / row)
-        };
         let count = |rows: Option<Range<u64>>| rows.map(|rows| rows.end - rows.start);
         let own = self.boxes.iter().find(|(held, _)| matches!(held, Held::Own(_)));
         let (Some(rows), Some((_, own))) = (&self.rows, own) else { return false };
         let (Some(chunk), Some(own)) = (self.chunks.get(at), own.get(at)) else { return false };
-        let packed = whole(&leg.cuts[at], leg.row);
-        packed.is_some() && packed == whole(own, rows.row) && count(packed) == count(whole(chunk, rows.row))
+        let packed = whole_rows(&leg.cuts[at], leg.row);
+        packed.is_some()
+            && packed == whole_rows(own, rows.row)
+            && count(packed) == count(whole_rows(chunk, rows.row))
     }
 
     /// Where the rows of a chunk would have to begin for the packed row `first` to be the chunk's first.
@@ -102,9 +100,10 @@ pub(super) fn bundles_of(plan: &Plan, outgoing: &[Outgoing], halls: &[Hall], way
             None => bundles.push(Bundle { members: vec![number], together: Vec::new(), kept: Vec::new() }),
         }
     }
+    let boxes: Vec<Boxes<'_>> = plan.arrays().iter().map(|array| Boxes::new(array, way)).collect();
     for Bundle { members, together, kept } in &mut bundles {
         for (number, leg) in outgoing[members[0]].legs.iter().enumerate() {
-            let boxes = Boxes::new(&plan.arrays()[leg.array], way);
+            let boxes = &boxes[leg.array];
             let members = members.iter().map(|&member| &outgoing[member].legs[number]);
             let mut ends: Vec<_> = members.map(|leg| (&leg.tracks[..], &leg.strides[..])).collect();
             if ends.len() > 1 {
@@ -121,10 +120,6 @@ pub(super) fn bundles_of(plan: &Plan, outgoing: &[Outgoing], halls: &[Hall], way
 }
 
 fn alike(plan: &Plan, one: &Outgoing, other: &Outgoing) -> bool {
-    let rows = |leg: &Leg, cut: &Range<u64>| {
-        let whole = cut.start.is_multiple_of(leg.row) && cut.end.is_multiple_of(leg.row);
-        whole.then_some((cut.start / leg.row, cut.end / leg.row))
-    };
     let same = |(one, other): (&Leg, &Leg)| {
         let array = &plan.arrays()[one.array];
         let order = by_order(array.order(), one.tracks.len());
@@ -136,11 +131,17 @@ fn alike(plan: &Plan, one: &Outgoing, other: &Outgoing) -> bool {
             && other.pack.kernel() == Kernel::Rows
             && slow.iter().all(|&dim| Arc::ptr_eq(&one.tracks[dim], &other.tracks[dim]))
             && one.cuts.iter().zip(&other.cuts).all(|(a, b)| {
-                let a = rows(one, a);
-                a.is_some() && a == rows(other, b)
+                let a = whole_rows(a, one.row);
+                a.is_some() && a == whole_rows(b, other.row)
             })
     };
     one.chunks == other.chunks
         && one.legs.len() == other.legs.len()
         && one.legs.iter().zip(&other.legs).all(same)
+}
+
+/// The rows of a range of positions; none if it begins or ends within one.
+fn whole_rows(range: &Range<u64>, row: u64) -> Option<Range<u64>> {
+    let whole = range.start.is_multiple_of(row) && range.end.is_multiple_of(row);
+    whole.then(|| range.start / row..range.end / row)
 }
