@@ -300,11 +300,10 @@ impl Relay {
             to: &bases[..ends],
             share: Share::ExactRows(rows),
         };
-        // SAFETY: the source was entered, whole, and is borrowed by the data. These rows of each box take the bytes from the
-        // first of its positions on, of which there is room, as was checked: members have the same rows in a chunk, see
-        // `bundles_of`. Boxes are borrowed one by one, and so apart. What is kept are as many rows of the target, which was
-        // entered, whole, and is mutably borrowed: those of this chunk, none of which another rank has anything of. The
-        // worker was made for this route.
+        // What is kept are as many rows of the target, those of this chunk, none of which another rank has anything of.
+        // SAFETY: the source and the target were entered, whole, and are borrowed by the data. These rows of each box take the
+        // bytes from the first of its positions on, of which there is room, as was checked: members have the same rows in a
+        // chunk, see `bundles_of`. Boxes are borrowed one by one, and so apart. The worker was made for this route.
         unsafe { copy(errand, worker) };
     }
 

@@ -73,11 +73,11 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     let mut here = Front::at(route, from, rows.start, &mut scratch.here);
     let mut ahead = Front::at(route, from, rows.start, &mut scratch.ahead);
     for row in rows.start + 1..=rows.start + ahead_rows {
-        // The first rows of many a share are most of it.
-        if let Some(sweep) = &route.sweep {
-            sweep.fetch(ahead.bases()[0]);
-        }
         if row < rows.end {
+            // The first rows of many a share are most of it.
+            if let Some(sweep) = &route.sweep {
+                sweep.fetch(ahead.bases()[0]);
+            }
             ahead.tick(route, from);
         }
     }

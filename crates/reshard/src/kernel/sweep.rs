@@ -12,6 +12,9 @@ use super::vector::{Vector, prefetch_piece};
 /// Rows of more pieces are copied end by end: what is written down should stay in the first-level cache.
 const MOST_PIECES: u64 = 1024;
 
+/// Gaps are at most one part in so many of what is gone over: those are read ahead, too.
+const GAPS: usize = 4;
+
 /// The pieces of a row, for all ends.
 pub(super) struct Sweep {
     pieces: Vec<Piece>,
@@ -30,7 +33,7 @@ struct Piece {
 
 impl Sweep {
     /// If there are several ends, all of one source, and for each what comes one after the other in a row of the source does
-    /// so in the destination, too, without a gap, in pieces that are worth pushing one by one.
+    /// so in the destination, too, without a gap, in pieces that are worth pushing one by one and leave few gaps.
     pub fn new(ends: &[End], peers: usize, elem: usize) -> Option<Self> {
         let pieces_of = |end: &End| -> u64 {
             end.loops.iter().map(|each| each.rounds.saturating_mul(each.stretches.len() as u64)).sum()
@@ -66,7 +69,8 @@ impl Sweep {
         pieces.sort_by_key(|piece| piece.from);
         let from = pieces.first()?.from;
         let bytes = pieces.last().map(|last| last.from + last.bytes as usize - from)?;
-        Some(Self { pieces, to, from, bytes })
+        let taken: usize = pieces.iter().map(|piece| piece.bytes as usize).sum();
+        (bytes.saturating_sub(taken) <= bytes / GAPS).then_some(Self { pieces, to, from, bytes })
     }
 
     /// Asks for a row that begins at `base`.
