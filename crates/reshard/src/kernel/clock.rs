@@ -1,6 +1,7 @@
 //! Walks the slow axes: from row to row, knowing where each begins on both sides.
 
 use super::route::{End, MOST_ENDS, Outer, Own, Route};
+use super::sweep::Sweep;
 use reshard_plan::{MAX_DIMS, Stretch, Track};
 
 /// Where on a track one stands: a stretch in absolute indices, and how deep in it.
@@ -141,10 +142,14 @@ impl<'a> Front<'a> {
         route.own.as_ref().filter(|own| own.first == self.first)
     }
 
-    /// The ends of this row, and whether it takes from a source that is read where it lies.
+    /// The ends of this row, all of them as one list if there is one, and whether it takes from a source that is read where
+    /// it lies.
     #[inline(always)]
-    pub fn ends<'r>(&self, route: &'r Route) -> (&'r [End], bool) {
-        self.own(route).map_or((&route.ends, false), |own| (&own.ends, true))
+    pub fn ends<'r>(&self, route: &'r Route) -> (&'r [End], Option<&'r Sweep>, bool) {
+        match self.own(route) {
+            Some(own) => (&own.ends, own.sweep.as_ref(), true),
+            None => (&route.ends, route.sweep.as_ref(), false),
+        }
     }
 
     /// So many rows further, at least one and no more than are left in the stretch.
@@ -160,6 +165,19 @@ impl<'a> Front<'a> {
             }
         }
         self.tick(route, from);
+    }
+
+    /// The next row, which must lie in the same stretch: see [`Front::left_in_stretch`].
+    #[inline(always)]
+    pub fn step(&mut self, route: &Route) {
+        if let Some(last) = route.outer.len().checked_sub(1)
+            && let Some(stand) = &mut self.stands[last]
+        {
+            stand.within += 1;
+            for (base, part) in self.bases.iter_mut().zip(&route.parts[self.first..][..route.peers]) {
+                *base = base.wrapping_add(part.strides[last]);
+            }
+        }
     }
 
     /// The next row.

@@ -70,7 +70,7 @@ pub struct Route {
     /// For each combination of peers (those of the fast axis next to each other) the source and its strides.
     pub(super) parts: Vec<Part>,
     pub(super) ends: Vec<End>,
-    /// All ends in one pass over the source, where that can be done.
+    /// A row of all ends as one list of pieces, where that can be done.
     pub(super) sweep: Option<Sweep>,
     pub(super) kernel: Kernel,
     pub(super) own: Option<Own>,
@@ -83,8 +83,9 @@ pub(super) struct Own {
     pub first: usize,
     /// Its peer along the fast axis.
     pub peer: usize,
-    /// The ends for such rows.
+    /// The end for such rows.
     pub ends: Vec<End>,
+    pub sweep: Option<Sweep>,
 }
 
 /// How a route's rows are copied.
@@ -220,17 +221,21 @@ impl Route {
                 dense: dense(end, order).map(|first| (first * elem) as usize),
             }
         };
+        let swept =
+            |ends: &[End]| Sweep::new(ends, peers.len(), *elem as usize).filter(|_| kernel == Kernel::Rows);
         let own = own.as_ref().and_then(|own| {
             let place = parts.iter().position(|part| part.source == own.source)?;
             let (peer, mut end) = (place % peers.len(), ready(&ends[0], &own.tracks[fast], true));
             // Boxes are read in order: only what is read where it lies is asked for.
             let stretches = end.loops.iter_mut().flat_map(|each| &mut each.stretches);
             stretches.filter(|s| s.stretch.peer as usize != peer).for_each(|s| s.fetch = 0);
-            Some(Own { first: place - peer, peer, ends: vec![end] })
+            let ends = vec![end];
+            let sweep = swept(&ends);
+            Some(Own { first: place - peer, peer, ends, sweep })
         });
         let all = ends.iter().enumerate();
         let ends: Vec<End> = all.map(|(k, end)| ready(end, &end.tracks[fast], k == 0)).collect();
-        let sweep = Sweep::new(&ends, peers.len(), *elem as usize).filter(|_| kernel == Kernel::Rows);
+        let sweep = swept(&ends);
         let rows = outer.iter().map(|outer| outer.track.elems()).product();
         Self { elem: *elem as usize, outer, peers: peers.len(), parts, ends, sweep, kernel, own, rows }
     }

@@ -85,54 +85,72 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     let last = if exact { rows.end } else { (rows.end + 1).min(route.rows()) };
     let mut places = [std::ptr::null_mut(); MOST_ENDS];
     here.find_places(route, to, &mut places);
-    for row in rows.start..last {
+    let mut row = rows.start;
+    while row < last {
         let meets = !exact && (row == rows.start || row == rows.end);
-        let (ends, own) = here.ends(route);
+        let (ends, sweep, own) = here.ends(route);
         // With a source that is read where it lies, the others are boxes, and those are read in order.
-        let nexts = if fetch && (own || route.own.is_none()) { ahead.bases() } else { &[] };
-        let swept = route.sweep.as_ref().filter(|_| !meets && sinks[0].reads());
-        if let Some(sweep) = swept {
-            nexts.iter().for_each(|&next| sweep.fetch(next));
-            // SAFETY: the whole row lies inside the part the front points into and inside the targets.
-            unsafe { sweep.copy::<V, S>(here.bases()[0], &places, sinks) };
-        }
-        let one_by_one = if swept.is_some() { &[] } else { ends };
-        for ((end, sink), place) in one_by_one.iter().zip(sinks.iter_mut()).zip(places) {
-            if let (Some(lines), false) = (end.one_round(), meets)
-                && sink.reads()
-            {
-                // Such rows are short: nothing but the copying is to be done for each.
-                let mut local = *sink;
-                // SAFETY: the whole row lies inside the parts the front points into and inside the target.
-                unsafe { lines.copy::<V, S>([here.bases(), nexts], place, 0, &mut local) };
-                *sink = local;
-                continue;
+        let asks = fetch && (own || route.own.is_none());
+        // After the last rows that are asked for, the front ahead stands still.
+        let moves = |row: u64| fetch && row + ahead_rows + 1 < last;
+        if let Some(sweep) = sweep.filter(|_| !meets && sinks[0].reads()) {
+            let mut count = here.left_in_stretch().min(rows.end - row);
+            if moves(row) {
+                count = count.min(ahead.left_in_stretch()).min(last - ahead_rows - row);
             }
-            let spare = if meets { route.spare(end, to[end.target], row) } else { 0 };
-            let range = if row == rows.end { 0..spare } else { spare..end.elems };
-            // SAFETY: positions of the row lie inside the parts the fronts point into and inside the target.
-            unsafe {
-                copy_row::<V, S>(
-                    route,
-                    end,
-                    row,
-                    [here.bases(), nexts],
-                    place,
-                    range,
-                    &mut scratch.lanes,
-                    sink,
-                );
-            };
+            for left in (0..count).rev() {
+                let nexts = if asks { ahead.bases() } else { &[] };
+                // SAFETY: the whole row lies inside the parts the front points into and inside the targets.
+                unsafe { sweep.copy::<V, S>([here.bases(), nexts], &places, sinks) };
+                if left > 0 {
+                    here.step(route);
+                    here.next_places(route, &mut places);
+                    if moves(row) {
+                        ahead.step(route);
+                    }
+                }
+            }
+            row += count - 1;
+        } else {
+            let nexts = if asks { ahead.bases() } else { &[] };
+            for ((end, sink), place) in ends.iter().zip(sinks.iter_mut()).zip(places) {
+                if let (Some(lines), false) = (end.one_round(), meets)
+                    && sink.reads()
+                {
+                    // Such rows are short: nothing but the copying is to be done for each.
+                    let mut local = *sink;
+                    // SAFETY: the whole row lies inside the parts the front points into and inside the target.
+                    unsafe { lines.copy::<V, S>([here.bases(), nexts], place, 0, &mut local) };
+                    *sink = local;
+                    continue;
+                }
+                let spare = if meets { route.spare(end, to[end.target], row) } else { 0 };
+                let range = if row == rows.end { 0..spare } else { spare..end.elems };
+                // SAFETY: positions of the row lie inside the parts the fronts point into and inside the target.
+                unsafe {
+                    copy_row::<V, S>(
+                        route,
+                        end,
+                        row,
+                        [here.bases(), nexts],
+                        place,
+                        range,
+                        &mut scratch.lanes,
+                        sink,
+                    );
+                };
+            }
         }
         if row + 1 < last {
             match here.tick(route, from) {
                 Tick::Next => here.next_places(route, &mut places),
                 Tick::Elsewhere => here.find_places(route, to, &mut places),
             }
-            if fetch && row + ahead_rows + 1 < last {
+            if moves(row) {
                 ahead.tick(route, from);
             }
         }
+        row += 1;
     }
 }
 
