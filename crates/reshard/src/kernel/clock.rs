@@ -152,32 +152,24 @@ impl<'a> Front<'a> {
         }
     }
 
+    /// So many rows further, which must be fewer than are left in the stretch: see [`Front::left_in_stretch`].
+    #[inline(always)]
+    pub fn step(&mut self, route: &Route, count: u64) {
+        if let Some(last) = route.outer.len().checked_sub(1)
+            && let Some(stand) = &mut self.stands[last]
+        {
+            stand.within += count;
+            for (base, part) in self.bases.iter_mut().zip(&route.parts[self.first..][..route.peers]) {
+                *base = base.wrapping_add(part.strides[last].wrapping_mul(count as usize));
+            }
+        }
+    }
+
     /// So many rows further, at least one and no more than are left in the stretch.
     #[inline(always)]
     pub fn skip(&mut self, route: &Route, from: &[*const u8], count: u64) {
-        if let Some(last) = route.outer.len().checked_sub(1)
-            && let Some(stand) = &mut self.stands[last]
-        {
-            stand.within += count - 1;
-            for (peer, base) in self.bases.iter_mut().enumerate().take(route.peers) {
-                let stride = route.parts[self.first + peer].strides[last];
-                *base = base.wrapping_add(stride.wrapping_mul(count as usize - 1));
-            }
-        }
+        self.step(route, count - 1);
         self.tick(route, from);
-    }
-
-    /// The next row, which must lie in the same stretch: see [`Front::left_in_stretch`].
-    #[inline(always)]
-    pub fn step(&mut self, route: &Route) {
-        if let Some(last) = route.outer.len().checked_sub(1)
-            && let Some(stand) = &mut self.stands[last]
-        {
-            stand.within += 1;
-            for (base, part) in self.bases.iter_mut().zip(&route.parts[self.first..][..route.peers]) {
-                *base = base.wrapping_add(part.strides[last]);
-            }
-        }
     }
 
     /// The next row.
@@ -208,11 +200,19 @@ impl<'a> Front<'a> {
         }
     }
 
-    /// The same after a tick to the next row.
+    /// The same so many rows further, in the same stretch or one that goes on.
     #[inline(always)]
-    pub fn next_places(&self, route: &Route, places: &mut [*mut u8; MOST_ENDS]) {
+    pub fn next_places(&self, route: &Route, count: u64, places: &mut [*mut u8; MOST_ENDS]) {
+        let Some(last) = route.outer.len().checked_sub(1) else { return };
+        let further =
+            |place: *mut u8, end: &End| place.wrapping_add(end.strides[last].wrapping_mul(count as usize));
+        if let [only] = &route.ends[..] {
+            // As one of many, it would have to be fetched back out of a vector.
+            places[0] = further(places[0], only);
+            return;
+        }
         for (place, end) in places.iter_mut().zip(&route.ends) {
-            *place = place.wrapping_add(end.strides[route.outer.len() - 1]);
+            *place = further(*place, end);
         }
     }
 
@@ -230,6 +230,12 @@ impl<'a> Front<'a> {
     /// Bytes from one index to the next in the part of a peer, along an axis (slow ones in order, then the fast one).
     pub fn stride(&self, route: &Route, peer: usize, axis: usize) -> usize {
         route.parts[self.first + peer].strides[axis]
+    }
+
+    /// Bytes from a row to the next of the stretch, in the part of a peer and in an end.
+    pub fn strides(&self, route: &Route, end: &End, peer: usize) -> [usize; 2] {
+        let last = route.outer.len().saturating_sub(1);
+        [self.stride(route, peer, last), end.strides[last]]
     }
 
     /// Where the row begins in a destination with these strides, in bytes.

@@ -92,21 +92,31 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
         // With a source that is read where it lies, the others are boxes, and those are read in order.
         let asks = fetch && (own || route.own.is_none());
         // After the last rows that are asked for, the front ahead stands still.
-        let moves = |row: u64| fetch && row + ahead_rows + 1 < last;
+        let moves = fetch && row + ahead_rows + 1 < last;
         if let Some(sweep) = sweep.filter(|_| !meets && sinks[0].reads()) {
+            // All rows of this stretch, as long as all go on.
             let mut count = here.left_in_stretch().min(rows.end - row);
-            if moves(row) {
+            if moves {
                 count = count.min(ahead.left_in_stretch()).min(last - ahead_rows - row);
             }
-            for left in (0..count).rev() {
+            let mut left = count;
+            if !asks && sweep.goes_on(|peer| here.strides(route, &ends[0], peer)) {
+                // SAFETY: all these rows lie inside the part the front points into and inside the target.
+                unsafe { sweep.copy_rows::<V, S>(here.bases(), places[0], count, &mut sinks[0]) };
+                here.step(route, count - 1);
+                here.next_places(route, count - 1, &mut places);
+                left = 0;
+            }
+            while left > 0 {
                 let nexts = if asks { ahead.bases() } else { &[] };
                 // SAFETY: the whole row lies inside the parts the front points into and inside the targets.
                 unsafe { sweep.copy::<V, S>([here.bases(), nexts], &places, sinks) };
+                left -= 1;
                 if left > 0 {
-                    here.step(route);
-                    here.next_places(route, &mut places);
-                    if moves(row) {
-                        ahead.step(route);
+                    here.step(route, 1);
+                    here.next_places(route, 1, &mut places);
+                    if moves {
+                        ahead.step(route, 1);
                     }
                 }
             }
@@ -143,10 +153,10 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
         }
         if row + 1 < last {
             match here.tick(route, from) {
-                Tick::Next => here.next_places(route, &mut places),
+                Tick::Next => here.next_places(route, 1, &mut places),
                 Tick::Elsewhere => here.find_places(route, to, &mut places),
             }
-            if moves(row) {
+            if fetch && row + ahead_rows + 1 < last {
                 ahead.tick(route, from);
             }
         }

@@ -70,9 +70,16 @@ impl<V: Vector> Sink<V> for Direct {
 
     #[inline(always)]
     unsafe fn push(&mut self, from: *const u8, n: usize) {
-        self.claim_ahead(n);
+        let (mut from, mut n) = (from, n);
         // SAFETY: as the caller promises for the `n` bytes at `from` and at the open place.
         unsafe {
+            while self.claims && n > CLAIMED {
+                self.claim_ahead(CLAIMED);
+                V::copy(self.to, from, CLAIMED);
+                self.to = self.to.add(CLAIMED);
+                (from, n) = (from.add(CLAIMED), n - CLAIMED);
+            }
+            self.claim_ahead(n);
             V::copy(self.to, from, n);
             self.to = self.to.add(n);
         }

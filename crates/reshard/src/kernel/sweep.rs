@@ -108,6 +108,35 @@ impl Sweep {
         }
     }
 
+    /// Whether rows that follow each other, so far apart in the part of a peer and in the only end, are one long piece.
+    #[inline(always)]
+    pub fn goes_on(&self, strides: impl Fn(usize) -> [usize; 2]) -> bool {
+        match &self.pieces[..] {
+            [only] => strides(only.peer as usize) == [only.bytes as usize; 2],
+            _ => false,
+        }
+    }
+
+    /// Copies rows that follow each other and go on.
+    ///
+    /// # Safety
+    /// As for [`Sweep::copy`], for all these rows; they do [go on](Sweep::goes_on).
+    #[inline(always)]
+    pub unsafe fn copy_rows<V: Vector, S: Sink<V>>(
+        &self,
+        bases: &[*const u8],
+        place: *mut u8,
+        rows: u64,
+        sink: &mut S,
+    ) {
+        let Piece { from, to, bytes, peer, .. } = self.pieces[0];
+        // SAFETY: passed on.
+        unsafe {
+            sink.open(place.wrapping_add(to as usize));
+            sink.push(bases[peer as usize].wrapping_add(from), bytes as usize * rows as usize);
+        }
+    }
+
     /// Copies a row to the places of all ends; it begins at `bases`, one for each peer, and a row that is to be asked for
     /// begins at `nexts`, if there are any.
     ///
