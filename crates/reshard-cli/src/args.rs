@@ -132,6 +132,9 @@ pub struct Bench {
     /// Measure so many times
     #[arg(long, value_name = "N")]
     pub repeat: Option<u64>,
+    /// Before each measured run let the same way run so many times, so that it finds in the caches what it left there
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub warm: u64,
     /// Put the arrays of all ways on huge pages
     #[arg(long)]
     pub huge: bool,

@@ -1,7 +1,7 @@
 //! `reshard bench`, under `mpirun`: the rivals and we, in turns, on the same arrays.
 //!
-//! In every repetition each way of moving the array runs once, so whatever else the machine does meets all of them. The time
-//! is the makespan: from the first rank's start to the last one's end. Every way is verified once, element by element.
+//! In every repetition each way of moving the array is measured once, so whatever else the machine does meets all of them. The
+//! time is the makespan: from the first rank's start to the last one's end. Every way is verified once, element by element.
 
 use crate::args;
 use crate::failure::Failure;
@@ -159,6 +159,9 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     }
     for _ in 0..repeats {
         for ((_, way), times) in ways.iter_mut().zip(&mut times) {
+            for _ in 0..args.warm {
+                go(world, way, &mut arrays).map_err(failed)?;
+            }
             times.push(go(world, way, &mut arrays).map_err(failed)?);
         }
     }
