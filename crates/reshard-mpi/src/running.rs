@@ -7,6 +7,7 @@ use crate::ffi::comm::Comm;
 use crate::mover::{Moving, Patience, Progress};
 use reshard::engine::{Data, Report};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ pub struct Ways {
     /// The node has more ranks than processors.
     crowded: bool,
     /// Why nothing can be moved any more.
-    broken: Option<String>,
+    broken: Option<Cow<'static, str>>,
 }
 
 impl Ways {
@@ -92,7 +93,7 @@ impl Ways {
     fn fail(&mut self, error: Error, watch: &mut Watch) -> Error {
         watch.ended = true;
         self.moving.give_up();
-        self.broken = Some(error.to_string());
+        self.broken = Some(error.to_string().into());
         self.comm.poison(&error.to_string());
         error
     }
@@ -154,12 +155,7 @@ impl Running<'_> {
     /// Moves on what can be moved now, without waiting. Whether the run is over; may be asked again.
     pub fn test(&mut self) -> Result<bool> {
         if self.watch.ended {
-            // A run that failed says so again.
-            return self
-                .ways
-                .broken
-                .as_ref()
-                .map_or(Ok(true), |why| Err(Error::new(ErrorKind::Mpi, format!("the run failed: {why}"))));
+            return self.ways.outcome().map(|()| true);
         }
         self.ways.go_on(&mut self.data, &mut self.watch)
     }

@@ -6,7 +6,7 @@
 //! Several arrays may go in one plan; an engine moves them together.
 
 use crate::error::{Error, Result};
-use crate::grid::{Grid, MAX_DIMS, Order, elems_of};
+use crate::grid::{Grid, MAX_DIMS, Order};
 use crate::layout::Layout;
 use crate::problem::{Problem, Window};
 use crate::track::Track;
@@ -190,7 +190,9 @@ impl Target {
     pub fn elems(&self) -> u64 {
         match &self.rows {
             Some(rows) => rows.iter().map(|row| row.end - row.start).sum(),
-            None => elems_of(&self.shape()),
+            None if self.tracks.iter().any(|track| track.elems() == 0) => 0,
+            // No more than the array has, which was checked.
+            None => self.tracks.iter().map(|track| track.elems()).product(),
         }
     }
 }
@@ -310,12 +312,17 @@ impl Array {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     arrays: Vec<Array>,
+    /// Every run says how many it moved: they are counted once.
+    bytes: u64,
 }
 
 impl Plan {
     /// Works out the moves, for all ranks of both sides.
     pub fn new(moves: Vec<Move>) -> Result<Self> {
-        Ok(Self { arrays: moves.into_iter().map(Array::new).collect::<Result<_>>()? })
+        let arrays: Vec<Array> = moves.into_iter().map(Array::new).collect::<Result<_>>()?;
+        let of_one = |array: &Array| array.elems().saturating_mul(array.wanted.elem_bytes);
+        let bytes = arrays.iter().map(of_one).fold(0, u64::saturating_add);
+        Ok(Self { arrays, bytes })
     }
 
     /// The arrays, as they were given.
@@ -335,8 +342,7 @@ impl Plan {
 
     /// Bytes that move, of all arrays. Saturates at 2^64 - 1.
     pub fn bytes(&self) -> u64 {
-        let of_one = |array: &Array| array.elems().saturating_mul(array.wanted.elem_bytes);
-        self.arrays.iter().map(of_one).fold(0, u64::saturating_add)
+        self.bytes
     }
 }
 

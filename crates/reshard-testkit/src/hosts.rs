@@ -133,6 +133,8 @@ impl Hosts {
                 for name in ["btl_tcp_if_include", "oob_tcp_if_include"] {
                     command.args(["--mca", name, self.network()]);
                 }
+                // All hosts are one machine, which may well have fewer processors than there are ranks.
+                command.args(["--bind-to", "none"]);
                 command.args(["--mca", "mpi_yield_when_idle", "1", "--host", &places]);
             }
             _ => {

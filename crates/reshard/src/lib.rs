@@ -18,3 +18,8 @@ mod sync;
 pub use kernel::pages::{Memory, use_huge_pages};
 pub use kernel::scale::Number;
 pub use redistribution::{Pair, Parts, Redistribution, redistribute};
+
+/// Tests count what threads ask for.
+#[cfg(all(test, not(loom)))]
+#[global_allocator]
+static ALLOCATOR: reshard_testkit::allocations::Counting = reshard_testkit::allocations::Counting;

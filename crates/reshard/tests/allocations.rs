@@ -4,63 +4,19 @@
 //! beside it.
 
 #![allow(clippy::unwrap_used)]
-#![allow(unsafe_code)] // an allocator that counts
 
 use reshard::engine::{Engine, Messages, MessagesOptions, Table, Threads};
 use reshard::ring::{RingMessages, RingPlan, RingThreads};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Plan};
+use reshard_testkit::allocations::{Counting, counted};
 use reshard_testkit::conformance::{Case, Kinds};
 use reshard_testkit::ring::{Items, any_ring};
 use reshard_testkit::{Random, full_sweep};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-struct Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-static CALLS: AtomicU64 = AtomicU64::new(0);
-static BYTES: AtomicU64 = AtomicU64::new(0);
-static PEAK: AtomicU64 = AtomicU64::new(0);
-
-fn took(bytes: usize) {
-    CALLS.fetch_add(1, Ordering::Relaxed);
-    let now = BYTES.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-    PEAK.fetch_max(now, Ordering::Relaxed);
-}
-
-// SAFETY: every method hands its arguments to the system's allocator unchanged and returns what that returns; counting
-// touches atomics and cannot unwind or allocate. `realloc` is left to the trait: a new piece, then the old one given back.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the same.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`, and all our memory is the system's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-/// How often memory was asked for while `run` ran, and how much more there was at most than before.
-fn counted(run: impl FnOnce()) -> (u64, u64) {
-    let (calls, before) = (CALLS.load(Ordering::SeqCst), BYTES.load(Ordering::SeqCst));
-    PEAK.store(before, Ordering::SeqCst);
-    run();
-    (CALLS.load(Ordering::SeqCst) - calls, PEAK.load(Ordering::SeqCst) - before)
-}
 
 /// The first run takes at most what was announced, and the second nothing.
 fn check(case: &Case, engine: &mut dyn Engine) {
@@ -71,9 +27,8 @@ fn check(case: &Case, engine: &mut dyn Engine) {
         let (from, mut to) = case.slices(&mut parts);
         let mut data = table.fill();
         data.enter_bytes(0, &from, &mut to).unwrap();
-        let mut ran = None;
-        let (calls, bytes) = counted(|| ran = Some(engine.run(&mut data)));
-        ran.unwrap().unwrap_or_else(|error| panic!("{error}: {case:?}"));
+        let (ran, calls, bytes) = counted(|| engine.run(&mut data));
+        ran.unwrap_or_else(|error| panic!("{error}: {case:?}"));
         assert!(bytes <= announced, "{bytes} bytes were taken and {announced} announced: {case:?}");
         assert!(run == 0 || calls == 0, "{calls} allocations in a second run: {case:?}");
         drop((from, to));
@@ -103,16 +58,15 @@ fn check_ring(random: &mut Random) {
     let mut threads = RingThreads::new(Arc::clone(&plan));
     let most = RingMessages::new(Arc::clone(&plan), None).unwrap().scratch_bytes();
     let memory = random.one_in(2).then(|| random.within(most / 2, most));
-    let mut made = None;
-    let (_, bytes) = counted(|| made = RingMessages::new(Arc::clone(&plan), memory).ok());
-    let Some(mut messages) = made else { return };
+    let (made, _, bytes) = counted(|| RingMessages::new(Arc::clone(&plan), memory));
+    let Ok(mut messages) = made else { return };
     let (announced, aside) = (messages.scratch_bytes(), 8_000 * procs as u64);
     assert!(bytes <= announced + aside, "{bytes} bytes were taken and {announced} announced: {plan:?}");
     assert!(bytes >= announced && memory.is_none_or(|memory| announced <= memory));
     for _ in 0..2 {
         let parts = || (0..procs).map(|rank| items.part(rank, plan.room(rank))).collect::<Vec<_>>();
         let (mut first, mut second) = (parts(), parts());
-        let (calls, _) = counted(|| {
+        let ((), calls, _) = counted(|| {
             threads.run(&mut first).unwrap();
             messages.run(&mut second).unwrap();
         });

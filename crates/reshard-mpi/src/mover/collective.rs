@@ -24,6 +24,8 @@ pub struct AllToAllV {
     /// Bytes for each rank, and where they begin.
     counts: [Vec<i32>; 2],
     at: [Vec<i32>; 2],
+    /// How many of the bytes for each rank are packed, or unpacked.
+    done: Vec<usize>,
     messages: u64,
 }
 
@@ -44,7 +46,8 @@ impl AllToAllV {
         let total = |counts: &[u64]| counts.iter().sum::<u64>() as usize + 1;
         let (send, receive) = (vec![0; total(&counts[0])], vec![0; total(&counts[1])]);
         let counts = counts.map(|counts| counts.into_iter().map(|count| count as i32).collect());
-        Ok(Self { porter, program, comm: Arc::clone(comm), send, receive, counts, at, messages: 0 })
+        let done = vec![0; comm.size()];
+        Ok(Self { porter, program, comm: Arc::clone(comm), send, receive, counts, at, done, messages: 0 })
     }
 }
 
@@ -56,8 +59,8 @@ impl Moving for AllToAllV {
 
     /// The whole run: the others must be at it, too.
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
-        let Self { porter, program, comm, send, receive, counts, at, messages } = self;
-        let mut done = vec![0_usize; comm.size()];
+        let Self { porter, program, comm, send, receive, counts, at, done, messages } = self;
+        done.fill(0);
         for parcel in &program.sends {
             let to = porter.ends(parcel).1 as usize;
             let place = at[0][to] as usize + done[to];

@@ -38,7 +38,9 @@ impl<T: Pod> Shared<T> {
         assert!(align_of::<T>() <= HEAD, "elements of ordinary alignment");
         let bytes = len.saturating_mul(size_of::<T>());
         let neighbours = Neighbours::share(&*comm.private()?, bytes, Pages::Huge, Some(LIMIT))?;
-        Ok(Self { neighbours, len, lent: Mutex::default(), elements: PhantomData })
+        // Mostly it is lent to the readers of one engine, and that takes no memory then.
+        let lent = Mutex::new(Vec::with_capacity(1));
+        Ok(Self { neighbours, len, lent, elements: PhantomData })
     }
 
     /// Waits until no other rank reads this part any more, so that it may be written to without waiting. Fails if one does not

@@ -12,9 +12,13 @@ mod rank;
 mod rings;
 
 use installation::Installation;
+use reshard_testkit::allocations::Counting;
 use reshard_testkit::full_sweep;
 use reshard_testkit::hosts::Hosts;
 use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Names the part that a launched process plays.
 pub const PART: &str = "RESHARD_MPI_TEST_PART";

@@ -15,8 +15,6 @@ use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{fmt, io, mem};
 
-#[cfg(all(test, not(loom)))]
-pub(crate) mod allocations;
 #[cfg(all(test, loom))]
 mod loom_models;
 #[cfg(all(test, not(loom)))]

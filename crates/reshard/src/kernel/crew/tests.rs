@@ -1,7 +1,8 @@
 //! Crews of real threads. `loom_models` tries all interleavings of small ones.
 
-use super::{Crew, Panicked, allocations};
+use super::{Crew, Panicked};
 use crate::sync::patience::within_a_minute;
+use reshard_testkit::allocations;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::ThreadId;

@@ -1,8 +1,9 @@
 //! The post between real threads. `loom_models` tries all interleavings of a few letters.
 
 use super::{Failed, Letter, Post};
-use crate::kernel::crew::{Crew, allocations};
+use crate::kernel::crew::Crew;
 use crate::sync::patience::within_a_minute;
+use reshard_testkit::allocations;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
