@@ -11,6 +11,7 @@
 use super::clock::{Front, Tick};
 use super::route::{End, Lanes, MOST_ENDS, Route, RowLoop, RowStretch};
 use super::sink::Sink;
+use super::sweep::Sweep;
 use super::vector::{Vector, prefetch, prefetch_piece};
 use std::ops::Range;
 
@@ -99,26 +100,17 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
             if moves {
                 count = count.min(ahead.left_in_stretch()).min(last - ahead_rows - row);
             }
-            let mut left = count;
-            if !asks && sweep.goes_on(|peer| here.strides(route, &ends[0], peer)) {
-                // SAFETY: all these rows lie inside the part the front points into and inside the target.
-                unsafe { sweep.copy_rows::<V, S>(here.bases(), places[0], count, &mut sinks[0]) };
-                here.step(route, count - 1);
-                here.next_places(route, count - 1, &mut places);
-                left = 0;
-            }
-            while left > 0 {
-                let nexts = if asks { ahead.bases() } else { &[] };
-                // SAFETY: the whole row lies inside the parts the front points into and inside the targets.
-                unsafe { sweep.copy::<V, S>([here.bases(), nexts], &places, sinks) };
-                left -= 1;
-                if left > 0 {
-                    here.step(route, 1);
-                    here.next_places(route, 1, &mut places);
-                    if moves {
-                        ahead.step(route, 1);
-                    }
-                }
+            // SAFETY: all these rows lie inside the parts the front points into and inside the targets.
+            unsafe {
+                copy_swept::<V, S>(
+                    route,
+                    sweep,
+                    [&mut here, &mut ahead],
+                    [asks, moves],
+                    count,
+                    &mut places,
+                    sinks,
+                );
             }
             row += count - 1;
         } else {
@@ -161,6 +153,43 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
             }
         }
         row += 1;
+    }
+}
+
+/// Copies so many rows, at least one, of one stretch of both fronts, and leaves them at the last. `asks`: for what lies ahead;
+/// `moves`: so does the front ahead.
+///
+/// # Safety
+/// As for [`copy`]; the list is that of the rows' ends.
+#[inline(always)]
+unsafe fn copy_swept<V: Vector, S: Sink<V>>(
+    route: &Route,
+    sweep: &Sweep,
+    [here, ahead]: [&mut Front<'_>; 2],
+    [asks, moves]: [bool; 2],
+    count: u64,
+    places: &mut [*mut u8; MOST_ENDS],
+    sinks: &mut [S],
+) {
+    let step = |[here, ahead]: [&mut Front<'_>; 2], places: &mut [*mut u8; MOST_ENDS], count: u64| {
+        here.step(route, count);
+        here.next_places(route, count, places);
+        if moves {
+            ahead.step(route, count);
+        }
+    };
+    if !asks && sweep.goes_on(|peer| here.strides(route, &route.ends[0], peer)) {
+        // SAFETY: passed on.
+        unsafe { sweep.copy_rows::<V, S>(here.bases(), places[0], count, &mut sinks[0]) };
+        return step([here, ahead], places, count - 1);
+    }
+    for left in (0..count).rev() {
+        let nexts = if asks { ahead.bases() } else { &[] };
+        // SAFETY: passed on.
+        unsafe { sweep.copy::<V, S>([here.bases(), nexts], places, sinks) };
+        if left > 0 {
+            step([&mut *here, &mut *ahead], places, 1);
+        }
     }
 }
 
