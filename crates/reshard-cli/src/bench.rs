@@ -130,6 +130,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
     let world = session.world();
     let plan = Arc::new(Plan::new(vec![moving.clone()])?);
+    MpiEngine::check(&plan, world).map_err(failed)?;
     let names: Vec<&str> = OTHERS.into_iter().chain(MOVERS.map(|(name, ..)| name)).collect();
     if let Some(unknown) = args.only.iter().find(|only| !names.contains(&only.as_str())) {
         return Err(Failure::usage(&format!(

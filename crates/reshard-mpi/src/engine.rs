@@ -96,7 +96,7 @@ impl MpiEngine {
     /// Ready to run the plan: rank `r` of the plan is rank `r` of the communicator. Collective; ends alike on all ranks.
     pub fn new(plan: Arc<Plan>, comm: &Comm, options: MpiOptions) -> Result<Self> {
         let comm = comm.private()?;
-        agree(&comm, &fields(&plan, &options), check(&plan, &comm), options.deadline)?;
+        agree(&comm, &fields(&plan, &options), Self::check(&plan, &comm), options.deadline)?;
         let chosen = choose(options.mover, &comm, options.deadline)?;
         let (limit, memory) = (options.deadline, options.messages.memory);
         let (mut reads, mut readers) = (Vec::new(), None);
@@ -143,6 +143,22 @@ impl MpiEngine {
     /// The private communicator it talks on.
     pub fn comm(&self) -> &Arc<Comm> {
         self.ways.comm()
+    }
+
+    /// Fails if a communicator has not all ranks of a plan. [`MpiEngine::new`] asks this first.
+    pub fn check(plan: &Plan, comm: &Comm) -> Result<()> {
+        match plan.ranks().last().copied() {
+            Some(most) if most >= comm.size() as u64 => Err(Error::new(
+                ErrorKind::OutOfRange,
+                format!(
+                    "the plan has a rank {most}, but the communicator has {} ranks, 0 to {}; start {} processes or use smaller grids",
+                    comm.size(),
+                    comm.size() - 1,
+                    most + 1
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Elements this rank's source part of an array reaches over; 0 if it has none.
@@ -335,20 +351,4 @@ fn fields(plan: &Plan, options: &MpiOptions) -> Vec<Field> {
         field("the mover", options.mover.to_string()),
         field("the options of messages", format!("{:?}", options.messages)),
     ]
-}
-
-/// Whether this rank can take part.
-fn check(plan: &Plan, comm: &Comm) -> Result<()> {
-    match plan.ranks().last().copied() {
-        Some(most) if most >= comm.size() as u64 => Err(Error::new(
-            ErrorKind::OutOfRange,
-            format!(
-                "the plan has a rank {most}, but the communicator has {} ranks, 0 to {}; start {} processes or use smaller grids",
-                comm.size(),
-                comm.size() - 1,
-                most + 1
-            ),
-        )),
-        _ => Ok(()),
-    }
 }

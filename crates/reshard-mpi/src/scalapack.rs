@@ -56,7 +56,12 @@ impl Scalapack {
             let cyclic = distribution.axes().iter().all(|axis| axis.cyclic_parameters().is_some());
             cyclic && layout.order() == Order::ColMajor && distribution.dims() == 2
         };
-        if !plain(from) || !plain(to) || from.distribution().shape() != to.distribution().shape() {
+        // The BLACS end the process if a grid has ranks that are not there.
+        let here = |layout: &Layout| {
+            layout.distribution().grid().sorted_ranks().last().is_none_or(|&rank| rank < comm.size() as u64)
+        };
+        let alike = from.distribution().shape() == to.distribution().shape();
+        if !alike || ![from, to].into_iter().all(|layout| plain(layout) && here(layout)) {
             return None;
         }
         // SAFETY: a well-known library whose initialisers are harmless.
