@@ -3,7 +3,7 @@
 //! | mover | how | when |
 //! |---|---|---|
 //! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs | sources are [`Shared`](crate::Shared) |
-//! | `relay.rs` | packed into small shared boxes, assembled from them | private arrays on one node |
+//! | `relay.rs` | packed into small shared boxes (`lane.rs`), assembled from them | private arrays on one node |
 //! | `messages.rs` | packed messages in the order of a schedule (`letters.rs`), those within a node through shared boxes (`boxes.rs`) | between nodes |
 //! | `collective.rs` | all packed, one `MPI_Alltoallv`, all unpacked; or all described, one `MPI_Alltoallw` | to compare with |
 //!
@@ -15,6 +15,7 @@ mod choice;
 #[allow(unsafe_code)]
 pub mod collective;
 pub mod direct;
+mod lane;
 mod letters;
 pub mod messages;
 mod patience;

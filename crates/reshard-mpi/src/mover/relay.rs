@@ -1,17 +1,18 @@
 //! Two copies through small shared boxes: a rank packs what another assembles.
 //!
-//! Each pair of ranks has some boxes in the sender's segment, used in turn, so the sender packs the next while the receiver
+//! Each pair of ranks has a [`Lane`] with places for some boxes, used in turn, so the sender packs the next while the receiver
 //! works on the last. Numbers that only grow say who may touch a box: the sender has *filled* so many; the receiver has
 //! *emptied* the boxes of all its chunks up to one. There is nothing else to wait for, within a run or between runs.
 //!
-//! What bounds it: small arrays stay in the caches, and each line of a box is taken from the core that read it last, to be
-//! packed, and from the core that packed it, to be assembled. Both are asked for ahead. With large arrays that is slower than
+//! What bounds it: small arrays stay in the caches, and each line of a box is taken from the core that packed it, to be
+//! assembled; the box is then packed again by that core, which has its lines now. With large arrays that is mostly slower than
 //! memory: they are packed past the caches, many boxes in a turn, so that they are out of the way when they are assembled.
 //! Then a byte crosses the memory's bus four times (twice in a copy past the caches, three times in a plain one), and what is
 //! left to gain is in reading each source once, in order: what a rank packs for others and has for itself it does together,
 //! in one pass where whole rows are its own.
 //! Lines pushed out by either side, and reading each other's memory through the kernel (`process_vm_readv`), did not help.
 
+use super::lane::{LINE, Lane, Shelf, Spot};
 use super::{Moving, Progress, Tally, named, too_little};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
@@ -41,14 +42,12 @@ const EMPTIED: usize = 0;
 /// The most receivers of a bundle.
 const MOST: usize = 8;
 
-/// A cache line, so that nobody's counter is another's neighbour.
-const LINE: usize = 64;
-
 pub struct RelayMover {
     relay: Relay,
     neighbours: Neighbours,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
+    shelf: Shelf,
     /// This rank's chunks of which others have something, in their order.
     joint: Vec<usize>,
     /// The others.
@@ -64,29 +63,6 @@ pub struct RelayMover {
     turn: usize,
     tally: Tally,
     bytes: usize,
-}
-
-/// The boxes from one rank to another: a counter, then the boxes, in the sender's segment. They are used in turn.
-#[derive(Clone, Copy)]
-struct Lane {
-    /// The other rank.
-    rank: usize,
-    at: usize,
-    /// Bytes of a box.
-    room: usize,
-    boxes: usize,
-}
-
-impl Lane {
-    /// Which box is used after so many others.
-    fn number(&self, used: u64) -> usize {
-        (used % self.boxes as u64) as usize
-    }
-
-    /// Where that is.
-    fn place(&self, used: u64) -> usize {
-        self.at + LINE + self.number(used) * self.room
-    }
 }
 
 /// The boxes this rank fills.
@@ -105,7 +81,7 @@ struct Outgoing {
 impl Outgoing {
     /// Whether there is a box for the next chunk: the receiver has emptied it.
     fn is_free(&self, neighbours: &Neighbours) -> bool {
-        let emptied = neighbours.counter(self.lane.rank, EMPTIED).load(Ordering::Acquire);
+        let emptied = neighbours.counter(self.lane.other, EMPTIED).load(Ordering::Acquire);
         emptied >= self.held[self.lane.number(self.filled)]
     }
 }
@@ -126,32 +102,45 @@ impl RelayMover {
         memory: Option<u64>,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let (relay, most) = fitting(plan, comm, chunk, memory, limit)?;
+        let (relay, chunk, most) = fitting(plan, comm, chunk, memory, limit)?;
+        let me = comm.rank();
         let mut bytes = LINE;
+        let mut take = |count: usize| {
+            bytes += count;
+            bytes - count
+        };
         let mut table = vec![[0_u64; 3]; comm.size()];
         let mut outgoing = Vec::with_capacity(relay.outgoing().len());
         for to in relay.outgoing() {
-            let (room, boxes) = (room(to), boxes(to, most));
-            let lane = Lane { rank: to.to as usize, at: bytes, room, boxes };
-            table[lane.rank] = [lane.at as u64, room as u64, boxes as u64];
-            bytes += LINE + boxes * room;
+            let (other, room, boxes) = (to.to as usize, room(to), boxes(to, most));
+            let lane = Lane { sender: me, at: take(Lane::head(boxes)), other, room, boxes };
+            table[other] = [lane.at, room, boxes].map(|number| number as u64);
             outgoing.push(Outgoing { lane, filled: 0, held: [0; MANY], chunks: to.chunks as u64, next: 0 });
         }
+        let mut spot = |room: usize| Spot { rank: me, at: take(room), room };
+        let (count, room) = at_hand(&relay, chunk);
+        let shelf = Shelf::new((0..count).map(|_| spot(room)));
+        let places =
+            || outgoing.iter().flat_map(|to| (0..to.lane.boxes as u64).map(|place| (to.lane, place)));
+        let spots: Vec<Spot> = places().map(|(lane, _)| spot(lane.room)).collect();
         let neighbours = Neighbours::share(comm, bytes, PAGES, limit)?;
+        places().zip(spots).for_each(|((lane, place), spot)| lane.put(&neighbours, place, spot));
         let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
         let mut all = vec![0; mine.len() * comm.size()];
+        // Also tells that all boxes stand in their places.
         comm.all_gather_within(&mine, &mut all, limit)?;
-        let number = |from: usize, k: usize| {
-            let at = from * mine.len() + (comm.rank() * 3 + k) * 8;
-            u64::from_ne_bytes(all[at..at + 8].try_into().unwrap_or_default()) as usize
+        let lane = |sender: usize| {
+            let number = |k: usize| {
+                let at = sender * mine.len() + (me * 3 + k) * 8;
+                u64::from_ne_bytes(all[at..at + 8].try_into().unwrap_or_default()) as usize
+            };
+            Lane { sender, at: number(0), other: sender, room: number(1), boxes: number(2) }
         };
-        let lane =
-            |rank: usize| Lane { rank, at: number(rank, 0), room: number(rank, 1), boxes: number(rank, 2) };
         let incoming: Vec<Incoming> =
             relay.incoming().iter().map(|&rank| Incoming { lane: lane(rank as usize), emptied: 0 }).collect();
         let lanes = outgoing.iter().map(|to| to.lane).chain(incoming.iter().map(|from| from.lane));
         let turn = lanes.map(|lane| lane.boxes / FEW).max().unwrap_or(1);
-        let higher = |bundle: &Bundle| outgoing[bundle.members[0]].lane.rank > comm.rank();
+        let higher = |bundle: &Bundle| outgoing[bundle.members[0]].lane.other > me;
         let first = relay.bundles().iter().position(higher).unwrap_or(0);
         let (alone, joint) = (0..relay.chunks()).partition(|&chunk| relay.needs(chunk).next().is_none());
         Ok(Self {
@@ -159,6 +148,7 @@ impl RelayMover {
             neighbours,
             outgoing,
             incoming,
+            shelf,
             joint,
             alone,
             joint_done: 0,
@@ -173,7 +163,7 @@ impl RelayMover {
 
     /// Packs the next chunk of a bundle of receivers, if there is a free box for each. Returns its number.
     fn pack(&mut self, data: &mut Data<'_>, bundle: usize) -> Option<usize> {
-        let Self { relay, neighbours, outgoing, runs, tally, .. } = self;
+        let Self { relay, neighbours, outgoing, shelf, runs, tally, .. } = self;
         let members = &relay.bundles()[bundle].members;
         // All members have as many chunks, and are at the same.
         let Outgoing { chunks, next, .. } = outgoing[members[0]];
@@ -184,21 +174,24 @@ impl RelayMover {
         let own = self.alone.get(self.alone_done) == Some(&(next as usize));
         let keep = own && relay.keeps(data, bundle, next as usize);
         self.alone_done += usize::from(keep);
-        let mut lanes = [0; MOST];
+        let (mut lanes, mut spots) = ([0; MOST], [Spot::default(); MOST]);
         let count = members.len();
         lanes[..count].copy_from_slice(members);
+        for (&number, spot) in lanes[..count].iter().zip(&mut spots) {
+            let Outgoing { lane, filled, .. } = &outgoing[number];
+            *spot = shelf.hand_out(lane.look(neighbours, *filled), lane.room);
+            lane.put(neighbours, *filled, *spot);
+        }
         relay.pack_bundle(data, bundle, next as usize, keep, |k| {
-            let Outgoing { lane, filled, .. } = &outgoing[lanes[k]];
-            let place = neighbours.place(neighbours.rank(), lane.place(*filled), lane.room);
-            // SAFETY: a box in our own segment, another for each lane. The receiver has emptied it (its counter says so) and
-            // reads it again only when ours says that it is filled, which is below.
-            unsafe { std::slice::from_raw_parts_mut(place, lane.room) }
+            // SAFETY: a box that this rank has emptied itself, or that came back empty (the receiver's counter says so),
+            // another for each lane. The receiver reads it only when our counter says that it is filled, which is below.
+            unsafe { std::slice::from_raw_parts_mut(spots[k].first(neighbours), spots[k].room) }
         });
         for &number in &lanes[..count] {
             let outgoing = &mut outgoing[number];
             outgoing.held[outgoing.lane.number(outgoing.filled)] = *runs * chunks + next + 1;
             outgoing.filled += 1;
-            neighbours.counter(neighbours.rank(), outgoing.lane.at).store(outgoing.filled, Ordering::Release);
+            outgoing.lane.filled(neighbours).store(outgoing.filled, Ordering::Release);
             outgoing.next = relay.next_chunk(number, next as usize + 1) as u64;
         }
         tally.pack += began.elapsed();
@@ -211,22 +204,23 @@ impl RelayMover {
     }
 
     fn has_filled(&self, incoming: &Incoming) -> bool {
-        let Lane { rank, at, .. } = incoming.lane;
-        self.neighbours.counter(rank, at).load(Ordering::Acquire) > incoming.emptied
+        incoming.lane.filled(&self.neighbours).load(Ordering::Acquire) > incoming.emptied
     }
 
     fn assemble(&mut self, data: &mut Data<'_>, chunk: usize) {
         let began = Instant::now();
-        let Self { relay, neighbours, incoming, tally, .. } = self;
+        let Self { relay, neighbours, incoming, shelf, tally, .. } = self;
         relay.assemble(data, chunk, |sender| {
             let Incoming { lane, emptied } = &incoming[sender];
-            let place = neighbours.place(lane.rank, lane.place(*emptied), lane.room);
-            // SAFETY: the sender's counter says that it has filled this box; it writes there again only when ours says that
-            // it is emptied, which is told after this.
-            unsafe { std::slice::from_raw_parts(place, lane.room) }
+            let spot = lane.look(neighbours, *emptied);
+            // SAFETY: the sender's counter says that it has filled this box; nobody writes to it before this rank has put it
+            // on its shelf or given it back, which is after this.
+            unsafe { std::slice::from_raw_parts(spot.first(neighbours), spot.room) }
         });
         for sender in relay.needs(chunk) {
-            incoming[sender].emptied += 1;
+            let Incoming { lane, emptied } = &mut incoming[sender];
+            lane.put(neighbours, *emptied, shelf.take_in(lane.look(neighbours, *emptied), lane.room));
+            *emptied += 1;
         }
         tally.unpack += began.elapsed();
     }
@@ -296,10 +290,10 @@ impl Moving for RelayMover {
 
     fn late(&self) -> String {
         let full = |to: &&Outgoing| to.next < to.chunks && !to.is_free(&self.neighbours);
-        let mut late: Vec<usize> = self.outgoing.iter().filter(full).map(|to| to.lane.rank).collect();
+        let mut late: Vec<usize> = self.outgoing.iter().filter(full).map(|to| to.lane.other).collect();
         if let Some(&chunk) = self.joint.get(self.joint_done) {
             let needed = self.relay.needs(chunk).map(|sender| &self.incoming[sender]);
-            late.extend(needed.filter(|from| !self.has_filled(from)).map(|from| from.lane.rank));
+            late.extend(needed.filter(|from| !self.has_filled(from)).map(|from| from.lane.other));
         }
         // What a rank lacks of its own, it does not wait for, but for whom it packs with.
         late.retain(|&rank| rank != self.neighbours.rank());
@@ -315,7 +309,7 @@ impl Moving for RelayMover {
     }
 }
 
-/// The relay with the longest chunks that fits into the memory on all ranks together, and the most boxes of a pair: few
+/// The relay with the longest chunks that fits into the memory on all ranks together, these chunks, and the most boxes of a pair: few
 /// rather than many, then each chunk half of the one before. As all ranks reckon with the same sums, all have the same chunks;
 /// how many boxes it has is each sender's own business.
 fn fitting(
@@ -324,17 +318,18 @@ fn fitting(
     chunk: u64,
     memory: Option<u64>,
     limit: Option<Duration>,
-) -> Result<(Relay, usize)> {
+) -> Result<(Relay, u64, usize)> {
     let (mut chunk, mut most) = (chunk, MANY);
     loop {
         let relay = Relay::new(Arc::clone(plan), comm.rank() as u64, chunk);
-        let most_here = (FEW..=most).rev().find(|&most| segment(&relay, most) <= PLENTY).unwrap_or(FEW);
-        let Some(memory) = memory else { return Ok((relay, most_here)) };
-        let taken = Neighbours::taken(segment(&relay, most_here), PAGES);
+        let most_here =
+            (FEW..=most).rev().find(|&most| segment(&relay, chunk, most) <= PLENTY).unwrap_or(FEW);
+        let Some(memory) = memory else { return Ok((relay, chunk, most_here)) };
+        let taken = Neighbours::taken(segment(&relay, chunk, most_here), PAGES);
         let mut all = [relay.scratch_bytes() + taken as u64];
         comm.all_reduce_within(&mut all, Reduce::Sum, limit)?;
         if all[0] <= memory {
-            return Ok((relay, most_here));
+            return Ok((relay, chunk, most_here));
         }
         if most > FEW {
             most = FEW;
@@ -346,9 +341,19 @@ fn fitting(
     }
 }
 
-/// Bytes of all boxes this rank fills, counters included.
-fn segment(relay: &Relay, most: usize) -> usize {
-    LINE + relay.outgoing().iter().map(|to| LINE + boxes(to, most) * room(to)).sum::<usize>()
+/// Bytes of a rank's segment: its lanes and their boxes, and those it has at hand.
+fn segment(relay: &Relay, chunk: u64, most: usize) -> usize {
+    let lane = |to: &rank::Outgoing| Lane::head(boxes(to, most)) + boxes(to, most) * room(to);
+    let (count, bytes) = at_hand(relay, chunk);
+    LINE + relay.outgoing().iter().map(lane).sum::<usize>() + count * bytes
+}
+
+/// How many boxes a rank has at hand, and the bytes of each: as many as it empties and fills in a turn, together no more than
+/// those of a chunk. Boxes that are written past the caches stay where they are.
+fn at_hand(relay: &Relay, chunk: u64) -> (usize, usize) {
+    let lanes = relay.outgoing().iter().filter(|to| !to.streams()).map(room);
+    let (count, bytes) = lanes.fold((0, LINE), |(count, most), room| (count + 1, most.max(room)));
+    (count.min(relay.incoming().len()).min((chunk as usize / bytes).max(1)), bytes)
 }
 
 /// Bytes of a box.
