@@ -138,7 +138,7 @@ pub struct Bench {
     /// Put the arrays of all ways on huge pages
     #[arg(long)]
     pub huge: bool,
-    /// Only these ways, beside memcpy, such as reshard-private,alltoallw
+    /// Only these ways, beside memcpy, such as reshard-private,alltoallw; each takes memory for twice the array
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Which MPI: openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher

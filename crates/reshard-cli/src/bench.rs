@@ -1,7 +1,9 @@
-//! `reshard bench`, under `mpirun`: the rivals and we, in turns, on the same arrays.
+//! `reshard bench`, under `mpirun`: the rivals and we, in turns.
 //!
-//! In every repetition each way of moving the array is measured once, so whatever else the machine does meets all of them. The
-//! time is the makespan: from the first rank's start to the last one's end. Every way is verified once, element by element.
+//! In every repetition each way of moving the array is measured once, so whatever else the machine does meets all of them.
+//! Each has arrays of its own: on common ones it would find in the caches what the others have just read and written, and only
+//! some ways can have common ones. The time is the makespan: from the first rank's start to the last one's end. Every way is
+//! verified once, element by element.
 
 use crate::args;
 use crate::failure::Failure;
@@ -29,8 +31,10 @@ const CASES: [(&str, &str, &str, &str); 8] = [
     ("viii", "2x2/64x64", "1x4/32x32", "256x256"),
 ];
 
-/// Ways without one of our engines.
-const OTHERS: [&str; 3] = ["memcpy", "stream", "scalapack"];
+/// Plain copies of each rank's share, without and with streaming stores.
+const COPIES: [(&str, bool); 2] = [("memcpy", false), ("stream", true)];
+
+const SCALAPACK: &str = "scalapack";
 
 /// Ways with an engine. The names of strategies are messages in that order; the synchronous caterpillar is ScaLAPACK's
 /// exchange, in which no rank begins a step before the one before is over.
@@ -51,7 +55,7 @@ const MOVERS: [(&str, Mover, Strategy); 14] = [
     ("pipelined-caterpillar", Mover::Messages, Strategy::Caterpillar),
 ];
 
-/// So many of them run if nothing is chosen.
+/// So many movers run if nothing is chosen.
 const USUAL: usize = 5;
 
 const REPEATS: u64 = 15;
@@ -77,34 +81,22 @@ struct Row {
     median: f64,
 }
 
-/// One way to move the array.
+/// A way to move the array, and what it has taken so far.
+struct Contender {
+    name: &'static str,
+    way: Way,
+    seconds: Vec<f64>,
+}
+
+/// How, and this rank's parts.
 enum Way {
-    Copy(Box<PlainCopy>, bool),
-    Engine(Box<MpiEngine>),
-    Scalapack(Scalapack),
+    /// Anybody's own arrays. The destination has room for a copy of the source, too.
+    Private { run: Box<Run>, from: Vec<f64>, to: Vec<f64> },
+    /// Arrays that we allocate.
+    Shared { engine: Box<MpiEngine>, from: Shared<f64>, to: Memory<f64> },
 }
 
-/// This rank's parts: anybody's own, and those that we allocate.
-struct Arrays {
-    private: Vec<f64>,
-    target: Vec<f64>,
-    shared: Shared<f64>,
-    our_target: Memory<f64>,
-}
-
-impl Arrays {
-    /// Where a way puts the array.
-    fn target_of(&mut self, way: &Way) -> &mut [f64] {
-        if way.is_shared() { &mut self.our_target } else { &mut self.target }
-    }
-}
-
-impl Way {
-    /// With arrays that we allocate.
-    fn is_shared(&self) -> bool {
-        matches!(self, Self::Engine(engine) if engine.mover() == Mover::Shared)
-    }
-}
+type Run = dyn FnMut(&[f64], &mut [f64]) -> reshard::Result<()>;
 
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let named = args.case.as_deref().map(|name| {
@@ -131,43 +123,41 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let world = session.world();
     let plan = Arc::new(Plan::new(vec![moving.clone()])?);
     MpiEngine::check(&plan, world).map_err(failed)?;
-    let names: Vec<&str> = OTHERS.into_iter().chain(MOVERS.map(|(name, ..)| name)).collect();
+    let copies = COPIES.map(|(name, _)| name);
+    let names: Vec<&str> =
+        copies.into_iter().chain([SCALAPACK]).chain(MOVERS.map(|(name, ..)| name)).collect();
     if let Some(unknown) = args.only.iter().find(|only| !names.contains(&only.as_str())) {
         return Err(Failure::usage(&format!(
             "--only: there is no way {unknown:?}; choose from {}",
             names.join(", ")
         )));
     }
-    let usual = &names[..OTHERS.len() + USUAL];
+    let usual = &names[..copies.len() + 1 + USUAL];
     let chosen = |name: &str| match args.only.as_slice() {
         [] => usual.contains(&name),
         only => only.iter().any(|only| only == name),
     };
     let wanted = |name: &str| name == "memcpy" || chosen(name);
-    let mut ways = ways(world, &plan, &moving, wanted).map_err(failed)?;
-    let rank = world.rank() as u64;
-    let mut arrays = arrays(world, &moving, rank)?;
-    if args.huge {
-        use_huge_pages(&mut arrays.private);
-        use_huge_pages(&mut arrays.target);
-    }
-    let mut times: Vec<Vec<f64>> = ways.iter().map(|_| Vec::new()).collect();
-    for (name, way) in &mut ways {
-        go(world, way, &mut arrays).map_err(failed)?;
-        if !matches!(way, Way::Copy(..)) {
-            verify(name, &moving, rank, arrays.target_of(way))?;
+    let mut contenders = contenders(world, &plan, &moving, wanted)?;
+    for contender in &mut contenders {
+        if let (Way::Private { from, to, .. }, true) = (&mut contender.way, args.huge) {
+            use_huge_pages(from);
+            use_huge_pages(to);
         }
+        contender.go(world).map_err(failed)?;
+        contender.verify(&moving, world.rank() as u64)?;
     }
     for _ in 0..repeats {
-        for ((_, way), times) in ways.iter_mut().zip(&mut times) {
+        for contender in &mut contenders {
             for _ in 0..args.warm {
-                go(world, way, &mut arrays).map_err(failed)?;
+                contender.go(world).map_err(failed)?;
             }
-            times.push(go(world, way, &mut arrays).map_err(failed)?);
+            let seconds = contender.go(world).map_err(failed)?;
+            contender.seconds.push(seconds);
         }
     }
-    let rows = ways.iter().zip(times).map(|((name, _), times)| {
-        let Times { best, median } = Times::of(times);
+    let rows = contenders.into_iter().map(|Contender { name, seconds, .. }| {
+        let Times { best, median } = Times::of(seconds);
         Row { name, best, median }
     });
     let answer = Answer {
@@ -181,72 +171,85 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         repetitions: repeats,
         rows: rows.collect(),
     };
-    if rank == 0 { show(&answer, args.json) } else { Ok(()) }
+    if world.rank() == 0 { show(&answer, args.json) } else { Ok(()) }
 }
 
-/// All ways there are, memcpy first.
-fn ways(
+/// All that are wanted, memcpy first.
+fn contenders(
     world: &Comm,
     plan: &Arc<Plan>,
     moving: &Move,
     wanted: impl Fn(&str) -> bool,
-) -> reshard::Result<Vec<(&'static str, Way)>> {
-    let copy = |streams| Ok::<_, reshard::Error>(Way::Copy(Box::new(PlainCopy::new(1)?), streams));
-    let mut ways = vec![("memcpy", copy(false)?), ("stream", copy(true)?)];
-    if wanted("scalapack")
+) -> Result<Vec<Contender>, Failure> {
+    let rank = world.rank() as u64;
+    let len = |layout: &Layout| layout.span(rank).map_or(0, |span| span as usize);
+    let (from_len, to_len) = (len(moving.from()), len(moving.to()));
+    let source = Values::of_source(moving.from(), 8)?.of_rank(rank);
+    let fill = |from: &mut [f64]| {
+        if let Some(values) = &source {
+            values.fill(bytemuck::cast_slice_mut(from), 1);
+        }
+    };
+    let mut contenders = Vec::new();
+    let mut enter = |name, way| contenders.push(Contender { name, way, seconds: Vec::new() });
+    let private = |run: Box<Run>| {
+        let mut from = vec![0.0; from_len];
+        fill(&mut from);
+        Way::Private { run, from, to: vec![0.0; to_len.max(from_len)] }
+    };
+    for (name, streams) in COPIES.into_iter().filter(|(name, _)| wanted(name)) {
+        let mut copy = PlainCopy::new(1)?;
+        let run = move |from: &[f64], to: &mut [f64]| {
+            // Its share of the array.
+            let to = &mut to[..from.len()];
+            copy.run(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to), streams)
+        };
+        enter(name, private(Box::new(run)));
+    }
+    if wanted(SCALAPACK)
         && let Some(scalapack) = Scalapack::new(world, moving.from(), moving.to())
     {
-        ways.push(("scalapack", Way::Scalapack(scalapack)));
+        enter(SCALAPACK, private(Box::new(move |from, to| scalapack.run(from, to))));
     }
     for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| wanted(name)) {
         let messages = MessagesOptions { strategy, ..MessagesOptions::default() };
         let options = MpiOptions { mover, messages, ..MpiOptions::default() };
-        ways.push((name, Way::Engine(Box::new(MpiEngine::new(Arc::clone(plan), world, options)?))));
-    }
-    ways.retain(|(name, _)| wanted(name));
-    Ok(ways)
-}
-
-fn arrays(world: &Comm, moving: &Move, rank: u64) -> Result<Arrays, Failure> {
-    let len = |layout: &Layout| layout.span(rank).map_or(0, |span| span as usize);
-    let mut shared = Shared::zeroed(world, len(moving.from())).map_err(failed)?;
-    if let Some(values) = Values::of_source(moving.from(), 8)?.of_rank(rank) {
-        values.fill(bytemuck::cast_slice_mut(&mut shared), 1);
-    }
-    // Long enough for a copy of the source, too.
-    let target = vec![0.0; len(moving.to()).max(len(moving.from()))];
-    let our_target = Memory::zeroed(len(moving.to())).map_err(failed)?;
-    Ok(Arrays { private: shared.to_vec(), target, shared, our_target })
-}
-
-/// One run; seconds.
-fn go(world: &Comm, way: &mut Way, arrays: &mut Arrays) -> reshard::Result<f64> {
-    let Arrays { private, target, shared, our_target } = arrays;
-    let comm = world.private()?;
-    let limit = MpiOptions::default().deadline;
-    let ((), seconds) = makespan(&comm, limit, true, || match way {
-        Way::Copy(copy, streams) => {
-            // Its share of the array.
-            let to = &mut target[..private.len()];
-            copy.run(bytemuck::cast_slice(private), bytemuck::cast_slice_mut(to), *streams)
+        let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(failed)?);
+        if mover == Mover::Shared {
+            let mut from = Shared::zeroed(world, from_len).map_err(failed)?;
+            fill(&mut from);
+            enter(name, Way::Shared { engine, from, to: Memory::zeroed(to_len).map_err(failed)? });
+        } else {
+            enter(name, private(Box::new(move |from, to| engine.run_own(from, to).map(|_| ()))));
         }
-        Way::Engine(engine) if engine.mover() == Mover::Shared => {
-            engine.run_shared(shared, our_target).map(|_| ())
-        }
-        Way::Engine(engine) => engine.run_own(private, target).map(|_| ()),
-        Way::Scalapack(scalapack) => scalapack.run(private, target),
-    })?;
-    Ok(seconds.max(1e-9))
+    }
+    Ok(contenders)
 }
 
-fn verify(name: &str, moving: &Move, rank: u64, target: &mut [f64]) -> Result<(), Failure> {
-    let Some(values) = Values::after(moving.to(), 8, moving.problem())?.of_rank(rank) else { return Ok(()) };
-    let part = &target[..moving.to().span(rank)? as usize];
-    match values.check(bytemuck::cast_slice(part), 1)? {
-        Some(wrong) => Err(Failure::Failed(format!("{name}: {wrong}"))),
-        None => {
-            target.fill(0.0);
-            Ok(())
+impl Contender {
+    /// One run; seconds.
+    fn go(&mut self, world: &Comm) -> reshard::Result<f64> {
+        let comm = world.private()?;
+        let limit = MpiOptions::default().deadline;
+        let ((), seconds) = makespan(&comm, limit, true, || match &mut self.way {
+            Way::Private { run, from, to } => run(from, to),
+            Way::Shared { engine, from, to } => engine.run_shared(from, to).map(|_| ()),
+        })?;
+        Ok(seconds.max(1e-9))
+    }
+
+    /// Whether everything is where it belongs; copies are not asked.
+    fn verify(&self, moving: &Move, rank: u64) -> Result<(), Failure> {
+        let to = match &self.way {
+            Way::Private { to, .. } => &to[..],
+            Way::Shared { to, .. } => &to[..],
+        };
+        let copies = COPIES.iter().any(|(name, _)| *name == self.name);
+        let values = Values::after(moving.to(), 8, moving.problem())?;
+        let (Some(values), false) = (values.of_rank(rank), copies) else { return Ok(()) };
+        match values.check(bytemuck::cast_slice(&to[..moving.to().span(rank)? as usize]), 1)? {
+            Some(wrong) => Err(Failure::Failed(format!("{}: {wrong}", self.name))),
+            None => Ok(()),
         }
     }
 }
