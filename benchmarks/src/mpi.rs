@@ -88,8 +88,9 @@ fn report(results: &Results) -> Result<String, Failure> {
     writeln!(
         text,
         "Doubles, column-major, {}, all ranks on one machine of {}; makespans in milliseconds (last end minus first start),\n\
-         medians of {} repetitions ({SMALL} of the small array) in which all ways take turns. `memcpy` is every rank copying its share at once, `stream` the\n\
-         same with streaming stores. Shared: source and destination lie in memory that reshard allocated, on huge pages where\n\
+         medians of {} repetitions ({SMALL} of the small array) in which all ways take turns, each on arrays of its own, so that none\n\
+         finds in the caches what another left there. `memcpy` is every rank copying its share at once, `stream` the same with\n\
+         streaming stores. Shared: source and destination lie in memory that reshard allocated, on huge pages where\n\
          the system grants them. All others: anybody's arrays, as the system's allocator gives them. Every way was verified,\n\
          element by element.\n\n\
          Machine: {}. Reproduce with `{}`; raw numbers in `benchmarks/results/mpi.json`.\n",
@@ -147,8 +148,8 @@ fn in_caches(text: &mut String, case: &Answer) -> Result<(), Failure> {
     writeln!(
         text,
         "\n## The small array, again and again\n\n\
-         Above, each way finds what all others have left in the caches, as a program does that moves the array now and then. In a\n\
-         program that does so step after step, the arrays are still there. So here each way runs once more before it is measured\n\
+         Above, all other ways have been there since a way last touched its arrays, as in a program that moves them now and then.\n\
+         In one that does so step after step, they are still in the caches. So here each way runs once more before it is measured\n\
          (`reshard bench --warm 1`), the rivals, too. Microseconds: memcpy {:.1}, Alltoallw {:.1}, ScaLAPACK {:.1}, shared {:.1}, private\n\
          {:.1}.\n\n\
          | case | array | shared / memcpy | Alltoallw / shared | ScaLAPACK / shared | private / memcpy | Alltoallw / private | ScaLAPACK / private |\n\
