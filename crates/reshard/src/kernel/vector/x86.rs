@@ -5,6 +5,10 @@
 use super::{Bytes, LINE, Patch, Portable, Vector};
 use std::arch::x86_64::*;
 
+/// From so many bytes on it pays to begin anew where a line of the destination begins: a store that meets the end of a line
+/// takes twice as long.
+const LONG: usize = 256;
+
 /// 64-byte vectors with masks.
 #[derive(Clone, Copy)]
 pub struct Avx512;
@@ -26,10 +30,14 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
-        // SAFETY: whole vectors while at least 64 bytes are left; then a masked pair, which touches only the bytes of
-        // its mask, the `n - at` that are left.
+        // SAFETY: of a long piece the first 64 bytes, and again from the first line on that begins among them. Whole vectors while
+        // at least 64 bytes are left; then a masked pair, which touches only the bytes of its mask, the `n - at` that are left.
         unsafe {
             let mut at = 0;
+            if n >= LONG {
+                _mm512_storeu_si512(to.cast(), _mm512_loadu_si512(from.cast()));
+                at = to.addr().wrapping_neg() % LINE;
+            }
             while at + LINE <= n {
                 _mm512_storeu_si512(to.add(at).cast(), _mm512_loadu_si512(from.add(at).cast()));
                 at += LINE;
@@ -259,13 +267,17 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
-        // SAFETY: whole vectors while at least 32 bytes are left, then a last one that ends at `n` (there are at least
-        // 32 bytes before it), or the short copy of fewer than 32.
+        // SAFETY: the short copy of fewer than 32 bytes. Of a long piece the first 32, and again from where lines are divided on;
+        // whole vectors while at least 32 bytes are left, then a last one that ends at `n` (there are at least 32 bytes before).
         unsafe {
             if n < 32 {
                 return copy_short(to, from, n);
             }
             let mut at = 0;
+            if n >= LONG {
+                _mm256_storeu_si256(to.cast(), _mm256_loadu_si256(from.cast()));
+                at = to.addr().wrapping_neg() % 32;
+            }
             while at + 32 <= n {
                 _mm256_storeu_si256(to.add(at).cast(), _mm256_loadu_si256(from.add(at).cast()));
                 at += 32;
