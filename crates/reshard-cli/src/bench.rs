@@ -8,7 +8,7 @@
 use crate::args;
 use crate::failure::Failure;
 use crate::run::values::Values;
-use crate::run::{Times, failed};
+use crate::run::{Times, end_job, failed};
 use crate::screen::Screen;
 use crate::simulate::time;
 use reshard::engine::{MessagesOptions, PlainCopy};
@@ -112,7 +112,6 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
             return Err(Failure::usage("give --case, such as --case i, or all of --shape, --from and --to"));
         }
     };
-    let repeats = args.repeat.unwrap_or(REPEATS);
     let layout = |flag: &'static str, text: &str| -> Result<Layout, Failure> {
         let distribution: Distribution =
             format!("{text} of {shape}").parse().map_err(Failure::of_flag(flag))?;
@@ -138,24 +137,13 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         only => only.iter().any(|only| only == name),
     };
     let wanted = |name: &str| name == "memcpy" || chosen(name);
-    let mut contenders = contenders(world, &plan, &moving, wanted)?;
-    for contender in &mut contenders {
-        if let (Way::Private { from, to, .. }, true) = (&mut contender.way, args.huge) {
-            use_huge_pages(from);
-            use_huge_pages(to);
-        }
-        contender.go(world).map_err(failed)?;
-        contender.verify(&moving, world.rank() as u64)?;
-    }
-    for _ in 0..repeats {
-        for contender in &mut contenders {
-            for _ in 0..args.warm {
-                contender.go(world).map_err(failed)?;
-            }
-            let seconds = contender.go(world).map_err(failed)?;
-            contender.seconds.push(seconds);
-        }
-    }
+    let measured = measure(world, &plan, &moving, wanted, args);
+    let contenders = match measured {
+        Ok(contenders) => contenders,
+        // All ranks fail alike, and one has said why.
+        Err(Failure::Told(code)) => return Err(Failure::Told(code)),
+        Err(failure) => end_job(&session, failure),
+    };
     let rows = contenders.into_iter().map(|Contender { name, seconds, .. }| {
         let Times { best, median } = Times::of(seconds);
         Row { name, best, median }
@@ -168,10 +156,39 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         ranks: world.size(),
         mpi: session.mpi().version().to_string(),
         bytes: plan.bytes(),
-        repetitions: repeats,
+        repetitions: args.repeat.unwrap_or(REPEATS),
         rows: rows.collect(),
     };
     if world.rank() == 0 { show(&answer, args.json) } else { Ok(()) }
+}
+
+/// All that are wanted, verified and measured in turns.
+fn measure(
+    world: &Comm,
+    plan: &Arc<Plan>,
+    moving: &Move,
+    wanted: impl Fn(&str) -> bool,
+    args: &args::Bench,
+) -> Result<Vec<Contender>, Failure> {
+    let mut contenders = contenders(world, plan, moving, wanted)?;
+    for contender in &mut contenders {
+        if let (Way::Private { from, to, .. }, true) = (&mut contender.way, args.huge) {
+            use_huge_pages(from);
+            use_huge_pages(to);
+        }
+        contender.go(world).map_err(failed)?;
+        contender.verify(moving, world.rank() as u64)?;
+    }
+    for _ in 0..args.repeat.unwrap_or(REPEATS) {
+        for contender in &mut contenders {
+            for _ in 0..args.warm {
+                contender.go(world).map_err(failed)?;
+            }
+            let seconds = contender.go(world).map_err(failed)?;
+            contender.seconds.push(seconds);
+        }
+    }
+    Ok(contenders)
 }
 
 /// All that are wanted, memcpy first.
@@ -214,7 +231,9 @@ fn contenders(
     for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| wanted(name)) {
         let messages = MessagesOptions { strategy, ..MessagesOptions::default() };
         let options = MpiOptions { mover, messages, ..MpiOptions::default() };
-        let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(failed)?);
+        // Ends alike on all ranks.
+        let told = |error| if rank == 0 { failed(error).said() } else { failed(error).told() };
+        let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(told)?);
         if mover == Mover::Shared {
             let mut from = Shared::zeroed(world, from_len).map_err(failed)?;
             fill(&mut from);

@@ -19,6 +19,7 @@ use progress::Progress;
 use reshard::engine::{PlainCopy, Report};
 use reshard::notation::print_shape;
 use reshard::{Error, ErrorKind, Memory, Redistribution};
+use reshard_mpi::Session;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
@@ -244,6 +245,12 @@ fn seconds_since(begin: Instant) -> f64 {
 }
 
 /// An error while data moved, which no other flags would have prevented.
+/// What one rank alone finds wrong, it says, and ends the job: the others may be waiting for it.
+pub fn end_job(session: &Session, failure: Failure) -> ! {
+    failure.report();
+    session.abort(1)
+}
+
 pub fn failed(error: Error) -> Failure {
     match error.kind() {
         ErrorKind::Failed | ErrorKind::Memory | ErrorKind::Mpi => Failure::Failed(error.to_string()),

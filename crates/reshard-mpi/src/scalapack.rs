@@ -13,6 +13,8 @@ pub struct Scalapack {
     shape: [c_int; 2],
     /// Of the source and of the destination.
     descriptors: [[c_int; 9]; 2],
+    /// Elements of this rank's parts; there may be none.
+    lens: [usize; 2],
     everybody: c_int,
 }
 
@@ -114,17 +116,20 @@ impl Scalapack {
             };
             let descriptors = [descriptor(from)?, descriptor(to)?];
             let shape = [descriptors[0][2], descriptors[0][3]];
-            Some(Self { library, shape, descriptors, everybody })
+            let len = |layout: &Layout| layout.span(comm.rank() as u64).map_or(0, |span| span as usize);
+            Some(Self { library, shape, descriptors, lens: [len(from), len(to)], everybody })
         }
     }
 
     /// Moves the matrix. Collective over all processes.
     pub fn run(&self, from: &[f64], to: &mut [f64]) -> Result<()> {
-        for (side, part, descriptor) in
-            [("source", from.len(), &self.descriptors[0]), ("destination", to.len(), &self.descriptors[1])]
+        for (side, part, len) in
+            [("source", from.len(), self.lens[0]), ("destination", to.len(), self.lens[1])]
         {
-            if descriptor[1] >= 0 && part < descriptor[8] as usize {
-                return Err(Error::new(ErrorKind::Mismatch, format!("the {side} part has {part} elements")));
+            if part < len {
+                let message =
+                    format!("the {side} part has {part} elements, but its layout reaches over {len}");
+                return Err(Error::new(ErrorKind::Mismatch, message));
             }
         }
         // SAFETY: the function's type is known; descriptors were made for these layouts, whose parts the caller gives whole.

@@ -5,7 +5,7 @@
 
 use super::asked::{Across, Asked};
 use super::values::Values;
-use super::{Answer, REPEATS, SECONDS, Sent, Times, failed, ranks, show};
+use super::{Answer, REPEATS, SECONDS, Sent, Times, end_job, failed, ranks, show};
 use crate::args;
 use crate::failure::Failure;
 use crate::screen::Screen;
@@ -33,11 +33,7 @@ pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> 
     });
     let (engine, Measured { run_seconds, copy_seconds, steps, messages, scratch_bytes }) = match outcome {
         Ok(outcome) => outcome,
-        // The others may be waiting for this rank.
-        Err(failure) => {
-            failure.report();
-            session.abort(1)
-        }
+        Err(failure) => end_job(&session, failure),
     };
     if session.world().rank() > 0 {
         return Ok(());

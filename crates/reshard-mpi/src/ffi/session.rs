@@ -123,8 +123,10 @@ impl Session {
         self.world.mpi()
     }
 
-    /// Ends all processes of the job, now.
+    /// Ends all processes of the job, as soon as a launcher has had time to pass on why.
     pub fn abort(&self, code: i32) -> ! {
+        // Launchers drop what they have not yet passed on when a job is aborted.
+        std::thread::sleep(LAST_WORDS);
         let mpi = self.mpi();
         if mpi.may_call().is_ok() {
             let world = mpi.abi.handles.comm_world;
@@ -153,8 +155,6 @@ impl Drop for Session {
             let (rank, size) = (self.world.rank(), self.world.size());
             // Nobody is left who could be told that this cannot be written.
             let _ = writeln!(std::io::stderr(), "rank {rank} of {size} panicked: the job is aborted");
-            // Launchers drop what they have not yet passed on when a job is aborted.
-            std::thread::sleep(LAST_WORDS);
             self.abort(PANICKED);
         }
         if self.began && self.mpi().sessions.fetch_sub(1, Ordering::Relaxed) == 1 {
