@@ -254,31 +254,3 @@ fn help_and_version_are_answers() {
         assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty(), "{flag}");
     }
 }
-
-/// Under a launcher every rank finds the mistake, and the launcher ends all of them when the first fails: it is said all the
-/// same, once, in every launch.
-#[test]
-fn under_a_launcher_a_mistake_is_said_once() {
-    let launchers: [(&str, &[&str]); 2] =
-        [("mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe"]), ("mpirun.mpich", &[])];
-    // Ranks, flags, and what is said. All ways but memcpy need the four ranks of the case, ScaLAPACK's library, too.
-    let mistakes: [(&str, &[&str], &str); 3] = [
-        ("4", &["--only", "fast"], "there is no way \"fast\""),
-        ("2", &[], "start 4 processes"),
-        ("2", &["--only", "scalapack"], "start 4 processes"),
-    ];
-    let mut launched = 0;
-    for (launcher, flags) in launchers {
-        for (ranks, mistake, expected) in mistakes.iter().cycle().take(4 * mistakes.len()) {
-            let bench = ["-n", ranks, env!("CARGO_BIN_EXE_reshard"), "bench", "--case", "i"];
-            let mut command = Command::new(launcher);
-            let Ok(output) = command.args(flags).args(bench).args(*mistake).output() else { continue };
-            launched += 1;
-            let talk = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(!output.status.success() && output.stdout.is_empty(), "{launcher}: {talk}");
-            let said: Vec<&str> = talk.lines().filter(|line| line.starts_with("error: ")).collect();
-            assert!(matches!(said[..], [only] if only.contains(expected)), "{launcher}: {talk}");
-        }
-    }
-    assert!(launched > 0 || std::env::var_os("RESHARD_NEEDS_MPI").is_none(), "no MPI is installed");
-}

@@ -1,0 +1,150 @@
+//! The program under the launchers of this machine: every process a rank, one answer with the promised keys, one complaint.
+
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// A launcher, what it needs to be told, and the MPI it belongs to.
+struct Launcher {
+    program: &'static str,
+    flags: &'static [&'static str],
+    family: &'static str,
+}
+
+const LAUNCHERS: [Launcher; 2] = [
+    Launcher {
+        program: "mpirun.openmpi",
+        flags: &["--allow-run-as-root", "--oversubscribe"],
+        family: "Open MPI",
+    },
+    Launcher { program: "mpirun.mpich", flags: &[], family: "MPICH" },
+];
+
+impl Launcher {
+    fn launch(&self, ranks: usize, arguments: &[&str]) -> Output {
+        let mut command = Command::new(self.program);
+        command.args(self.flags).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_reshard")]);
+        command.args(arguments).output().unwrap()
+    }
+
+    fn json(&self, ranks: usize, arguments: &[&str]) -> Value {
+        let output = self.launch(ranks, &[arguments, &["--json"]].concat());
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {arguments:?}: {talk}", self.program);
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Every rank finds the mistake, and the launcher ends all of them when the first fails: it is said all the same, once.
+    fn complains(&self, ranks: usize, arguments: &[&str], says: &str) {
+        let output = self.launch(ranks, arguments);
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}: {talk}");
+        let said: Vec<&str> = talk.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(matches!(said[..], [only] if only.contains(says)), "{}: {arguments:?}: {talk}", self.program);
+    }
+}
+
+/// Those that are here.
+fn launchers() -> Vec<Launcher> {
+    let is_here = |launcher: &Launcher| Command::new(launcher.program).arg("--version").output().is_ok();
+    let here: Vec<Launcher> = LAUNCHERS.into_iter().filter(is_here).collect();
+    assert!(
+        !here.is_empty() || std::env::var_os("RESHARD_NEEDS_MPI").is_none(),
+        "no MPI is installed, and it must be tested here"
+    );
+    here
+}
+
+#[test]
+fn run_moves_the_array_between_processes() {
+    let array = ["run", "--shape", "60x50", "--from", "2x2/8x8", "--to", "3x1/5x7", "--repeat", "2"];
+    for launcher in launchers() {
+        for (flags, mover) in
+            [(&[][..], "private"), (&["--mover", "shared"], "shared"), (&["--mover", "messages"], "messages")]
+        {
+            let answer = launcher.json(5, &[&array[..], flags].concat());
+            assert_eq!((&answer["engine"], &answer["mover"]), (&"mpi".into(), &mover.into()), "{answer}");
+            assert_eq!((&answer["verified"], &answer["bytes"]), (&true.into(), &(60 * 50 * 8).into()));
+            assert!(answer["mpi"].as_str().unwrap().starts_with(launcher.family), "{answer}");
+            for seconds in [&answer["run_seconds"], &answer["copy_seconds"]] {
+                assert!(
+                    seconds["median"].as_f64() >= seconds["best"].as_f64()
+                        && seconds["best"].as_f64() > Some(0.0)
+                );
+            }
+        }
+    }
+}
+
+/// With a rank that has nothing of the source, and one that has nothing at all.
+#[test]
+fn bench_verifies_and_measures_every_way() {
+    let usual = [
+        "memcpy",
+        "stream",
+        "alltoallv",
+        "alltoallw",
+        "reshard-shared",
+        "reshard-private",
+        "reshard-messages",
+    ];
+    let others =
+        "optimal,stepwise,min-cost,split,async,eager,caterpillar,pipelined-caterpillar,reshard-mixed";
+    for launcher in launchers() {
+        let names = |ranks: usize, flags: &[&str]| {
+            let answer = launcher.json(ranks, &[&["bench", "--repeat", "2"], flags].concat());
+            assert_eq!(answer["ranks"], ranks, "{answer}");
+            assert!(answer["mpi"].as_str().unwrap().starts_with(launcher.family), "{answer}");
+            let rows = answer["rows"].as_array().unwrap().clone();
+            let right = |row: &Value| {
+                row["median"].as_f64() >= row["best"].as_f64() && row["best"].as_f64() > Some(0.0)
+            };
+            assert!(rows.iter().all(right), "{answer}");
+            rows.iter().map(|row| row["name"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+        };
+        let mut all = names(3, &["--case", "ii", "--shape", "256x256"]);
+        // If its library is here.
+        all.retain(|name| name != "scalapack");
+        assert_eq!(all, usual);
+        let mut all =
+            names(2, &["--shape", "70x30", "--from", "1x2/7x3", "--to", "2x1/5x5", "--only", others]);
+        all.sort_unstable();
+        let mut expected: Vec<&str> = others.split(',').chain(["memcpy"]).collect();
+        expected.sort_unstable();
+        assert_eq!(all, expected);
+    }
+}
+
+#[test]
+fn bench_says_what_is_wrong_once() {
+    // Ranks, flags, and what is said. All ways but memcpy need the four ranks of the case, ScaLAPACK's library, too.
+    let mistakes: [(usize, &[&str], &str); 3] = [
+        (4, &["--only", "fast"], "there is no way \"fast\""),
+        (2, &[], "start 4 processes"),
+        (2, &["--only", "scalapack"], "start 4 processes"),
+    ];
+    for launcher in launchers() {
+        for (ranks, flags, says) in mistakes.iter().cycle().take(4 * mistakes.len()) {
+            launcher.complains(*ranks, &[&["bench", "--case", "i"], *flags].concat(), says);
+        }
+    }
+}
+
+#[test]
+fn ring_passes_items_on_between_processes() {
+    let ring = ["ring", "--run", "--loads", "9,0,3", "--targets", "3,5,4", "--ordered"];
+    for launcher in launchers() {
+        let answer = launcher.json(4, &ring);
+        assert_eq!(
+            (&answer["engine"], &answer["verified"], &answer["bytes"]),
+            (&"mpi".into(), &true.into(), &56.into())
+        );
+        assert!(answer["mpi"].as_str().unwrap().starts_with(launcher.family), "{answer}");
+        assert!(answer["scratch_bytes"].as_u64().unwrap() > 0);
+        // One process too few, and letters without room.
+        let few = "the ring has 3 processes, but the communicator has 2 ranks; start 3";
+        launcher.complains(2, &ring, few);
+        launcher.complains(3, &[&ring[..], &["--memory", "3"]].concat(), "--memory: ");
+    }
+}
