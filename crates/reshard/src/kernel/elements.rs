@@ -3,7 +3,8 @@
 //! Also how a part of a row is copied where rows are not adjacent on both sides. Slow, and right for everything.
 
 use super::clock::Front;
-use super::route::{Route, RowStretch};
+use super::loops::RowStretch;
+use super::route::Route;
 use super::scale::{Scaling, Strided};
 use std::ops::Range;
 

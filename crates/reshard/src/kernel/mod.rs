@@ -28,6 +28,7 @@ mod elements;
 pub mod freight;
 pub mod hands;
 mod lines;
+mod loops;
 pub mod pages;
 pub mod porter;
 pub mod relay;

@@ -9,7 +9,8 @@
 //! the speed.
 
 use super::clock::{Front, Tick};
-use super::route::{End, Lanes, MOST_ENDS, Route, RowLoop, RowStretch};
+use super::loops::{Lanes, RowLoop, RowStretch};
+use super::route::{End, MOST_ENDS, Route};
 use super::sink::Sink;
 use super::sweep::Sweep;
 use super::vector::{Vector, prefetch, prefetch_piece};

@@ -7,7 +7,8 @@
 //! drive each other out of the caches.)
 
 use super::clock::Front;
-use super::route::{Route, RowLoop, RowStretch};
+use super::loops::{RowLoop, RowStretch};
+use super::route::Route;
 use super::sink::Sink;
 use super::vector::{LINE, Vector};
 use std::ops::Range;
