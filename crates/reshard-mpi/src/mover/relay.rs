@@ -309,9 +309,9 @@ impl Moving for RelayMover {
     }
 }
 
-/// The relay with the longest chunks that fits into the memory on all ranks together, these chunks, and the most boxes of a pair: few
-/// rather than many, then each chunk half of the one before. As all ranks reckon with the same sums, all have the same chunks;
-/// how many boxes it has is each sender's own business.
+/// The relay with the longest chunks that fits into the memory on all ranks together, these chunks, and the most boxes of a
+/// pair: few rather than many, then each chunk half of the one before. As all ranks reckon with the same sums, all have the
+/// same chunks; how many boxes it has is each sender's own business.
 fn fitting(
     plan: &Arc<Plan>,
     comm: &Comm,

@@ -48,7 +48,7 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// `claims`: what is written to was read by another processor last, as boxes and letters are. To take each line from
+    /// `claims`: what is written to may have been read by another processor last, as boxes and letters are. To take each line from
     /// there takes long, and a few at a time can be taken at once: they are asked for ahead.
     pub fn new(claims: bool) -> Self {
         Self { to: std::ptr::null_mut(), claims }
