@@ -5,7 +5,7 @@
 //! pack into that; the receiver, when it has emptied it, may put another one back. So each rank has some boxes at hand, on a
 //! [`Shelf`]: it packs into the one it emptied last, whose lines its own processor has, and gives back one that it has not
 //! touched for long. If every box stayed on its lane, a sender would have to take each line back from the processor that
-//! read it last, which takes as long as the packing itself.
+//! read it last.
 
 use crate::shared::Neighbours;
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@ use super::{Bytes, LINE, Patch, Portable, Vector};
 use std::arch::x86_64::*;
 
 /// From so many bytes on it pays to begin anew where a line of the destination begins: a store that meets the end of a line
-/// takes twice as long.
+/// is slower than one that does not.
 const LONG: usize = 256;
 
 /// 64-byte vectors with masks.
