@@ -13,7 +13,7 @@ use crate::screen::Screen;
 use crate::simulate::time;
 use reshard::engine::{MessagesOptions, PlainCopy};
 use reshard::schedule::Strategy;
-use reshard::{Distribution, Layout, Memory, Move, Order, Plan, use_huge_pages};
+use reshard::{Distribution, Layout, Move, Order, Plan, use_huge_pages};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Scalapack, Shared, makespan};
 use serde::Serialize;
 use std::io::Write;
@@ -93,7 +93,7 @@ enum Way {
     /// Anybody's own arrays. The destination has room for a copy of the source, too.
     Private { run: Box<Run>, from: Vec<f64>, to: Vec<f64> },
     /// Arrays that we allocate.
-    Shared { engine: Box<MpiEngine>, from: Shared<f64>, to: Memory<f64> },
+    Shared { engine: Box<MpiEngine>, from: Shared<f64>, to: Shared<f64> },
 }
 
 type Run = dyn FnMut(&[f64], &mut [f64]) -> reshard::Result<()>;
@@ -237,7 +237,7 @@ fn contenders(
         if mover == Mover::Shared {
             let mut from = Shared::zeroed(world, from_len).map_err(failed)?;
             fill(&mut from);
-            enter(name, Way::Shared { engine, from, to: Memory::zeroed(to_len).map_err(failed)? });
+            enter(name, Way::Shared { engine, from, to: Shared::zeroed(world, to_len).map_err(failed)? });
         } else {
             enter(name, private(Box::new(move |from, to| engine.run_own(from, to).map(|_| ()))));
         }

@@ -8,12 +8,13 @@ use crate::agree::{Field, agree};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::mover::collective::{AllToAllV, AllToAllW};
-use crate::mover::direct::{DirectMover, Readers};
+use crate::mover::direct::{DirectMover, Hands};
 use crate::mover::messages::{MessagesMover, Room};
+use crate::mover::readers::Readers;
 use crate::mover::relay::RelayMover;
 use crate::mover::{Mover, Moving, too_little};
 use crate::running::{Running, Ways};
-use crate::shared::Shared;
+use crate::shared::{Neighbours, Shared};
 use bytemuck::Pod;
 use reshard::Number;
 use reshard::engine::{Data, Engine, MessagesOptions, Report, Scaling, Table};
@@ -78,8 +79,8 @@ pub struct MpiEngine {
     plan: Arc<Plan>,
     chosen: Mover,
     ways: Ways,
-    /// For the mover `Shared`: for each array, the sources this rank reads.
-    reads: Vec<Vec<usize>>,
+    /// For the movers `Shared` and `SharedSource`: for each array, the sources this rank reads and the destinations it writes.
+    parts: Vec<[Vec<usize>; 2]>,
     /// For the same: who reads this rank's.
     readers: Option<Arc<Readers>>,
     table: Table,
@@ -95,15 +96,26 @@ impl MpiEngine {
 
     /// Ready to run the plan: rank `r` of the plan is rank `r` of the communicator. Collective; ends alike on all ranks.
     pub fn new(plan: Arc<Plan>, comm: &Comm, options: MpiOptions) -> Result<Self> {
+        Self::with_hands(plan, comm, options, Hands::All)
+    }
+
+    /// The same, but with the mover `Shared` all ranks copy everything, however little, in units of so many bytes.
+    #[doc(hidden)]
+    pub fn in_units(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, unit_bytes: u64) -> Result<Self> {
+        Self::with_hands(plan, comm, options, Hands::AllInUnits(unit_bytes))
+    }
+
+    fn with_hands(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, shared: Hands) -> Result<Self> {
         let comm = comm.private()?;
         agree(&comm, &fields(&plan, &options), Self::check(&plan, &comm), options.deadline)?;
         let chosen = choose(options.mover, &comm, options.deadline)?;
         let (limit, memory) = (options.deadline, options.messages.memory);
-        let (mut reads, mut readers) = (Vec::new(), None);
+        let (mut parts, mut readers) = (Vec::new(), None);
         let moving: Box<dyn Moving> = match chosen {
-            Mover::Shared => {
-                let mover = DirectMover::new(&plan, &comm, limit)?;
-                reads = mover.sources().to_vec();
+            Mover::Shared | Mover::SharedSource => {
+                let hands = if chosen == Mover::Shared { shared } else { Hands::Own };
+                let mover = DirectMover::new(&plan, &comm, hands, limit)?;
+                parts = mover.parts(plan.arrays().len());
                 readers = Some(Arc::clone(mover.readers()));
                 Box::new(mover)
             }
@@ -132,7 +144,13 @@ impl MpiEngine {
             }
         }
         let table = Table::new(Arc::clone(&plan));
-        Ok(Self { plan, chosen, ways: Ways::new(comm, moving, limit)?, reads, readers, table })
+        Ok(Self { plan, chosen, ways: Ways::new(comm, moving, limit)?, parts, readers, table })
+    }
+
+    /// With the mover `Shared`: how many units this rank copied in the last run, whoever they were for.
+    #[doc(hidden)]
+    pub fn units(&self) -> u64 {
+        self.ways.tally().units
     }
 
     /// How bytes travel.
@@ -214,70 +232,124 @@ impl MpiEngine {
         ways.start(plan, data)?.wait()
     }
 
-    /// Moves a plan's only array out of shared memory: one copy. Only for the mover [`Mover::Shared`].
-    pub fn run_shared<T: Pod>(&mut self, from: &Shared<T>, to: &mut [T]) -> Result<Report> {
-        self.check_shared(from)?;
-        let (rank, Self { plan, ways, reads, readers, table, .. }) = (self.comm().rank() as u64, self);
+    /// Moves a plan's only array within shared memory: one copy, by whichever rank has time. Only for the mover
+    /// [`Mover::Shared`].
+    pub fn run_shared<T: Pod>(&mut self, from: &Shared<T>, to: &mut Shared<T>) -> Result<Report> {
+        self.check_shared(Mover::Shared, &[from.parts(), to.parts()])?;
+        let (own, others) = to.own_and_parts()?;
+        let moved =
+            self.move_shared(from, Some(others), |data, rank| data.enter_own(0, rank, from, own, None));
+        self.keep_or_lose(moved, to)
+    }
+
+    /// The same for parts given as bytes.
+    pub fn run_shared_bytes(&mut self, from: &Shared<u8>, to: &mut Shared<u8>) -> Result<Report> {
+        self.check_shared(Mover::Shared, &[from.parts(), to.parts()])?;
+        let (own, others) = to.own_and_parts()?;
+        let moved =
+            self.move_shared(from, Some(others), |data, rank| data.enter_own_bytes(0, rank, from, own));
+        self.keep_or_lose(moved, to)
+    }
+
+    /// Moves a plan's only array out of shared memory: one copy, by who receives it. Only for the mover
+    /// [`Mover::SharedSource`].
+    pub fn run_shared_source<T: Pod>(&mut self, from: &Shared<T>, to: &mut [T]) -> Result<Report> {
+        self.check_shared(Mover::SharedSource, &[from.parts()])?;
+        self.move_shared(from, None, |data, rank| data.enter_own(0, rank, from, to, None))
+    }
+
+    /// The same for parts given as bytes.
+    pub fn run_shared_source_bytes(&mut self, from: &Shared<u8>, to: &mut [u8]) -> Result<Report> {
+        self.check_shared(Mover::SharedSource, &[from.parts()])?;
+        self.move_shared(from, None, |data, rank| data.enter_own_bytes(0, rank, from, to))
+    }
+
+    /// `enter` enters this rank's own parts.
+    fn move_shared<'a, T: Pod>(
+        &'a mut self,
+        from: &'a Shared<T>,
+        to: Option<&'a Neighbours>,
+        enter: impl FnOnce(&mut Data<'a>, u64) -> Result<()>,
+    ) -> Result<Report> {
+        let (rank, Self { plan, ways, parts, readers, table, .. }) = (self.comm().rank() as u64, self);
         let mut data = table.fill();
-        data.enter_own(0, rank, from, to, None)?;
-        enter_shared(&mut data, plan, &reads[0], from)?;
+        enter(&mut data, rank)?;
+        enter_others(&mut data, plan, rank, &parts[0], from.parts(), to)?;
         let running = ways.start(plan, data)?;
         readers.iter().for_each(|readers| from.lend(readers));
         running.wait()
     }
 
-    /// The same for parts given as bytes.
-    pub fn run_shared_bytes(&mut self, from: &Shared<u8>, to: &mut [u8]) -> Result<Report> {
-        self.check_shared(from)?;
-        let (rank, Self { plan, ways, reads, readers, table, .. }) = (self.comm().rank() as u64, self);
-        let mut data = table.fill();
-        data.enter_own_bytes(0, rank, from, to)?;
-        enter_shared(&mut data, plan, &reads[0], from)?;
-        let running = ways.start(plan, data)?;
-        readers.iter().for_each(|readers| from.lend(readers));
-        running.wait()
+    /// A destination that a rank may still write to after the run has failed is not looked at any more.
+    fn keep_or_lose<T: Pod>(&self, moved: Result<Report>, to: &mut Shared<T>) -> Result<Report> {
+        if self.readers.as_ref().is_some_and(|readers| readers.has_lost_destination()) {
+            to.lose();
+        }
+        moved
     }
 
     /// Parts that are lent to others must be known to be.
     fn check_private(&self) -> Result<()> {
-        if self.chosen == Mover::Shared {
+        if let Mover::Shared | Mover::SharedSource = self.chosen {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "the mover `shared` moves parts made with `Shared`, and other parts were given; use `run_shared`, or choose \
-                 another mover",
+                format!(
+                    "the mover `{}` moves parts made with `Shared`, and other parts were given; use `run_{}`, or choose another \
+                     mover",
+                    self.chosen,
+                    self.chosen.name().replace('-', "_")
+                ),
             ));
         }
         Ok(())
     }
 
-    fn check_shared<T: Pod>(&self, from: &Shared<T>) -> Result<()> {
-        if self.chosen != Mover::Shared {
+    fn check_shared(&self, wanted: Mover, parts: &[&Neighbours]) -> Result<()> {
+        if self.chosen != wanted {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                format!("shared parts were given to the mover `{}`; choose the mover `shared`", self.chosen),
+                format!(
+                    "shared parts were given to the mover `{}`; choose the mover `{wanted}`",
+                    self.chosen
+                ),
             ));
         }
-        if from.ranks() != self.comm().size() {
-            return Err(Error::new(
+        match parts.iter().find(|parts| parts.ranks() != self.comm().size()) {
+            Some(parts) => Err(Error::new(
                 ErrorKind::Mismatch,
-                format!("{} ranks share the source, and {} move it", from.ranks(), self.comm().size()),
-            ));
+                format!("{} ranks share an array, and {} move it", parts.ranks(), self.comm().size()),
+            )),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
-/// Enters the other ranks' sources that this rank reads of a plan's only array.
+/// Enters the other ranks' parts that this rank reads or writes of a plan's only array.
 #[allow(unsafe_code)]
-fn enter_shared<T: Pod>(data: &mut Data<'_>, plan: &Plan, reads: &[usize], from: &Shared<T>) -> Result<()> {
+fn enter_others(
+    data: &mut Data<'_>,
+    plan: &Plan,
+    rank: u64,
+    [reads, writes]: &[Vec<usize>; 2],
+    from: &Neighbours,
+    to: Option<&Neighbours>,
+) -> Result<()> {
     let planned = &plan.arrays()[0];
+    let elem = planned.wanted().elem_bytes();
     for &source in reads {
         let part = &planned.sources()[source];
-        let bytes = part.span * planned.wanted().elem_bytes();
-        let first = from.part(part.rank as usize, bytes as usize)?;
+        let first = from.part(part.rank as usize, part.span * elem)?;
         // SAFETY: mapped over the whole span. Its owner's run borrows it, and then it is lent: it is not written to until all
         // readers are through.
         unsafe { data.enter_foreign(0, source, first) };
+    }
+    for &target in writes {
+        let part = &planned.targets()[target];
+        if let (Some(to), true) = (to, part.rank != rank) {
+            let first = to.part(part.rank as usize, part.span * elem)?;
+            // SAFETY: mapped over the whole span.
+            unsafe { data.enter_foreign_target(0, target, first) };
+        }
     }
     Ok(())
 }

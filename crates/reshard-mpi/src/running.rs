@@ -4,7 +4,7 @@
 //! moved: letters that have come are unpacked, the next are packed.
 
 use crate::ffi::comm::Comm;
-use crate::mover::{Moving, Patience, Progress};
+use crate::mover::{Moving, Patience, Progress, Tally};
 use reshard::engine::{Data, Report};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::borrow::Cow;
@@ -35,6 +35,11 @@ impl Ways {
 
     pub fn scratch_bytes(&self) -> u64 {
         self.moving.scratch_bytes()
+    }
+
+    /// What the last run did.
+    pub fn tally(&self) -> Tally {
+        self.moving.tally()
     }
 
     /// Begins a run.

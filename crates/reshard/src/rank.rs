@@ -8,6 +8,7 @@ pub use crate::kernel::direct::Direct;
 pub use crate::kernel::hands::{Cursor, Parcel};
 pub use crate::kernel::porter::Porter;
 pub use crate::kernel::relay::{Bundle, Outgoing, Relay};
+pub use crate::kernel::work::Lot;
 pub use crate::program::{Program, Step};
 
 use crate::program::{self, MessagesOptions};

@@ -70,16 +70,40 @@ struct Bench<'a> {
     engine: MpiEngine,
     options: MpiOptions,
     copy: PlainCopy,
-    source: Source,
-    target: Memory<u8>,
+    source: Part,
+    target: Part,
     target_bytes: usize,
     one_node: bool,
 }
 
-/// Where the source lies.
-enum Source {
+/// Where a part lies.
+enum Part {
     Private(Memory<u8>),
     Shared(Shared<u8>),
+}
+
+impl Part {
+    /// Zeros. Collective if it is shared.
+    fn zeroed(world: &Comm, shared: bool, bytes: usize) -> Result<Self, Failure> {
+        Ok(match shared {
+            true => Self::Shared(Shared::zeroed(world, bytes).map_err(failed)?),
+            false => Self::Private(Memory::zeroed(bytes).map_err(failed)?),
+        })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Private(part) => part,
+            Self::Shared(part) => part,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Private(part) => part,
+            Self::Shared(part) => part,
+        }
+    }
 }
 
 struct Measured {
@@ -102,12 +126,14 @@ impl<'a> Bench<'a> {
         let bytes =
             |layout: &Layout| layout.span(world.rank() as u64).map_or(0, |span| (span * elem) as usize);
         let (from, target_bytes) = (bytes(asked.moving.from()), bytes(asked.moving.to()));
-        let source = match engine.mover() {
-            Mover::Shared => Source::Shared(Shared::zeroed(world, from).map_err(failed)?),
-            _ => Source::Private(Memory::zeroed(from).map_err(failed)?),
+        let (shares_source, shares_target) = match engine.mover() {
+            Mover::Shared => (true, true),
+            Mover::SharedSource => (true, false),
+            _ => (false, false),
         };
+        let source = Part::zeroed(world, shares_source, from)?;
         // Long enough for a copy of the source, too.
-        let target = Memory::zeroed(target_bytes.max(from)).map_err(failed)?;
+        let target = Part::zeroed(world, shares_target, target_bytes.max(from))?;
         let node = world.split_shared().map_err(failed)?;
         let one_node = node.size() == world.size();
         let copy = PlainCopy::new(1).map_err(failed)?;
@@ -117,11 +143,7 @@ impl<'a> Bench<'a> {
     fn measure(&mut self, asked: &Asked) -> Result<Measured, Failure> {
         let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
         if let Some(values) = Values::of_source(asked.moving.from(), elem)?.of_rank(rank) {
-            let part = match &mut self.source {
-                Source::Private(part) => &mut part[..],
-                Source::Shared(part) => &mut part[..],
-            };
-            values.fill(part, 1);
+            values.fill(self.source.bytes_mut(), 1);
         }
         let (warm, _) = self.verified(asked)?;
         // The same number on all ranks, as the makespan is.
@@ -146,23 +168,23 @@ impl<'a> Bench<'a> {
 
     fn run(&mut self) -> Result<(f64, Report), Failure> {
         let Self { world, engine, options, source, target, target_bytes, one_node, .. } = self;
-        let to = &mut target[..*target_bytes];
-        let moved =
-            makespan(&*world.private().map_err(failed)?, options.deadline, *one_node, || match source {
-                Source::Private(from) => engine.run_own_bytes(from, to),
-                Source::Shared(from) => engine.run_shared_bytes(from, to),
-            });
+        let moved = makespan(&*world.private().map_err(failed)?, options.deadline, *one_node, || {
+            match (source, target) {
+                (Part::Private(from), to) => engine.run_own_bytes(from, &mut to.bytes_mut()[..*target_bytes]),
+                (Part::Shared(from), Part::Private(to)) => {
+                    engine.run_shared_source_bytes(from, &mut to[..*target_bytes])
+                }
+                (Part::Shared(from), Part::Shared(to)) => engine.run_shared_bytes(from, to),
+            }
+        });
         let (report, seconds) = moved.map_err(failed)?;
         Ok((seconds.max(1e-9), report))
     }
 
     /// Every rank copies its share at once.
     fn copy(&mut self, streams: bool) -> Result<f64, Failure> {
-        let from = match &self.source {
-            Source::Private(part) => &part[..],
-            Source::Shared(part) => &part[..],
-        };
-        let (copy, to) = (&mut self.copy, &mut self.target[..from.len()]);
+        let from = self.source.bytes();
+        let (copy, to) = (&mut self.copy, &mut self.target.bytes_mut()[..from.len()]);
         let comm = self.world.private().map_err(failed)?;
         let copied = makespan(&comm, self.options.deadline, self.one_node, || copy.run(from, to, streams));
         Ok(copied.map_err(failed)?.1.max(1e-9))
@@ -172,11 +194,11 @@ impl<'a> Bench<'a> {
     fn verified(&mut self, asked: &Asked) -> Result<(f64, Report), Failure> {
         let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
         if let Some(values) = Values::before(asked.moving.to(), elem)?.of_rank(rank) {
-            values.fill(&mut self.target[..self.target_bytes], 1);
+            values.fill(&mut self.target.bytes_mut()[..self.target_bytes], 1);
         }
         let run = self.run()?;
         if let Some(values) = Values::after(asked.moving.to(), elem, asked.moving.problem())?.of_rank(rank)
-            && let Some(wrong) = values.check(&self.target[..self.target_bytes], 1)?
+            && let Some(wrong) = values.check(&self.target.bytes()[..self.target_bytes], 1)?
         {
             return Err(Failure::Failed(wrong.to_string()));
         }

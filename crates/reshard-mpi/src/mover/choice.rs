@@ -10,8 +10,10 @@ pub enum Mover {
     /// `Private` if all ranks are on one node, `Messages` if each is on its own, else `Mixed`.
     #[default]
     Auto,
-    /// One copy, out of sources that are [`Shared`](crate::Shared). All ranks on one node.
+    /// One copy, by whichever rank has time: sources and destinations are [`Shared`](crate::Shared). All ranks on one node.
     Shared,
+    /// One copy, out of sources that are [`Shared`](crate::Shared), to any destination. All ranks on one node.
+    SharedSource,
     /// Two copies through small shared boxes. All ranks on one node.
     Private,
     /// Packed messages in the order of a schedule.
@@ -29,9 +31,10 @@ pub enum Mover {
 
 impl Mover {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Auto,
         Self::Shared,
+        Self::SharedSource,
         Self::Private,
         Self::Messages,
         Self::Mixed,
@@ -45,6 +48,7 @@ impl Mover {
         match self {
             Self::Auto => "auto",
             Self::Shared => "shared",
+            Self::SharedSource => "shared-source",
             Self::Private => "private",
             Self::Messages => "messages",
             Self::Mixed => "mixed",

@@ -1,115 +1,122 @@
-//! One copy: each rank reads what it receives straight out of the others' shared parts.
+//! One copy: what a rank receives is read straight out of the others' shared parts.
 //!
-//! Numbers that only grow say how far each rank is. A source may be read once its owner has begun the run. A rank's run ends
-//! when it has read everything itself; others may still read its source, so it is *lent* to them, and whoever wants to write
-//! to it waits for them first: see [`Shared`](crate::Shared). If that is in vain it is taken back, and who reads it then
+//! Numbers that only grow say how far each rank is: see [`Board`]. A source may be read once its owner has begun the run. A
+//! rank's run ends when it has everything; others may still read its source, so it is *lent* to them, and whoever wants to
+//! write to it waits for them first: see [`Shared`](crate::Shared). If that is in vain it is taken back, and who reads it then
 //! finds out. No rank waits for one it has nothing to do with.
+//!
+//! Where destinations are shared, too, it does not matter who copies: units are taken by whoever has time, own ones first. So
+//! processors are busy until all is done, however few ranks receive something and whatever else they have to do, and what
+//! leads to several ranks is read once for all of them. Ranks never wait for something to help with.
 
-use super::{Moving, Patience, Progress, Tally, named};
+use super::board::{Board, MOST_UNITS, Note, Tickets};
+use super::readers::Readers;
+use super::{Moving, Progress, Tally, named};
+use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
-use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::Direct;
 use reshard_plan::{Error, ErrorKind, Plan, Result};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Where a rank writes down which run it has begun, which it has read everything for, and which it has taken its source back
-/// from before all had read it.
-const BEGUN: usize = 0;
-const READ: usize = 64;
-const TAKEN_BACK: usize = 128;
-const NUMBERS: usize = 192;
+/// Arrays from this size on are copied by all ranks together: for smaller ones there is no time to help.
+const TOGETHER: u64 = 8 << 20;
+
+/// Among more ranks than this, each copies its own: to know everybody's units takes each as long as there are ranks.
+const MOST_RANKS: usize = 256;
+
+/// So long a rank that has given up waits for those that copy to its destination.
+const LAST_UNITS: Duration = Duration::from_secs(1);
+
+/// Who copies what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hands {
+    /// Each rank what it receives.
+    Own,
+    /// All ranks everything, if there is enough of it.
+    All,
+    /// All ranks everything, in units of so many bytes: for tests.
+    AllInUnits(u64),
+}
 
 pub struct DirectMover {
     direct: Direct,
-    /// Ranks this one reads from; itself is not among them.
+    /// Those that lead to this rank, then all others.
+    lots: Vec<Lot>,
+    own: usize,
+    /// Ranks whose sources this one needs; itself is not among them.
     owners: Vec<usize>,
+    board: Arc<Board>,
     readers: Arc<Readers>,
     runs: u64,
+    /// All of this rank's destination is there.
+    received: bool,
+    /// Units it has copied in this run.
+    copied: u64,
 }
 
-/// The ranks that read a rank's source, and how far they are.
-pub struct Readers {
-    neighbours: Neighbours,
-    /// This rank is not among them.
+/// Units with the same sources and destinations.
+struct Lot {
+    /// Its number, the same for all ranks that know of it.
+    number: usize,
+    units: u64,
+    /// The rank that keeps its tickets, and as which of its lots.
+    home: (usize, usize),
+    /// Ranks it leads from or to: they must have begun.
     ranks: Vec<usize>,
-    limit: Option<Duration>,
-    crowded: bool,
-}
-
-impl Readers {
-    /// The run this rank has begun last.
-    pub fn run(&self) -> u64 {
-        self.neighbours.counter(self.neighbours.rank(), BEGUN).load(Ordering::Relaxed)
-    }
-
-    /// They are through with a run.
-    pub fn are_through(&self, run: u64) -> bool {
-        behind(&self.neighbours, &self.ranks, READ, run).next().is_none()
-    }
-
-    /// Waits until they are through with a run; not longer than the engine waits for anything. If it is in vain, the source is
-    /// taken back: who reads it later than this finds that out.
-    pub fn wait(&self, run: u64) -> Result<()> {
-        let waited = self.wait_for(run);
-        if waited.is_err() {
-            self.neighbours.counter(self.neighbours.rank(), TAKEN_BACK).store(run, Ordering::Release);
-            // Before anything is written to the source.
-            fence(Ordering::SeqCst);
-        }
-        waited
-    }
-
-    fn wait_for(&self, run: u64) -> Result<()> {
-        let mut patience = Patience::lent(self.limit, self.crowded);
-        loop {
-            let mut late = behind(&self.neighbours, &self.ranks, READ, run).peekable();
-            if late.peek().is_none() {
-                return Ok(());
-            }
-            patience.wait(|| named(late))?;
-        }
-    }
-}
-
-/// Those of some ranks whose number is below that of a run.
-fn behind(neighbours: &Neighbours, ranks: &[usize], at: usize, run: u64) -> impl Iterator<Item = usize> {
-    let late = move |rank: &usize| neighbours.counter(*rank, at).load(Ordering::Acquire) < run;
-    ranks.iter().copied().filter(late)
+    /// Ranks it leads to.
+    receivers: Vec<usize>,
+    /// The last run in which they had.
+    ready: u64,
 }
 
 impl DirectMover {
     /// Collective.
-    pub fn new(plan: &Arc<Plan>, comm: &Comm, limit: Option<Duration>) -> Result<Self> {
-        let rank = comm.rank() as u64;
-        let direct = Direct::new(Arc::clone(plan), rank);
-        let (mut owners, mut readers) = (Vec::new(), Vec::new());
-        for array in plan.arrays() {
-            for target in array.targets().iter().filter(|target| target.elems() > 0) {
-                let places = array.places_of(target, rank);
-                if target.rank != rank {
-                    readers.extend(places.map(|_| target.rank as usize));
-                    continue;
-                }
-                let ranks = places.map(|place| array.sources()[array.part(target, place)].rank);
-                owners.extend(ranks.filter(|&owner| owner != rank).map(|owner| owner as usize));
-            }
+    pub fn new(plan: &Arc<Plan>, comm: &Comm, hands: Hands, limit: Option<Duration>) -> Result<Self> {
+        let rank = comm.rank();
+        let (together, unit_bytes) = match hands {
+            Hands::Own => (false, None),
+            Hands::All => (plan.bytes() >= TOGETHER && comm.size() <= MOST_RANKS, None),
+            Hands::AllInUnits(bytes) => (true, Some(bytes)),
+        };
+        let direct = match together {
+            true => Direct::of_all(Arc::clone(plan), comm.size(), unit_bytes),
+            false => Direct::new(Arc::clone(plan), rank as u64),
+        };
+        let mut lots = lots_of(plan, &direct);
+        if together {
+            check_alike(comm, &lots, limit)?;
         }
-        for ranks in [&mut owners, &mut readers] {
-            ranks.sort_unstable();
-            ranks.dedup();
-        }
+        let at_home = lots.iter().filter(|lot| lot.home.0 == rank).count();
+        // Own ones first; then each begins with others, so that they do not all help the same.
+        lots.sort_by_key(|lot| {
+            let own = lot.receivers.contains(&rank);
+            (!own, (lot.receivers[0] + comm.size() - rank) % comm.size(), lot.number)
+        });
+        let own = lots.iter().filter(|lot| lot.receivers.contains(&rank)).count();
+        let (owners, readers) = owners_and_readers(plan, rank as u64);
         let crowded = comm.node(limit)?.is_crowded();
-        let neighbours = Neighbours::share(comm, NUMBERS, Pages::Ordinary, limit)?;
-        let readers = Arc::new(Readers { neighbours, ranks: readers, limit, crowded });
-        Ok(Self { direct, owners, readers, runs: 0 })
+        let board = Arc::new(Board::share(comm, at_home, limit)?);
+        let readers = Arc::new(Readers::new(Arc::clone(&board), readers, limit, crowded));
+        Ok(Self { direct, lots, own, owners, board, readers, runs: 0, received: false, copied: 0 })
     }
 
-    /// For each array, the sources that must have been entered.
-    pub fn sources(&self) -> &[Vec<usize>] {
-        self.direct.sources()
+    /// For each array, the sources that must have been entered, and the destinations.
+    pub fn parts(&self, arrays: usize) -> Vec<[Vec<usize>; 2]> {
+        let mut parts = vec![<[Vec<usize>; 2]>::default(); arrays];
+        for lot in self.direct.lots() {
+            let [sources, targets] = &mut parts[lot.array];
+            sources.extend(&lot.sources);
+            targets.extend(&lot.targets);
+        }
+        for numbers in parts.as_flattened_mut() {
+            numbers.sort_unstable();
+            numbers.dedup();
+        }
+        parts
     }
 
     /// Those that this rank's source is lent to.
@@ -117,34 +124,48 @@ impl DirectMover {
         &self.readers
     }
 
-    /// Ranks this one waits for: owners that have not begun.
-    fn awaited(&self) -> impl Iterator<Item = usize> {
-        behind(&self.readers.neighbours, &self.owners, BEGUN, self.runs)
+    /// Takes a unit whose ranks have all begun: the lot's place, and the unit.
+    fn take(&mut self) -> Option<(usize, u64)> {
+        let Self { lots, board, runs, .. } = self;
+        let ready = |(at, lot): (usize, &mut Lot)| {
+            let tickets = lot.tickets(board);
+            tickets.next(*runs, lot.units)?;
+            if lot.ready < *runs {
+                if board.behind(&lot.ranks, Note::Begun, *runs).next().is_some() {
+                    return None;
+                }
+                lot.ready = *runs;
+            }
+            tickets.take(*runs, lot.units).map(|unit| (at, unit))
+        };
+        lots.iter_mut().enumerate().find_map(ready)
     }
 
-    fn write_down(&self, at: usize) {
-        let neighbours = &self.readers.neighbours;
-        neighbours.counter(neighbours.rank(), at).store(self.runs, Ordering::Release);
-    }
-}
-
-impl Moving for DirectMover {
-    fn begin(&mut self, _: &mut Data<'_>) {
-        self.runs += 1;
-        self.write_down(BEGUN);
-    }
-
-    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
-        if self.awaited().next().is_some() {
-            return Ok(Progress::Waits);
-        }
-        self.direct.run(data);
+    #[allow(unsafe_code)]
+    fn copy(&self, at: usize, unit: u64, data: &mut Data<'_>) {
+        let lot = &self.lots[at];
+        self.board.work_on(Some(lot.number));
+        // SAFETY: the unit is this rank's alone, taken by its ticket. Its sources' owners have begun, and do not write to them
+        // before the ranks that receive something of them say that they have it, which is after this; neither do these look
+        // at their destinations before.
+        unsafe { self.direct.run(lot.number, unit as usize, data) };
         // After everything was read.
         fence(Ordering::SeqCst);
-        let neighbours = &self.readers.neighbours;
-        let back =
-            |&&rank: &&usize| neighbours.counter(rank, TAKEN_BACK).load(Ordering::Acquire) >= self.runs;
-        if let Some(rank) = self.owners.iter().find(back) {
+        lot.tickets(&self.board).put_down();
+        self.board.work_on(None);
+    }
+
+    /// Own lots of which not all units are copied.
+    fn unfinished(&self) -> impl Iterator<Item = &Lot> {
+        self.lots[..self.own].iter().filter(|lot| !lot.tickets(&self.board).are_through(self.runs, lot.units))
+    }
+
+    /// Everything is there, if it could be read in time.
+    fn receive(&mut self) -> Result<()> {
+        fence(Ordering::SeqCst);
+        if let Some(rank) =
+            self.owners.iter().find(|&&rank| self.board.read(rank, Note::TakenBack) >= self.runs)
+        {
             return Err(Error::new(
                 ErrorKind::Mpi,
                 format!(
@@ -153,24 +174,139 @@ impl Moving for DirectMover {
                 ),
             ));
         }
-        self.write_down(READ);
-        Ok(Progress::Done)
+        self.board.write(Note::Received, self.runs);
+        self.received = true;
+        Ok(())
+    }
+}
+
+impl Lot {
+    fn tickets<'a>(&self, board: &'a Board) -> Tickets<'a> {
+        board.tickets(self.home.0, self.home.1)
+    }
+}
+
+/// The lots, each with its tickets at the first rank it leads to.
+fn lots_of(plan: &Plan, direct: &Direct) -> Vec<Lot> {
+    let mut at_home = std::collections::HashMap::new();
+    let lot = |(number, lot): (usize, &reshard::rank::Lot)| {
+        let array = &plan.arrays()[lot.array];
+        let receivers: Vec<usize> =
+            lot.targets.iter().map(|&target| array.targets()[target].rank as usize).collect();
+        let owners = lot.sources.iter().map(|&source| array.sources()[source].rank as usize);
+        let ranks = sorted(owners.chain(receivers.iter().copied()).collect());
+        let count = at_home.entry(receivers[0]).or_insert(0);
+        let home = (receivers[0], *count);
+        *count += 1;
+        let units = lot.units() as u64;
+        assert!(units < MOST_UNITS, "{units} units");
+        Lot { number, units, home, ranks, receivers, ready: 0 }
+    };
+    direct.lots().iter().enumerate().map(lot).collect()
+}
+
+/// Ranks whose sources a rank needs, and ranks that need its: without itself.
+fn owners_and_readers(plan: &Plan, rank: u64) -> (Vec<usize>, Vec<usize>) {
+    let (mut owners, mut readers) = (Vec::new(), Vec::new());
+    for array in plan.arrays() {
+        for target in array.targets().iter().filter(|target| target.elems() > 0) {
+            let places = array.places_of(target, rank);
+            if target.rank != rank {
+                readers.extend(places.map(|_| target.rank as usize));
+                continue;
+            }
+            let ranks = places.map(|place| array.sources()[array.part(target, place)].rank);
+            owners.extend(ranks.filter(|&owner| owner != rank).map(|owner| owner as usize));
+        }
+    }
+    (sorted(owners), sorted(readers))
+}
+
+fn sorted(mut ranks: Vec<usize>) -> Vec<usize> {
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
+
+/// All ranks must have cut the plan alike, or two would copy the same unit as different ones.
+fn check_alike(comm: &Comm, lots: &[Lot], limit: Option<Duration>) -> Result<()> {
+    let mut hasher = DefaultHasher::new();
+    for lot in lots {
+        (lot.number, lot.units, lot.home, &lot.ranks, &lot.receivers).hash(&mut hasher);
+    }
+    let number = hasher.finish();
+    let mut most = [number, !number];
+    comm.all_reduce_within(&mut most, Reduce::Max, limit)?;
+    if most[0] != !most[1] {
+        return Err(Error::new(
+            ErrorKind::Mpi,
+            "the ranks have cut the same plan differently: their processors are not alike; use the mover `shared-source`",
+        ));
+    }
+    Ok(())
+}
+
+impl Moving for DirectMover {
+    fn begin(&mut self, _: &mut Data<'_>) {
+        self.runs += 1;
+        (self.received, self.copied) = (false, 0);
+        self.board.write(Note::Begun, self.runs);
+    }
+
+    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+        // Before others are helped: who waits for this source need not wait for that.
+        if !self.received && self.unfinished().next().is_none() {
+            self.receive()?;
+        }
+        match self.take() {
+            Some((at, unit)) => {
+                self.copy(at, unit, data);
+                self.copied += 1;
+                Ok(Progress::Moved)
+            }
+            None if self.received => Ok(Progress::Done),
+            None => Ok(Progress::Waits),
+        }
     }
 
     fn give_up(&mut self) {
         // Nobody needs to wait for what is not read any more.
-        self.write_down(READ);
+        self.board.write(Note::GivenUp, self.runs);
+        self.board.write(Note::Received, self.runs);
+        let end = Instant::now() + LAST_UNITS;
+        for lot in &self.lots[..self.own] {
+            let tickets = lot.tickets(&self.board);
+            let taken = tickets.close(self.runs, lot.units);
+            while tickets.copied() < taken {
+                if Instant::now() > end {
+                    self.readers.lose_destination();
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
     }
 
     fn late(&self) -> String {
-        named(self.awaited())
+        let late = self.unfinished().flat_map(|lot| {
+            let gave_up = |rank: &&usize| self.board.read(**rank, Note::GivenUp) >= self.runs;
+            let absent = self.board.behind(&lot.ranks, Note::Begun, self.runs);
+            absent.chain(lot.receivers.iter().filter(gave_up).copied())
+        });
+        let late: Vec<usize> = late.collect();
+        if !late.is_empty() {
+            return named(late);
+        }
+        let busy = |rank: &usize| self.unfinished().any(|lot| self.board.works_on(*rank, lot.number));
+        named((0..self.board.ranks()).filter(busy))
     }
 
     fn tally(&self) -> Tally {
-        Tally::default()
+        Tally { units: self.copied, ..Tally::default() }
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.direct.scratch_bytes() + NUMBERS as u64
+        let at_home = self.lots.iter().filter(|lot| lot.home.0 == self.board.rank()).count();
+        self.direct.scratch_bytes() + Board::bytes(at_home) as u64
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! | mover | how | when |
 //! |---|---|---|
-//! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs | sources are [`Shared`](crate::Shared) |
+//! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs; who copies what says `board.rs`, who still reads `readers.rs` | sources are [`Shared`](crate::Shared), and destinations perhaps |
 //! | `relay.rs` | packed into small shared boxes (`lane.rs`), assembled from them | private arrays on one node |
 //! | `messages.rs` | packed messages in the order of a schedule (`letters.rs`), those within a node through shared boxes (`boxes.rs`) | between nodes |
 //! | `collective.rs` | all packed, one `MPI_Alltoallv`, all unpacked; or all described, one `MPI_Alltoallw` | to compare with |
 //!
 //! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end.
 
+mod board;
 #[allow(unsafe_code)]
 mod boxes;
 mod choice;
@@ -19,6 +20,7 @@ mod lane;
 mod letters;
 pub mod messages;
 mod patience;
+pub mod readers;
 #[allow(unsafe_code)]
 pub mod relay;
 
@@ -55,6 +57,8 @@ pub struct Tally {
     pub steps: u64,
     pub pack: Duration,
     pub unpack: Duration,
+    /// Where ranks share the copying: units that this one copied, whoever they were for.
+    pub units: u64,
 }
 
 /// One rank's side of moving the arrays of a plan, again and again.

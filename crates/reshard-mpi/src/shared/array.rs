@@ -1,10 +1,10 @@
-//! Arrays that the other ranks of a node can read.
+//! Arrays that the other ranks of a node can reach.
 
 use super::{HEAD, Neighbours, Pages};
 use crate::ffi::comm::Comm;
-use crate::mover::direct::Readers;
+use crate::mover::readers::Readers;
 use bytemuck::Pod;
-use reshard_plan::{Error, ErrorKind, Result};
+use reshard_plan::Result;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,16 +13,20 @@ use std::time::Duration;
 /// So long a rank waits for the others to share.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// This rank's part of an array, in memory that all ranks of the node can read: moving it takes one copy instead of two.
+/// This rank's part of an array, in memory that all ranks of the node can reach: moving it takes one copy instead of two, and if
+/// the destination is such a part, too, any rank can make that copy.
 ///
 /// A slice otherwise. A run ends when this rank has all it receives; others may still read this part then. Reading it,
 /// moving it again and dropping it do not mind. Whoever writes to it waits for them first, by itself: if a reader does not
-/// get through within the engine's deadline that panics, and [`Shared::settle`] is an error instead.
+/// get through within the engine's deadline that panics, and [`Shared::settle`] is an error instead. It panics, too, to look at
+/// the destination of a run that failed because a rank ended, or got stuck, in the middle of copying to it.
 pub struct Shared<T> {
     neighbours: Neighbours,
     len: usize,
     /// Who may still read it.
     lent: Mutex<Vec<Lent>>,
+    /// Another rank may write to it for ever.
+    lost: bool,
     elements: PhantomData<T>,
 }
 
@@ -40,7 +44,7 @@ impl<T: Pod> Shared<T> {
         let neighbours = Neighbours::share(&*comm.private()?, bytes, Pages::Huge, Some(LIMIT))?;
         // Mostly it is lent to the readers of one engine, and that takes no memory then.
         let lent = Mutex::new(Vec::with_capacity(1));
-        Ok(Self { neighbours, len, lent, elements: PhantomData })
+        Ok(Self { neighbours, len, lent, lost: false, elements: PhantomData })
     }
 
     /// Waits until no other rank reads this part any more, so that it may be written to without waiting. Fails if one does not
@@ -63,23 +67,35 @@ impl<T: Pod> Shared<T> {
         lent.push(Lent { readers: Arc::clone(readers), run });
     }
 
-    /// Where the part of a rank begins, if it has at least so many bytes.
-    pub(crate) fn part(&self, rank: usize, bytes: usize) -> Result<*const u8> {
-        let has = self.neighbours.segments[rank].bytes() - HEAD;
-        if has < bytes {
-            return Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "rank {rank} shares {has} bytes, but its layout reaches over {bytes}; let it make a longer part"
-                ),
-            ));
-        }
-        Ok(self.neighbours.place(rank, 0, bytes).cast_const())
+    /// The parts of all ranks.
+    pub(crate) fn parts(&self) -> &Neighbours {
+        &self.neighbours
     }
 
-    /// How many ranks share it.
-    pub(crate) fn ranks(&self) -> usize {
-        self.neighbours.segments.len()
+    /// This part, to be written to, and those of all ranks.
+    pub(crate) fn own_and_parts(&mut self) -> Result<(&mut [T], &Neighbours)> {
+        self.settle()?;
+        // SAFETY: as in `deref_mut`; the other parts are given out as addresses.
+        let own = unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) };
+        Ok((own, &self.neighbours))
+    }
+
+    /// Another rank may write to it, and nobody knows for how long.
+    pub(crate) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    fn look(&self) {
+        assert!(
+            !self.lost,
+            "a shared part was the destination of a run that failed, and a rank that copied to it did not come back: it may \
+             still write to it; make a new one"
+        );
+    }
+
+    fn first(&self) -> *mut T {
+        self.look();
+        self.neighbours.place(self.neighbours.rank(), 0, self.len * size_of::<T>()).cast()
     }
 }
 
@@ -87,10 +103,9 @@ impl<T: Pod> Deref for Shared<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        let first = self.neighbours.place(self.neighbours.rank(), 0, self.len * size_of::<T>());
         // SAFETY: this rank's own part: mapped, zeroed at first, of a type that any bytes are a value of, aligned to `HEAD` as
-        // mappings begin at pages. Other ranks only read it.
-        unsafe { std::slice::from_raw_parts(first.cast(), self.len) }
+        // mappings begin at pages. Other ranks only read it, or write to it during a run, which borrows it.
+        unsafe { std::slice::from_raw_parts(self.first(), self.len) }
     }
 }
 
@@ -99,9 +114,8 @@ impl<T: Pod> DerefMut for Shared<T> {
         if let Err(error) = self.settle() {
             panic!("a shared part is to be written to: {error}");
         }
-        let first = self.neighbours.place(self.neighbours.rank(), 0, self.len * size_of::<T>());
         // SAFETY: as above. Other ranks read it only during a run, which borrows it, and until they are through: that was
         // waited for.
-        unsafe { std::slice::from_raw_parts_mut(first.cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) }
     }
 }

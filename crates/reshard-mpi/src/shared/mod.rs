@@ -127,6 +127,25 @@ impl Neighbours {
         segment.first().wrapping_add(HEAD + at)
     }
 
+    /// Where the bytes of a rank's segment begin, if it has at least so many.
+    pub fn part(&self, rank: usize, bytes: u64) -> Result<*mut u8> {
+        let has = (self.segments[rank].bytes() - HEAD) as u64;
+        if has < bytes {
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "rank {rank} shares {has} bytes, but its layout reaches over {bytes}; let it make a longer part"
+                ),
+            ));
+        }
+        Ok(self.place(rank, 0, bytes as usize))
+    }
+
+    /// How many ranks have one.
+    pub fn ranks(&self) -> usize {
+        self.segments.len()
+    }
+
     /// This rank.
     pub fn rank(&self) -> usize {
         self.rank

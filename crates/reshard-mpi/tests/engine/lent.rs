@@ -16,14 +16,15 @@ fn engine(world: &Comm, from: &str, to: &str, deadline: Duration) -> MpiEngine {
         Layout::new(distribution, Order::ColMajor)
     };
     let plan = Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap();
-    let options = MpiOptions { mover: Mover::Shared, deadline: Some(deadline), ..MpiOptions::default() };
+    let options =
+        MpiOptions { mover: Mover::SharedSource, deadline: Some(deadline), ..MpiOptions::default() };
     MpiEngine::new(Arc::new(plan), world, options).unwrap()
 }
 
 /// Rank 0 owns everything and writes the next values as soon as its run is over; rank 1 reads, now and then late.
 pub fn overwritten(world: &Comm) {
     let mut engine = engine(world, "1/7", "1/7 ranks=1", Duration::from_secs(30));
-    assert_eq!(engine.mover(), Mover::Shared);
+    assert_eq!(engine.mover(), Mover::SharedSource);
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let mut to = vec![0; engine.target_len(0)];
     let mut ahead = 0;
@@ -36,7 +37,7 @@ pub fn overwritten(world: &Comm) {
         } else if round % 4 == 0 {
             sleep(Duration::from_millis(20));
         }
-        assert_eq!(engine.run_shared(&shared, &mut to).unwrap().bytes, engine.plan().bytes());
+        assert_eq!(engine.run_shared_source(&shared, &mut to).unwrap().bytes, engine.plan().bytes());
         let wrong = to.iter().enumerate().find(|(at, value)| **value != (round * ELEMS + at) as u64);
         assert_eq!(wrong, None, "round {round}");
     }
@@ -45,7 +46,7 @@ pub fn overwritten(world: &Comm) {
     if world.rank() == 1 {
         sleep(Duration::from_millis(50));
     }
-    engine.run_shared(&shared, &mut to).unwrap();
+    engine.run_shared_source(&shared, &mut to).unwrap();
     drop(shared);
     assert!(to.iter().enumerate().all(|(at, value)| *value == (59 * ELEMS + at) as u64));
 }
@@ -56,7 +57,7 @@ pub fn unread(world: &Comm) {
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let meet = || world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
     if world.rank() == 0 {
-        engine.run_shared(&shared, &mut []).unwrap();
+        engine.run_shared_source(&shared, &mut []).unwrap();
         let said = shared.settle().unwrap_err().to_string();
         assert!(said.contains("for rank 1") && said.contains("taken back"), "{said}");
         shared.settle().unwrap();
@@ -65,7 +66,7 @@ pub fn unread(world: &Comm) {
     } else {
         meet();
         let mut to = vec![0; engine.target_len(0)];
-        let said = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
+        let said = engine.run_shared_source(&shared, &mut to).unwrap_err().to_string();
         assert!(said.contains("rank 0") && said.contains("took its shared part back"), "{said}");
     }
 }
@@ -77,16 +78,16 @@ pub fn of_two(world: &Comm) {
     let mut shared: Shared<u64> = Shared::zeroed(world, never.source_len(0)).unwrap();
     if world.rank() == 0 {
         let refused = never.run_own(&shared[..], &mut []).unwrap_err().to_string();
-        assert!(refused.contains("use `run_shared`"), "{refused}");
-        never.run_shared(&shared, &mut []).unwrap();
-        late.run_shared(&shared, &mut []).unwrap();
+        assert!(refused.contains("use `run_shared_source`"), "{refused}");
+        never.run_shared_source(&shared, &mut []).unwrap();
+        late.run_shared_source(&shared, &mut []).unwrap();
         let said = shared.settle().unwrap_err().to_string();
         assert!(said.contains("waited 0.2 s for rank 1"), "{said}");
         shared.fill(1);
     } else {
         sleep(Duration::from_millis(500));
         let mut to = vec![2; late.target_len(0)];
-        late.run_shared(&shared, &mut to).unwrap();
+        late.run_shared_source(&shared, &mut to).unwrap();
         assert!(to.iter().all(|&value| value == 0), "read before it was written to");
     }
 }
@@ -99,12 +100,12 @@ pub fn given_up(world: &Comm) {
     match world.rank() {
         0 => {
             sleep(Duration::from_millis(300));
-            engine.run_shared(&shared, &mut to).unwrap();
+            engine.run_shared_source(&shared, &mut to).unwrap();
             // Its reader began before, and so gives up in time.
             shared.settle().unwrap();
         }
         1 => {
-            let said = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
+            let said = engine.run_shared_source(&shared, &mut to).unwrap_err().to_string();
             assert!(said.contains("for rank 2"), "{said}");
         }
         _ => {}

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod faults;
+mod help;
 #[path = "../runtime/installation.rs"]
 mod installation;
 mod lent;
@@ -92,6 +93,9 @@ fn faults(installation: &Installation) {
     }
     installation.launch("absence", 3).succeeded(3);
     for (part, ranks) in [("lent", 2), ("lent-unread", 2), ("lent-of-two", 2), ("lent-given-up", 3)] {
+        installation.launch(part, ranks).succeeded(ranks);
+    }
+    for (part, ranks) in [("help", 3), ("help-round", 4), ("help-given-up", 4), ("help-stopped", 3)] {
         installation.launch(part, ranks).succeeded(ranks);
     }
     for mover in ["private", "messages", "mixed"] {

@@ -1,6 +1,6 @@
 //! What a launched process does: its own part of every case, with every mover.
 
-use crate::{faults, lent, rings};
+use crate::{faults, help, lent, rings};
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
@@ -10,6 +10,9 @@ use reshard_testkit::allocations::counted;
 use reshard_testkit::conformance::{Case, Kinds};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Bytes behind a shared part that nobody must touch.
+const MARGIN: usize = 100;
 
 pub fn play(part: &str) {
     let session = Mpi::load(None).unwrap().init().unwrap();
@@ -29,6 +32,10 @@ pub fn play(part: &str) {
         ["rings-round"] => rings::round(world),
         ["rings-disagreement", seed] => rings::disagreement(world, seed.parse().unwrap()),
         ["rings-absence", when] => rings::absence(world, when),
+        ["help"] => help::everywhere(world),
+        ["help-round"] => help::back_and_forth(world),
+        ["help-given-up"] => help::given_up(world),
+        ["help-stopped"] => help::stopped(world),
         ["lent"] => lent::overwritten(world),
         ["lent-unread"] => lent::unread(world),
         ["lent-of-two"] => lent::of_two(world),
@@ -70,7 +77,13 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
             let messages =
                 MessagesOptions { strategy, memory, barriers: random.one_in(4), ..Default::default() };
             let options = MpiOptions { mover, messages, deadline: Some(Duration::from_secs(30)) };
-            let mut engine = match MpiEngine::new(Arc::clone(&plan), world, options) {
+            // For `shared`, half of them by all ranks together, though they are small.
+            let unit = random.one_in(2).then(|| random.within(1, 1 << 12));
+            let made = match unit {
+                Some(unit) => MpiEngine::in_units(Arc::clone(&plan), world, options, unit),
+                None => MpiEngine::new(Arc::clone(&plan), world, options),
+            };
+            let mut engine = match made {
                 Ok(engine) => engine,
                 Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Memory) => continue,
                 Err(error) if error.to_string().contains("needs at least") => continue,
@@ -102,7 +115,7 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
 }
 
 /// Arrays too large for the caches, for which those of [`conformance`] are too small: they go past them, through many boxes,
-/// or few if there is little memory. Four ranks.
+/// or few if there is little memory; or copied by all ranks together. Four ranks.
 fn large(world: &Comm) {
     let layout = |text: &str, order: Order| {
         let text = format!("{text} of 1100x1000");
@@ -123,11 +136,17 @@ fn large(world: &Comm) {
         let moving =
             Move::new(layout(from, Order::ColMajor), layout(to, order)).unwrap().of_bytes(8).unwrap();
         let plan = Arc::new(Plan::new(vec![moving.clone()]).unwrap());
-        for memory in [None, Some(1 << 20)] {
+        for (mover, memory) in [
+            (Mover::Private, None),
+            (Mover::Private, Some(1 << 20)),
+            (Mover::Shared, None),
+            (Mover::SharedSource, None),
+        ] {
             let messages = MessagesOptions { memory, ..MessagesOptions::default() };
-            let options = MpiOptions { mover: Mover::Private, messages, ..MpiOptions::default() };
+            let options = MpiOptions { mover, messages, ..MpiOptions::default() };
             let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
-            for salt in 0..3 {
+            let runs = if mover == Mover::Private { 3 } else { 2 };
+            for salt in 0..runs {
                 let case = Case { moving: moving.clone(), skew: [8 * number, 0], salt };
                 run(&case, &mut engine, world, salt == 1);
             }
@@ -166,13 +185,6 @@ fn run(case: &Case, engine: &mut MpiEngine, world: &Comm, looks: bool) -> u64 {
     let place = |ranks: Vec<u64>| ranks.iter().position(|&other| other == rank);
     let source = place(case.moving.from().distribution().grid().sorted_ranks());
     let target = place(case.moving.to().distribution().grid().sorted_ranks());
-    let shared = (engine.mover() == Mover::Shared).then(|| {
-        let (from, _) = case.slices(&mut parts);
-        let mine = source.map_or(&[][..], |source| from[source]);
-        let mut shared = Shared::zeroed(world, mine.len()).unwrap();
-        shared.copy_from_slice(mine);
-        shared
-    });
     let (from, mut to) = case.slices(&mut parts);
     let mine = source.map_or(&[][..], |source| from[source]);
     let mut nothing = [];
@@ -180,8 +192,25 @@ fn run(case: &Case, engine: &mut MpiEngine, world: &Comm, looks: bool) -> u64 {
         Some(target) => to[target],
         None => &mut nothing,
     };
-    let (moved, allocations, _) = counted(|| match &shared {
-        Some(shared) => engine.run_shared_bytes(shared, room),
+    // A copy of something, with a margin, in shared memory.
+    let share = |part: &[u8]| {
+        let mut shared = Shared::zeroed(world, part.len() + MARGIN).unwrap();
+        shared[..part.len()].copy_from_slice(part);
+        shared
+    };
+    let shared = match engine.mover() {
+        Mover::Shared => Some((share(mine), Some(share(room)))),
+        Mover::SharedSource => Some((share(mine), None)),
+        _ => None,
+    };
+    let (moved, allocations, _) = counted(|| match shared {
+        Some((from, Some(mut to))) => {
+            let moved = engine.run_shared_bytes(&from, &mut to);
+            room.copy_from_slice(&to[..room.len()]);
+            assert_eq!(to[room.len()..], [0; MARGIN]);
+            moved
+        }
+        Some((from, None)) => engine.run_shared_source_bytes(&from, room),
         None if looks => engine.start_bytes(mine, room).and_then(|mut running| {
             while !running.test()? {
                 std::thread::yield_now();

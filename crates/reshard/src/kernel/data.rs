@@ -185,6 +185,17 @@ impl<'a> Data<'a> {
         self.table.sources[at] = from;
     }
 
+    /// Enters the destination part of another rank, in memory that this process can write to.
+    ///
+    /// # Safety
+    /// From `to` on, the part can be written to over its whole span, as long as this data is used.
+    pub unsafe fn enter_foreign_target(&mut self, array: usize, target: usize, to: *mut u8) {
+        let place = &self.table.arrays[array];
+        assert!(target < place.targets.len(), "destination part {target} of array {array}");
+        let at = place.targets.start + target;
+        self.table.targets[at] = to;
+    }
+
     fn planned(&self, array: usize) -> Result<&Array> {
         let arrays = self.table.plan.arrays();
         arrays.get(array).ok_or_else(|| {

@@ -1,43 +1,42 @@
-//! One rank's share where it can read every other's source parts: each byte is copied once, straight to where it belongs.
+//! What ranks copy where they can read each other's source parts: each byte once, straight to where it belongs.
+//!
+//! A rank copies what it receives. Where ranks can write to each other's destinations, too, anybody can copy anything: then all
+//! of it is cut into units to be shared out, and what leads to several destinations is read once for all of them.
 
 use super::data::Data;
 use super::vector::Level;
-use super::work::{Tuning, Work};
+use super::work::{Lot, Tuning, Work, fair_unit};
 use reshard_plan::Plan;
 use std::sync::Arc;
 
-/// What one rank copies for itself out of all source parts.
+/// Copies out of all source parts, in lots of units.
 pub struct Direct {
-    plan: Arc<Plan>,
-    rank: u64,
     work: Work,
-    /// For each array, the sources it reads.
-    sources: Vec<Vec<usize>>,
+    lots: Vec<Lot>,
 }
 
 impl Direct {
     /// What `rank` receives.
     pub fn new(plan: Arc<Plan>, rank: u64) -> Self {
-        let tuning = Tuning { level: Level::best(), unit_bytes: None, streams: None };
-        let work = Work::for_targets(Arc::clone(&plan), 1, tuning, |target| target.rank == rank);
-        let sources = plan
-            .arrays()
-            .iter()
-            .map(|array| {
-                let targets = array.targets().iter().filter(|t| t.rank == rank && t.elems() > 0);
-                let mut sources: Vec<usize> = targets.flat_map(|target| array.parts(target)).collect();
-                sources.sort_unstable();
-                sources.dedup();
-                sources
-            })
-            .collect();
-        Self { plan, rank, work, sources }
+        Self::cut(plan, None, |receiver| receiver == rank)
     }
 
-    /// For each array, which of its sources are read: those of other ranks are to be entered with
-    /// [`Data::enter_foreign`].
-    pub fn sources(&self) -> &[Vec<usize>] {
-        &self.sources
+    /// What all ranks receive, for so many to copy. Units have so many bytes if that is said.
+    pub fn of_all(plan: Arc<Plan>, ranks: usize, unit_bytes: Option<u64>) -> Self {
+        let unit_bytes = unit_bytes.unwrap_or_else(|| fair_unit(&plan, ranks));
+        Self::cut(plan, Some(unit_bytes), |_| true)
+    }
+
+    fn cut(plan: Arc<Plan>, unit_bytes: Option<u64>, receives: impl Fn(u64) -> bool) -> Self {
+        let tuning = Tuning { level: Level::best(), unit_bytes, streams: None };
+        let mut work = Work::for_targets(plan, 1, tuning, |target| receives(target.rank));
+        let lots = work.lots();
+        Self { work, lots }
+    }
+
+    /// What there is to copy; the same in every process that asks for the same.
+    pub fn lots(&self) -> &[Lot] {
+        &self.lots
     }
 
     /// Bytes of memory the kernels need.
@@ -45,18 +44,21 @@ impl Direct {
         self.work.scratch_bytes()
     }
 
-    /// Copies everything this rank receives.
+    /// Copies one unit of a lot.
     ///
     /// # Panics
-    /// If the data is another plan's, or a part that is needed was not entered.
-    pub fn run(&self, data: &mut Data<'_>) {
-        for (array, sources) in self.sources.iter().enumerate() {
-            let entered = |&source: &usize| !data.sources(array)[source].is_null();
-            assert!(sources.iter().all(entered), "all sources of array {array} were entered");
-            let targets = self.plan.arrays()[array].targets().iter().zip(data.targets(array));
-            let mut mine = targets.filter(|(target, _)| target.rank == self.rank && target.elems() > 0);
-            assert!(mine.all(|(_, to)| !to.is_null()), "the target of array {array} was entered");
-        }
-        self.work.run_alone(data);
+    /// If the data is another plan's, there is no such unit, or a part that it needs was not entered.
+    ///
+    /// # Safety
+    /// Nobody, in whatever process, copies the same unit meanwhile, writes to what it reads, or touches what it writes.
+    pub unsafe fn run(&self, lot: usize, unit: usize, data: &mut Data<'_>) {
+        let Lot { array, sources, targets, units } = &self.lots[lot];
+        assert!(unit < units.len(), "unit {unit} of {}", units.len());
+        let (from, to) = (data.sources(*array), data.targets(*array));
+        assert!(sources.iter().all(|&source| !from[source].is_null()), "all sources were entered");
+        assert!(targets.iter().all(|&target| !to[target].is_null()), "all destinations were entered");
+        // SAFETY: what was entered is there over its whole span; sources and destinations are different borrows, or memory of
+        // others, of which the caller knows. The rest is passed on.
+        unsafe { self.work.run_unit(units.start + unit, data) };
     }
 }

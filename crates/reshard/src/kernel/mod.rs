@@ -11,7 +11,7 @@
 //! | `data.rs` | the caller's memory |
 //! | `pages.rs` | memory on huge pages |
 //! | `work.rs` | a plan cut into units for many workers |
-//! | `direct.rs` | the units of one rank |
+//! | `direct.rs` | units for ranks that can read each other's parts |
 //! | `crew.rs` | threads that wait for work |
 //! | `cargo.rs` | a plan as messages between ranks, each with its way in and out |
 //! | `relay.rs` | a plan as chunks that all sources pack and a destination assembles |

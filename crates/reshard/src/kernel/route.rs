@@ -211,6 +211,14 @@ impl Route {
         &self.ends
     }
 
+    /// Numbers of the sources, ascending.
+    pub fn sources(&self) -> Vec<usize> {
+        let mut sources: Vec<usize> = self.parts.iter().map(|part| part.source as usize).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        sources
+    }
+
     /// Bytes of a row, of all ends.
     pub fn row_bytes(&self) -> u64 {
         self.ends.iter().map(|end| end.elems).sum::<u64>() * self.elem as u64

@@ -11,6 +11,7 @@ use super::route::{Kernel, MOST_ENDS, Route, Wanted, WantedEnd};
 use super::vector::Level;
 use super::{Errand, Manner, Share, Worker, copy};
 use reshard_plan::{Array, Order, Plan, Target};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,6 +37,25 @@ pub struct Work {
     units: Vec<Unit>,
     streamed: Vec<bool>,
     workers: Vec<Mutex<Worker>>,
+}
+
+/// Units with the same sources and destinations.
+pub struct Lot {
+    /// Of this array.
+    pub array: usize,
+    /// Numbers of its sources, ascending.
+    pub sources: Vec<usize>,
+    /// Numbers of its destinations.
+    pub targets: Vec<usize>,
+    /// In the order in which they lie in the array.
+    pub(super) units: Range<usize>,
+}
+
+impl Lot {
+    /// How many units it has.
+    pub fn units(&self) -> usize {
+        self.units.len()
+    }
 }
 
 struct Unit {
@@ -71,9 +91,7 @@ impl Work {
         let mut routes = Vec::new();
         let mut units: Vec<(f64, Unit)> = Vec::new();
         let level = tuning.level;
-        let fair = (plan.bytes() / 8 / workers.max(1) as u64).clamp(LEAST, UNIT);
-        let fair = fair.max(plan.bytes() / MOST_UNITS);
-        let unit_bytes = tuning.unit_bytes.unwrap_or(fair);
+        let unit_bytes = tuning.unit_bytes.unwrap_or_else(|| fair_unit(&plan, workers));
         for (number, array) in plan.arrays().iter().enumerate() {
             for route in routes_of(array, unit_bytes, level, &wanted) {
                 cut(&route, unit_bytes, workers as u64, |fraction, share| {
@@ -113,10 +131,38 @@ impl Work {
         crew.run(&|worker: usize| self.share(data, &next, worker))
     }
 
-    /// Copies everything, in the caller's thread.
-    pub fn run_alone(&self, data: &mut Data<'_>) {
+    /// Sorts the units by where they lead to, and says which belong together. The same in every process that cuts the same
+    /// plan alike.
+    pub fn lots(&mut self) -> Vec<Lot> {
+        let Self { routes, units, .. } = self;
+        // Each destination of an array is an end of one route.
+        let leads = |unit: &Unit| (unit.array, routes[unit.route].ends()[0].target);
+        units.sort_by_key(leads);
+        let mut first = 0;
+        let lot = |units: &[Unit]| {
+            let route = &routes[units[0].route];
+            let targets = route.ends().iter().map(|end| end.target).collect();
+            first += units.len();
+            Lot {
+                array: units[0].array,
+                sources: route.sources(),
+                targets,
+                units: first - units.len()..first,
+            }
+        };
+        units.chunk_by(|a, b| leads(a) == leads(b)).map(lot).collect()
+    }
+
+    /// Copies one unit, in the caller's thread.
+    ///
+    /// # Safety
+    /// The data holds every part that the unit's route leads from or to over its whole span, until the run ends, sources
+    /// apart from destinations, and nobody else copies this unit meanwhile.
+    pub unsafe fn run_unit(&self, unit: usize, data: &mut Data<'_>) {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        self.share(data, &AtomicUsize::new(0), 0);
+        let mut worker = self.workers[0].lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: passed on.
+        unsafe { self.copy(&self.units[unit], data, &mut worker) };
     }
 
     /// Copies units until there are no more.
@@ -124,19 +170,33 @@ impl Work {
         let Some(worker) = self.workers.get(worker) else { return };
         let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let stream = self.streamed[unit.array];
-            let manner =
-                Manner { stream, fetch: stream, scaling: data.scaling(unit.array), ..Manner::default() };
-            let (from, to) = (data.sources(unit.array), data.targets(unit.array));
-            let route = &self.routes[unit.route];
-            let share = route.on_lines(to, unit.share.clone());
-            // SAFETY: the data holds every part that the work's routes lead from or to over its whole span, until the run
-            // ends, sources apart from destinations. Each unit is taken once, and no two units have an element in common:
-            // routes have different ends, and the units of a route cut its rows, or positions, into disjoint ranges,
-            // whose ends `on_lines` moves for both neighbours alike. A scaling was made for the array's type.
-            unsafe { copy(Errand { route, manner, from, to, share }, &mut worker) };
+            // SAFETY: the data holds every part that the work's routes lead from or to, and each unit is taken once.
+            unsafe { self.copy(unit, data, &mut worker) };
         }
     }
+
+    /// Copies one unit.
+    ///
+    /// # Safety
+    /// The data holds every part that the unit's route leads from or to over its whole span, until the run ends, sources
+    /// apart from destinations, and nobody else copies this unit.
+    unsafe fn copy(&self, unit: &Unit, data: &Data<'_>, worker: &mut Worker) {
+        let stream = self.streamed[unit.array];
+        let manner = Manner { stream, fetch: stream, scaling: data.scaling(unit.array), ..Manner::default() };
+        let (from, to) = (data.sources(unit.array), data.targets(unit.array));
+        let route = &self.routes[unit.route];
+        let share = route.on_lines(to, unit.share.clone());
+        // SAFETY: no two units have an element in common: routes have different ends, and the units of a route cut its rows,
+        // or positions, into disjoint ranges, whose ends `on_lines` moves for both neighbours alike. A scaling was made for
+        // the array's type. The rest is passed on.
+        unsafe { copy(Errand { route, manner, from, to, share }, worker) };
+    }
+}
+
+/// Bytes of a unit, if a plan is cut for so many workers.
+pub fn fair_unit(plan: &Plan, workers: usize) -> u64 {
+    let fair = (plan.bytes() / 8 / workers.max(1) as u64).clamp(LEAST, UNIT);
+    fair.max(plan.bytes() / MOST_UNITS)
 }
 
 /// The axes from the slowest to the fastest in the destination's memory.

@@ -1,0 +1,160 @@
+//! Shared destinations, which any rank may write to.
+
+use reshard::engine::Engine;
+use reshard::{Distribution, Layout, Move, Order, Plan};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Reduce, Shared};
+use reshard_testkit::Random;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Moves numbers from one layout to another, in units of so many bytes that any rank may copy.
+fn engine(world: &Comm, from: &str, to: &str, unit: u64, deadline: Duration) -> MpiEngine {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let plan = Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap();
+    let options = MpiOptions { mover: Mover::Shared, deadline: Some(deadline), ..MpiOptions::default() };
+    MpiEngine::in_units(Arc::new(plan), world, options, unit).unwrap()
+}
+
+fn meet(world: &Comm) {
+    world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
+}
+
+/// Rank 0 owns everything, rank 1 receives it, and rank 2 has time: each unit is copied once, some by rank 2.
+pub fn everywhere(world: &Comm) {
+    const ELEMS: usize = 1 << 20;
+    const UNITS: u64 = ELEMS as u64 / 512;
+    let layout = |ranks: &str| format!("1/{ELEMS}{ranks} of {ELEMS}");
+    let mut engine = engine(world, &layout(""), &layout(" ranks=1"), 4096, Duration::from_secs(30));
+    let mut from: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
+    let mut to: Shared<u64> = Shared::zeroed(world, engine.target_len(0)).unwrap();
+    let mut helped = 0;
+    for round in 0..100 {
+        let value = |at: usize| (round * ELEMS + at) as u64;
+        from.iter_mut().enumerate().for_each(|(at, place)| *place = value(at));
+        meet(world);
+        assert_eq!(engine.run_shared(&from, &mut to).unwrap().bytes, engine.plan().bytes());
+        let wrong = to.iter().enumerate().find(|(at, found)| **found != value(*at));
+        assert_eq!(wrong, None, "round {round}");
+        let mut units = [0; 3];
+        units[world.rank()] = engine.units();
+        world.private().unwrap().all_reduce_within(&mut units, Reduce::Sum, None).unwrap();
+        assert_eq!(units.iter().sum::<u64>(), UNITS, "{units:?}");
+        helped += units[2];
+    }
+    assert!(helped > 0, "rank 2 never helped: nothing was tested");
+}
+
+/// Two arrays that take turns as source and destination, and change on the way, while ranks come early and late.
+pub fn back_and_forth(world: &Comm) {
+    let (rows, cols) = (128, 96);
+    let texts = [format!("2x2/5x3 of {rows}x{cols}"), format!("3x1/7x50 ranks=1,3,0 of {rows}x{cols}")];
+    let mut there = engine(world, &texts[0], &texts[1], 700, Duration::from_secs(30));
+    let mut back = engine(world, &texts[1], &texts[0], 900, Duration::from_secs(30));
+    let mut near: Shared<u64> = Shared::zeroed(world, there.source_len(0)).unwrap();
+    let mut far: Shared<u64> = Shared::zeroed(world, there.target_len(0)).unwrap();
+    let mut random = Random::new(world.rank() as u64);
+    let first = |at: usize| (world.rank() << 32 | at) as u64;
+    near.iter_mut().enumerate().for_each(|(at, value)| *value = first(at));
+    for round in 0..300 {
+        let mut rest = || {
+            if random.one_in(20) {
+                sleep(Duration::from_micros(random.within(1, 3_000)));
+            }
+        };
+        rest();
+        there.run_shared(&near, &mut far).unwrap();
+        rest();
+        far.iter_mut().for_each(|value| *value += 1);
+        back.run_shared(&far, &mut near).unwrap();
+        let wrong = near.iter().enumerate().find(|(at, value)| **value != first(*at) + 2 * round + 1);
+        assert_eq!(wrong, None, "round {round}");
+        near.iter_mut().for_each(|value| *value += 1);
+    }
+}
+
+/// Ranks 1 and 3 receive what ranks 0 and 2 own, together, but 2 never begins: both give up and say so, and 0 need not wait.
+pub fn given_up(world: &Comm) {
+    let from = "2x1/4x4 ranks=0,2 of 64x64";
+    let mut engine = engine(world, from, "2x1/3x3 ranks=1,3 of 64x64", 256, Duration::from_millis(400));
+    let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
+    let mut to: Shared<u64> = Shared::zeroed(world, engine.target_len(0)).unwrap();
+    match world.rank() {
+        0 => {
+            sleep(Duration::from_millis(300));
+            engine.run_shared(&shared, &mut to).unwrap();
+            shared.settle().unwrap();
+            shared.fill(1);
+        }
+        2 => {}
+        _ => {
+            let said = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
+            assert!(said.contains("for rank 2"), "{said}");
+            // Nobody writes to it any more.
+            assert!(to.iter().all(|&value| value == 0));
+        }
+    }
+    sleep(Duration::from_millis(900));
+}
+
+/// Rank 2 helps and is stopped, now and then in the middle of copying: rank 1, who receives it, is told whom it waited for, and
+/// looks no more at what rank 2 may still write to.
+pub fn stopped(world: &Comm) {
+    const ELEMS: u64 = 32 << 20;
+    let mut pid = [0; 3];
+    pid[world.rank()] = u64::from(std::process::id());
+    world.private().unwrap().all_reduce_within(&mut pid, Reduce::Sum, None).unwrap();
+    // A shell that is there already is quicker than a program that must be started first.
+    let mut shell = Command::new("sh").stdin(Stdio::piped()).spawn().unwrap();
+    let mut words = shell.stdin.take().unwrap();
+    let mut signal = |name: &str| writeln!(words, "kill {name} {}", pid[2]).unwrap();
+    let layout = |ranks: &str| format!("1/{ELEMS}{ranks} of {ELEMS}");
+    let mut stuck = 0;
+    for round in 0..40 {
+        let limit = Duration::from_millis(300);
+        let own = world.split(Some(0), world.rank() as u32).unwrap().unwrap();
+        let mut engine = engine(&own, &layout(""), &layout(" ranks=1"), 4 << 20, limit);
+        let from: Shared<u64> = Shared::zeroed(&own, engine.source_len(0)).unwrap();
+        let mut to: Shared<u64> = Shared::zeroed(&own, engine.target_len(0)).unwrap();
+        meet(world);
+        let mut outcome = [0];
+        match world.rank() {
+            0 => {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        sleep(Duration::from_millis(4 + round % 16));
+                        signal("-STOP");
+                        sleep(Duration::from_millis(1_600));
+                        signal("-CONT");
+                    });
+                    engine.run_shared(&from, &mut to).unwrap();
+                });
+            }
+            1 => {
+                if let Err(error) = engine.run_shared(&from, &mut to) {
+                    let said = error.to_string();
+                    assert!(said.contains("for rank 2: it is gone, stuck"), "{said}");
+                    let looked = catch_unwind(AssertUnwindSafe(|| to[0]));
+                    assert!(looked.is_err(), "rank 2 may still write to it");
+                    outcome[0] = 1;
+                }
+            }
+            _ => {
+                // Later, so that there is something to help with.
+                sleep(Duration::from_millis(2));
+                engine.run_shared(&from, &mut to).unwrap();
+            }
+        }
+        world.private().unwrap().all_reduce_within(&mut outcome, Reduce::Sum, None).unwrap();
+        stuck += outcome[0];
+        if stuck > 0 {
+            break;
+        }
+    }
+    drop(words);
+    shell.wait().unwrap();
+    assert!(stuck > 0, "rank 2 was never stopped in the middle: nothing was tested");
+}
