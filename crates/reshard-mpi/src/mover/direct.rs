@@ -22,9 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// Arrays from this size on are copied by all ranks together: for smaller ones there is no time to help.
-const TOGETHER: u64 = 8 << 20;
-
 /// Among more ranks than this, each copies its own: to know everybody's units takes each as long as there are ranks.
 const MOST_RANKS: usize = 256;
 
@@ -79,7 +76,7 @@ impl DirectMover {
         let rank = comm.rank();
         let (together, unit_bytes) = match hands {
             Hands::Own => (false, None),
-            Hands::All => (plan.bytes() >= TOGETHER && comm.size() <= MOST_RANKS, None),
+            Hands::All => (comm.size() <= MOST_RANKS && Direct::is_worth_sharing(plan, comm.size()), None),
             Hands::AllInUnits(bytes) => (true, Some(bytes)),
         };
         let direct = match together {

@@ -9,6 +9,9 @@ use super::work::{Lot, Tuning, Work, fair_unit};
 use reshard_plan::Plan;
 use std::sync::Arc;
 
+/// Units that are shared out have at least so many bytes: what a processor has copied in part, another fetches anew next time.
+const LEAST: u64 = 1 << 19;
+
 /// Copies out of all source parts, in lots of units.
 pub struct Direct {
     work: Work,
@@ -21,9 +24,14 @@ impl Direct {
         Self::cut(plan, None, |receiver| receiver == rank)
     }
 
+    /// Whether so many ranks should share out what there is to copy: if there is at least a unit for each.
+    pub fn is_worth_sharing(plan: &Plan, ranks: usize) -> bool {
+        plan.bytes() / LEAST >= ranks as u64
+    }
+
     /// What all ranks receive, for so many to copy. Units have so many bytes if that is said.
     pub fn of_all(plan: Arc<Plan>, ranks: usize, unit_bytes: Option<u64>) -> Self {
-        let unit_bytes = unit_bytes.unwrap_or_else(|| fair_unit(&plan, ranks));
+        let unit_bytes = unit_bytes.unwrap_or_else(|| fair_unit(&plan, ranks).max(LEAST));
         Self::cut(plan, Some(unit_bytes), |_| true)
     }
 
