@@ -76,6 +76,29 @@ pub fn back_and_forth(world: &Comm) {
     }
 }
 
+/// What rank 2 has goes to rank 0, and from there to rank 1, who now and then is late: nothing is written to rank 0's part that
+/// rank 1 has not read.
+pub fn passed_on(world: &Comm) {
+    const ELEMS: usize = 200_000;
+    let layout = |rank: usize| format!("1/{ELEMS} ranks={rank} of {ELEMS}");
+    let between = |from, to| engine(world, &layout(from), &layout(to), 5_000, Duration::from_secs(30));
+    let (mut first, mut second) = (between(2, 0), between(0, 1));
+    let part = |len| Shared::<u64>::zeroed(world, len).unwrap();
+    let (mut from, mut over) = (part(first.source_len(0)), part(first.target_len(0)));
+    let mut to = part(second.target_len(0));
+    for round in 0..60 {
+        let value = |at: usize| (round * ELEMS + at) as u64;
+        from.iter_mut().enumerate().for_each(|(at, place)| *place = value(at));
+        first.run_shared(&from, &mut over).unwrap();
+        if world.rank() == 1 && round % 4 == 0 {
+            sleep(Duration::from_millis(20));
+        }
+        second.run_shared(&over, &mut to).unwrap();
+        let wrong = to.iter().enumerate().find(|(at, found)| **found != value(*at));
+        assert_eq!(wrong, None, "round {round}");
+    }
+}
+
 /// Ranks 1 and 3 receive what ranks 0 and 2 own, together, but 2 never begins: both give up and say so, and 0 need not wait.
 pub fn given_up(world: &Comm) {
     let from = "2x1/4x4 ranks=0,2 of 64x64";

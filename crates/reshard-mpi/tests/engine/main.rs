@@ -95,7 +95,9 @@ fn faults(installation: &Installation) {
     for (part, ranks) in [("lent", 2), ("lent-unread", 2), ("lent-of-two", 2), ("lent-given-up", 3)] {
         installation.launch(part, ranks).succeeded(ranks);
     }
-    for (part, ranks) in [("help", 3), ("help-round", 4), ("help-given-up", 4), ("help-stopped", 3)] {
+    for (part, ranks) in
+        [("help", 3), ("help-round", 4), ("help-passed-on", 3), ("help-given-up", 4), ("help-stopped", 3)]
+    {
         installation.launch(part, ranks).succeeded(ranks);
     }
     for mover in ["private", "messages", "mixed"] {
