@@ -25,6 +25,11 @@ use std::time::{Duration, Instant};
 /// Among more ranks than this, each copies its own: to know everybody's units takes each as long as there are ranks.
 const MOST_RANKS: usize = 256;
 
+/// Where ranks outnumber processors, one that has copied for so long gives way before it takes another unit. Else the system makes it
+/// give way, in the middle of one, and if others have nothing to do but wait for that, in many an MPI, they use up all the time that
+/// they have a right to before it may go on.
+const SPELL: Duration = Duration::from_micros(1500);
+
 /// So long a rank that has given up waits for those that copy to its destination.
 const LAST_UNITS: Duration = Duration::from_secs(1);
 
@@ -53,6 +58,9 @@ pub struct DirectMover {
     received: bool,
     /// Units it has copied in this run.
     copied: u64,
+    /// Whether it gives way now and then, and when it last did.
+    gives_way: bool,
+    gave_way: Instant,
 }
 
 /// Units with the same sources and destinations.
@@ -98,7 +106,19 @@ impl DirectMover {
         let crowded = comm.node(limit)?.is_crowded();
         let board = Arc::new(Board::share(comm, at_home, limit)?);
         let readers = Arc::new(Readers::new(Arc::clone(&board), readers, limit, crowded));
-        Ok(Self { direct, lots, own, owners, board, readers, runs: 0, received: false, copied: 0 })
+        Ok(Self {
+            direct,
+            lots,
+            own,
+            owners,
+            board,
+            readers,
+            runs: 0,
+            received: false,
+            copied: 0,
+            gives_way: together && crowded,
+            gave_way: Instant::now(),
+        })
     }
 
     /// For each array, the sources that must have been entered, and the destinations.
@@ -246,7 +266,7 @@ fn check_alike(comm: &Comm, lots: &[Lot], limit: Option<Duration>) -> Result<()>
 impl Moving for DirectMover {
     fn begin(&mut self, _: &mut Data<'_>) {
         self.runs += 1;
-        (self.received, self.copied) = (false, 0);
+        (self.received, self.copied, self.gave_way) = (false, 0, Instant::now());
         self.board.write(Note::Begun, self.runs);
     }
 
@@ -255,6 +275,10 @@ impl Moving for DirectMover {
         if !self.received && self.unfinished().next().is_none() {
             self.receive()?;
         }
+        if self.gives_way && self.gave_way.elapsed() > SPELL {
+            self.gave_way = Instant::now();
+            return Ok(Progress::Waits);
+        }
         match self.take() {
             Some((at, unit)) => {
                 self.copy(at, unit, data);
@@ -262,7 +286,10 @@ impl Moving for DirectMover {
                 Ok(Progress::Moved)
             }
             None if self.received => Ok(Progress::Done),
-            None => Ok(Progress::Waits),
+            None => {
+                self.gave_way = Instant::now();
+                Ok(Progress::Waits)
+            }
         }
     }
 
