@@ -13,7 +13,7 @@ use crate::screen::Screen;
 use crate::simulate::time;
 use reshard::engine::{MessagesOptions, PlainCopy};
 use reshard::schedule::Strategy;
-use reshard::{Distribution, Layout, Move, Order, Plan, use_huge_pages};
+use reshard::{Distribution, Layout, Memory, Move, Order, Plan, use_huge_pages};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Scalapack, Shared, makespan};
 use serde::Serialize;
 use std::io::Write;
@@ -38,13 +38,14 @@ const SCALAPACK: &str = "scalapack";
 
 /// Ways with an engine. The names of strategies are messages in that order; the synchronous caterpillar is ScaLAPACK's
 /// exchange, in which no rank begins a step before the one before is over.
-const MOVERS: [(&str, Mover, Strategy); 14] = [
+const MOVERS: [(&str, Mover, Strategy); 15] = [
     ("alltoallv", Mover::Alltoallv, Strategy::Optimal),
     ("alltoallw", Mover::Alltoallw, Strategy::Optimal),
     ("reshard-shared", Mover::Shared, Strategy::Optimal),
     ("reshard-private", Mover::Private, Strategy::Optimal),
     ("reshard-messages", Mover::Messages, Strategy::Optimal),
     ("reshard-mixed", Mover::Mixed, Strategy::Optimal),
+    ("reshard-shared-source", Mover::SharedSource, Strategy::Optimal),
     ("optimal", Mover::Messages, Strategy::Optimal),
     ("stepwise", Mover::Messages, Strategy::Stepwise),
     ("min-cost", Mover::Messages, Strategy::MinCost),
@@ -94,6 +95,8 @@ enum Way {
     Private { run: Box<Run>, from: Vec<f64>, to: Vec<f64> },
     /// Arrays that we allocate.
     Shared { engine: Box<MpiEngine>, from: Shared<f64>, to: Shared<f64> },
+    /// A source that we allocate in shared memory, and a destination that we allocate elsewhere.
+    SharedSource { engine: Box<MpiEngine>, from: Shared<f64>, to: Memory<f64> },
 }
 
 type Run = dyn FnMut(&[f64], &mut [f64]) -> reshard::Result<()>;
@@ -234,13 +237,23 @@ fn contenders(
         // Ends alike on all ranks.
         let told = |error| if rank == 0 { failed(error).said() } else { failed(error).told() };
         let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(told)?);
-        if mover == Mover::Shared {
-            let mut from = Shared::zeroed(world, from_len).map_err(failed)?;
+        let shared = || {
+            let mut from = Shared::zeroed(world, from_len)?;
             fill(&mut from);
-            enter(name, Way::Shared { engine, from, to: Shared::zeroed(world, to_len).map_err(failed)? });
-        } else {
-            enter(name, private(Box::new(move |from, to| engine.run_own(from, to).map(|_| ()))));
-        }
+            Ok(from)
+        };
+        let way = match mover {
+            Mover::Shared => {
+                let (from, to) = (shared().map_err(failed)?, Shared::zeroed(world, to_len).map_err(failed)?);
+                Way::Shared { engine, from, to }
+            }
+            Mover::SharedSource => {
+                let (from, to) = (shared().map_err(failed)?, Memory::zeroed(to_len).map_err(failed)?);
+                Way::SharedSource { engine, from, to }
+            }
+            _ => private(Box::new(move |from, to| engine.run_own(from, to).map(|_| ()))),
+        };
+        enter(name, way);
     }
     Ok(contenders)
 }
@@ -253,6 +266,7 @@ impl Contender {
         let ((), seconds) = makespan(&comm, limit, true, || match &mut self.way {
             Way::Private { run, from, to } => run(from, to),
             Way::Shared { engine, from, to } => engine.run_shared(from, to).map(|_| ()),
+            Way::SharedSource { engine, from, to } => engine.run_shared_source(from, to).map(|_| ()),
         })?;
         Ok(seconds.max(1e-9))
     }
@@ -262,6 +276,7 @@ impl Contender {
         let to = match &self.way {
             Way::Private { to, .. } => &to[..],
             Way::Shared { to, .. } => &to[..],
+            Way::SharedSource { to, .. } => &to[..],
         };
         let copies = COPIES.iter().any(|(name, _)| *name == self.name);
         let values = Values::after(moving.to(), 8, moving.problem())?;

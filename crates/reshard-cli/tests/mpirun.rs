@@ -60,9 +60,12 @@ fn launchers() -> Vec<Launcher> {
 fn run_moves_the_array_between_processes() {
     let array = ["run", "--shape", "60x50", "--from", "2x2/8x8", "--to", "3x1/5x7", "--repeat", "2"];
     for launcher in launchers() {
-        for (flags, mover) in
-            [(&[][..], "private"), (&["--mover", "shared"], "shared"), (&["--mover", "messages"], "messages")]
-        {
+        for (flags, mover) in [
+            (&[][..], "private"),
+            (&["--mover", "shared"], "shared"),
+            (&["--mover", "shared-source"], "shared-source"),
+            (&["--mover", "messages"], "messages"),
+        ] {
             let answer = launcher.json(5, &[&array[..], flags].concat());
             assert_eq!((&answer["engine"], &answer["mover"]), (&"mpi".into(), &mover.into()), "{answer}");
             assert_eq!((&answer["verified"], &answer["bytes"]), (&true.into(), &(60 * 50 * 8).into()));
@@ -89,8 +92,7 @@ fn bench_verifies_and_measures_every_way() {
         "reshard-private",
         "reshard-messages",
     ];
-    let others =
-        "optimal,stepwise,min-cost,split,async,eager,caterpillar,pipelined-caterpillar,reshard-mixed";
+    let others = "optimal,stepwise,min-cost,split,async,eager,caterpillar,pipelined-caterpillar,reshard-mixed,reshard-shared-source";
     for launcher in launchers() {
         let names = |ranks: usize, flags: &[&str]| {
             let answer = launcher.json(ranks, &[&["bench", "--repeat", "2"], flags].concat());

@@ -11,6 +11,7 @@ pub enum Mover {
     #[default]
     Auto,
     /// One copy, by whichever rank has time: sources and destinations are [`Shared`](crate::Shared). All ranks on one node.
+    /// A rank that gets stuck in the middle of copying for another is waited for and named like one that does not come.
     Shared,
     /// One copy, out of sources that are [`Shared`](crate::Shared), to any destination. All ranks on one node.
     SharedSource,

@@ -1,9 +1,9 @@
 //! What goes wrong: ranks that were given something else, do not come, or end in the middle.
 
-use reshard::engine::MessagesOptions;
+use reshard::engine::{MessagesOptions, Report};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan, Window};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Shared};
 use reshard_testkit::Random;
 use std::ops::Range;
 use std::sync::Arc;
@@ -180,6 +180,41 @@ fn refused(world: &Comm, plan: Arc<Plan>) {
     assert!(begin.elapsed() < Duration::from_secs(1));
 }
 
+/// A rank's parts, as the engine's mover wants them.
+enum Parts {
+    Private(Vec<f64>, Vec<f64>),
+    Shared(Shared<f64>, Shared<f64>),
+}
+
+impl Parts {
+    /// The source is full of a value, the destination of -1.
+    fn new(world: &Comm, engine: &MpiEngine, value: f64) -> Self {
+        let (from, to) = (engine.source_len(0), engine.target_len(0));
+        if engine.mover() != Mover::Shared {
+            return Self::Private(vec![value; from], vec![-1.0; to]);
+        }
+        let mut parts = [from, to].map(|len| Shared::zeroed(world, len).unwrap());
+        parts[0].fill(value);
+        parts[1].fill(-1.0);
+        let [from, to] = parts;
+        Self::Shared(from, to)
+    }
+
+    fn run(&mut self, engine: &mut MpiEngine) -> reshard::Result<Report> {
+        match self {
+            Self::Private(from, to) => engine.run_own(from, to),
+            Self::Shared(from, to) => engine.run_shared(from, to),
+        }
+    }
+
+    fn received(&self) -> &[f64] {
+        match self {
+            Self::Private(_, to) => to,
+            Self::Shared(_, to) => to,
+        }
+    }
+}
+
 /// Many engines and many more runs, in as much memory as few.
 pub fn calls(world: &Comm, mover: Mover, calls: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
@@ -189,13 +224,12 @@ pub fn calls(world: &Comm, mover: Mover, calls: u64) {
     let mut memory = Vec::new();
     for call in 0..calls {
         // Four runs for each engine: shared memory comes and goes with it.
-        let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
-        let from = vec![world.rank() as f64; engine.source_len(0)];
-        let mut to = vec![-1.0; engine.target_len(0)];
+        let mut engine = MpiEngine::in_units(Arc::clone(&plan), world, options, 64).unwrap();
+        let mut parts = Parts::new(world, &engine, world.rank() as f64);
         for _ in 0..4 {
-            engine.run_own(&from, &mut to).unwrap();
+            parts.run(&mut engine).unwrap();
         }
-        assert!(to.iter().all(|&value| value >= 0.0));
+        assert!(parts.received().iter().all(|&value| value >= 0.0));
         if call >= calls / 4 && call % (calls / 4).max(1) == 0 {
             memory.push(resident());
         }
@@ -215,9 +249,8 @@ pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
     let moving = Move::new(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
     let options = MpiOptions { mover, deadline: Some(Duration::from_secs(3)), ..MpiOptions::default() };
-    let mut engine = MpiEngine::new(plan, world, options).unwrap();
-    let from = vec![1.0; engine.source_len(0)];
-    let mut to = vec![0.0; engine.target_len(0)];
+    let mut engine = MpiEngine::in_units(plan, world, options, 4096).unwrap();
+    let mut parts = Parts::new(world, &engine, 1.0);
     for run in 0..=step + 1 {
         if run == step && world.rank() + 1 == world.size() {
             match how {
@@ -231,8 +264,7 @@ pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
                 }
             }
         }
-        let moved = engine.run_own(&from, &mut to);
-        if let Err(error) = moved {
+        if let Err(error) = parts.run(&mut engine) {
             assert!(error.to_string().contains("rank 2"), "{error}");
             // The rest cannot be done: the job ends.
             std::process::exit(3);

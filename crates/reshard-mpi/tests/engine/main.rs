@@ -104,7 +104,7 @@ fn faults(installation: &Installation) {
         installation.launch(&format!("silence {mover}"), 2).succeeded(2);
     }
     let calls = if full_sweep() { 50_000 } else { 2_000 };
-    for mover in ["private", "messages", "mixed"] {
+    for mover in ["private", "messages", "mixed", "shared"] {
         installation.launch(&format!("calls {mover} {calls}"), 2).succeeded(2);
     }
     if full_sweep() {
@@ -115,7 +115,7 @@ fn faults(installation: &Installation) {
     // A rank that ends in the middle takes the job with it, and nobody says that all is well.
     let steps = if full_sweep() { 9 } else { 2 };
     for how in ["panic", "exit", "kill"] {
-        for mover in ["private", "messages"] {
+        for mover in ["private", "messages", "shared"] {
             for step in 0..steps {
                 let outcome = installation.launch(&format!("end {how} {mover} {step}"), 3);
                 outcome.failed(&[]);
