@@ -275,6 +275,9 @@ impl MpiEngine {
         let mut data = table.fill();
         enter(&mut data, rank)?;
         enter_others(&mut data, plan, rank, &parts[0], from.parts(), to)?;
+        if let Some(readers) = readers {
+            readers.set_arrays(Neighbours::number(from.parts(), to));
+        }
         let running = ways.start(plan, data)?;
         readers.iter().for_each(|readers| from.lend(readers));
         running.wait()
@@ -282,8 +285,8 @@ impl MpiEngine {
 
     /// A destination that a rank may still write to after the run has failed is not looked at any more.
     fn keep_or_lose<T: Pod>(&self, moved: Result<Report>, to: &mut Shared<T>) -> Result<Report> {
-        if self.readers.as_ref().is_some_and(|readers| readers.has_lost_destination()) {
-            to.lose();
+        if !self.readers.as_ref().is_some_and(|readers| readers.take_lost_destination()) {
+            to.find();
         }
         moved
     }

@@ -22,6 +22,10 @@ pub enum Note {
 /// Each note has a line of its own, so that those who wait for one do not disturb who writes another.
 const LINE: usize = 64;
 
+/// Beside the first note: the run for which the next number is about to be written, and what that run moves.
+const COMING: usize = 8;
+const MOVES: usize = 16;
+
 /// After the notes: for which lot a rank copies now.
 const BUSY: usize = 4 * LINE;
 
@@ -54,9 +58,24 @@ impl Board {
         self.neighbours.ranks()
     }
 
-    /// Writes a run down for the others.
+    /// Writes a run down for the others, unless it is there, or a later one.
     pub fn write(&self, note: Note, run: u64) {
-        self.neighbours.counter(self.rank(), note as usize * LINE).store(run, Ordering::Release);
+        self.neighbours.counter(self.rank(), note as usize * LINE).fetch_max(run, Ordering::AcqRel);
+    }
+
+    /// This rank begins a run, which moves the arrays that a number stands for.
+    pub fn begin(&self, run: u64, arrays: u64) {
+        let own = |at| self.neighbours.counter(self.rank(), at);
+        own(COMING).store(run, Ordering::Release);
+        own(MOVES).store(arrays, Ordering::Release);
+        self.write(Note::Begun, run);
+    }
+
+    /// Whether a rank that has begun a run moves other arrays in it. If it has begun another since, nobody knows any more.
+    pub fn moves_others(&self, rank: usize, run: u64, arrays: u64) -> bool {
+        let moved = self.neighbours.counter(rank, MOVES).load(Ordering::Acquire);
+        // A later run is announced before its arrays.
+        moved != arrays && self.neighbours.counter(rank, COMING).load(Ordering::Acquire) == run
     }
 
     pub fn read(&self, rank: usize, note: Note) -> u64 {
@@ -94,8 +113,11 @@ impl Board {
 /// The unit of a lot to be taken next is in the low bits, above them the run.
 const UNIT_BITS: u32 = 24;
 
+/// In the highest of them: no more are to be taken.
+const CLOSED: u64 = 1 << (UNIT_BITS - 1);
+
 /// A lot has fewer units than this.
-pub const MOST_UNITS: u64 = 1 << UNIT_BITS;
+pub const MOST_UNITS: u64 = CLOSED;
 
 /// By which the units of a lot are taken, each once in a run, by whoever comes.
 #[derive(Clone, Copy)]
@@ -135,11 +157,14 @@ impl Tickets<'_> {
         self.copied.load(Ordering::Acquire) >= run * units
     }
 
-    /// Nobody takes a unit of this run any more. How many had been copied, in all runs, when all that were taken are.
+    /// Nobody takes a unit of this run any more. How many will have been copied, in all runs, when all that were taken are. May
+    /// be asked again, and by others.
     pub fn close(self, run: u64, units: u64) -> u64 {
-        let seen = self.next.swap((run << UNIT_BITS) + (MOST_UNITS - 1), Ordering::AcqRel);
-        // Closed before by another, or by this one: then it is not known, and all are waited for.
-        (run - 1) * units + place(seen, run).unwrap_or(units).min(units)
+        let taken = |seen: u64| place(seen, run).map(|place| place % CLOSED);
+        let closed = |seen: u64| taken(seen).map(|taken| (run << UNIT_BITS) + CLOSED + taken);
+        let seen = self.next.fetch_update(Ordering::AcqRel, Ordering::Acquire, closed);
+        // None is closed if a later run has begun: then all of this one were copied.
+        (run - 1) * units + seen.ok().and_then(taken).unwrap_or(units)
     }
 
     /// How many units were copied, in all runs.
@@ -148,11 +173,11 @@ impl Tickets<'_> {
     }
 }
 
-/// How many units of a run were taken; none if a later one has begun.
+/// How many units of a run were taken, or more than there are if it is closed; none if a later one has begun.
 fn place(next: u64, run: u64) -> Option<u64> {
     match (next >> UNIT_BITS).cmp(&run) {
         std::cmp::Ordering::Less => Some(0),
-        std::cmp::Ordering::Equal => Some(next % MOST_UNITS),
+        std::cmp::Ordering::Equal => Some(next % (1 << UNIT_BITS)),
         std::cmp::Ordering::Greater => None,
     }
 }
@@ -211,7 +236,8 @@ mod tests {
         assert_eq!([tickets.take(2, 4), tickets.take(2, 4)], [Some(0), Some(1)]);
         tickets.put_down();
         assert_eq!((tickets.close(2, 4), tickets.copied()), (6, 5));
-        assert_eq!(tickets.take(2, 4), None);
+        assert_eq!([tickets.take(2, 4), tickets.next(2, 4)], [None, None]);
+        assert_eq!(tickets.close(2, 4), 6, "whoever asks");
         // Of a run in which nobody has taken anything.
         let tickets = Tickets { next: &AtomicU64::new(0), copied: &copied };
         assert_eq!(tickets.close(2, 4), 4);

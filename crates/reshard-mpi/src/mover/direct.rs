@@ -3,7 +3,7 @@
 //! Numbers that only grow say how far each rank is: see [`Board`]. A source may be read once its owner has begun the run. A
 //! rank's run ends when it has everything; others may still read its source, so it is *lent* to them, and whoever wants to
 //! write to it waits for them first: see [`Shared`](crate::Shared). If that is in vain it is taken back, and who reads it then
-//! finds out. No rank waits for one it has nothing to do with.
+//! finds out. No rank waits for one it has nothing to do with, but those that receive parts of the same rows are one lot.
 //!
 //! Where destinations are shared, too, it does not matter who copies: units are taken by whoever has time, own ones first. So
 //! processors are busy until all is done, however few ranks receive something and whatever else they have to do, and what
@@ -58,9 +58,9 @@ pub struct DirectMover {
     received: bool,
     /// Units it has copied in this run.
     copied: u64,
-    /// Whether it gives way now and then, and when it last did.
+    /// Whether it gives way now and then, and since when it has not; none if it has just done so.
     gives_way: bool,
-    gave_way: Instant,
+    at_work: Option<Instant>,
 }
 
 /// Units with the same sources and destinations.
@@ -117,7 +117,7 @@ impl DirectMover {
             received: false,
             copied: 0,
             gives_way: together && crowded,
-            gave_way: Instant::now(),
+            at_work: None,
         })
     }
 
@@ -142,20 +142,29 @@ impl DirectMover {
     }
 
     /// Takes a unit whose ranks have all begun: the lot's place, and the unit.
-    fn take(&mut self) -> Option<(usize, u64)> {
-        let Self { lots, board, runs, .. } = self;
-        let ready = |(at, lot): (usize, &mut Lot)| {
+    fn take(&mut self) -> Result<Option<(usize, u64)>> {
+        let Self { lots, board, readers, runs, .. } = self;
+        for (at, lot) in lots.iter_mut().enumerate() {
             let tickets = lot.tickets(board);
-            tickets.next(*runs, lot.units)?;
+            if tickets.next(*runs, lot.units).is_none() {
+                continue;
+            }
             if lot.ready < *runs {
                 if board.behind(&lot.ranks, Note::Begun, *runs).next().is_some() {
-                    return None;
+                    continue;
+                }
+                if let Some(rank) =
+                    lot.ranks.iter().find(|&&rank| board.moves_others(rank, *runs, readers.arrays()))
+                {
+                    return Err(other_arrays(*rank));
                 }
                 lot.ready = *runs;
             }
-            tickets.take(*runs, lot.units).map(|unit| (at, unit))
-        };
-        lots.iter_mut().enumerate().find_map(ready)
+            if let Some(unit) = tickets.take(*runs, lot.units) {
+                return Ok(Some((at, unit)));
+            }
+        }
+        Ok(None)
     }
 
     #[allow(unsafe_code)]
@@ -163,8 +172,9 @@ impl DirectMover {
         let lot = &self.lots[at];
         self.board.work_on(Some(lot.number));
         // SAFETY: the unit is this rank's alone, taken by its ticket. Its sources' owners have begun, and do not write to them
-        // before the ranks that receive something of them say that they have it, which is after this; neither do these look
-        // at their destinations before.
+        // before the ranks that receive something of them say that they have it, or have given up, which is after this; neither
+        // do these look at their destinations before. Who did not wait for that, an owner that took its part back or a receiver
+        // that gave up, has told the others, or does not look at its destination any more.
         unsafe { self.direct.run(lot.number, unit as usize, data) };
         // After everything was read.
         fence(Ordering::SeqCst);
@@ -175,6 +185,12 @@ impl DirectMover {
     /// Own lots of which not all units are copied.
     fn unfinished(&self) -> impl Iterator<Item = &Lot> {
         self.lots[..self.own].iter().filter(|lot| !lot.tickets(&self.board).are_through(self.runs, lot.units))
+    }
+
+    /// Receivers of unfinished lots that have given up.
+    fn gave_up(&self) -> impl Iterator<Item = usize> {
+        let gave_up = |rank: &usize| self.board.read(*rank, Note::GivenUp) >= self.runs;
+        self.unfinished().flat_map(|lot| &lot.receivers).copied().filter(gave_up)
     }
 
     /// Everything is there, if it could be read in time.
@@ -245,6 +261,26 @@ fn sorted(mut ranks: Vec<usize>) -> Vec<usize> {
     ranks
 }
 
+fn other_arrays(rank: usize) -> Error {
+    Error::new(
+        ErrorKind::Mpi,
+        format!(
+            "rank {rank} moves other shared arrays in this run; give the same on all ranks, in the same order; the destination is an \
+             unfinished mixture"
+        ),
+    )
+}
+
+fn gave_up(rank: usize) -> Error {
+    Error::new(
+        ErrorKind::Mpi,
+        format!(
+            "rank {rank} gave the run up, and what it receives is copied together with what this one does; the destination is an \
+             unfinished mixture"
+        ),
+    )
+}
+
 /// All ranks must have cut the plan alike, or two would copy the same unit as different ones.
 fn check_alike(comm: &Comm, lots: &[Lot], limit: Option<Duration>) -> Result<()> {
     let mut hasher = DefaultHasher::new();
@@ -266,8 +302,8 @@ fn check_alike(comm: &Comm, lots: &[Lot], limit: Option<Duration>) -> Result<()>
 impl Moving for DirectMover {
     fn begin(&mut self, _: &mut Data<'_>) {
         self.runs += 1;
-        (self.received, self.copied, self.gave_way) = (false, 0, Instant::now());
-        self.board.write(Note::Begun, self.runs);
+        (self.received, self.copied, self.at_work) = (false, 0, None);
+        self.board.begin(self.runs, self.readers.arrays());
     }
 
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
@@ -275,11 +311,12 @@ impl Moving for DirectMover {
         if !self.received && self.unfinished().next().is_none() {
             self.receive()?;
         }
-        if self.gives_way && self.gave_way.elapsed() > SPELL {
-            self.gave_way = Instant::now();
+        // After it has given way it goes on, however long that took.
+        if self.gives_way && self.at_work.get_or_insert_with(Instant::now).elapsed() > SPELL {
+            self.at_work = None;
             return Ok(Progress::Waits);
         }
-        match self.take() {
+        match self.take()? {
             Some((at, unit)) => {
                 self.copy(at, unit, data);
                 self.copied += 1;
@@ -287,37 +324,37 @@ impl Moving for DirectMover {
             }
             None if self.received => Ok(Progress::Done),
             None => {
-                self.gave_way = Instant::now();
-                Ok(Progress::Waits)
+                self.at_work = None;
+                match self.gave_up().next() {
+                    Some(rank) => Err(gave_up(rank)),
+                    None => Ok(Progress::Waits),
+                }
             }
         }
     }
 
     fn give_up(&mut self) {
-        // Nobody needs to wait for what is not read any more.
         self.board.write(Note::GivenUp, self.runs);
-        self.board.write(Note::Received, self.runs);
-        let end = Instant::now() + LAST_UNITS;
-        for lot in &self.lots[..self.own] {
+        let close = |lot: &Lot| {
             let tickets = lot.tickets(&self.board);
-            let taken = tickets.close(self.runs, lot.units);
-            while tickets.copied() < taken {
-                if Instant::now() > end {
-                    self.readers.lose_destination();
-                    break;
-                }
-                std::thread::yield_now();
+            (tickets, tickets.close(self.runs, lot.units))
+        };
+        let closed: Vec<(Tickets<'_>, u64)> = self.lots[..self.own].iter().map(close).collect();
+        let end = Instant::now() + LAST_UNITS;
+        while closed.iter().any(|(tickets, taken)| tickets.copied() < *taken) {
+            if Instant::now() > end {
+                self.readers.lose_destination();
+                break;
             }
+            std::thread::yield_now();
         }
+        // Nobody needs to wait for what is not read any more.
+        self.board.write(Note::Received, self.runs);
     }
 
     fn late(&self) -> String {
-        let late = self.unfinished().flat_map(|lot| {
-            let gave_up = |rank: &&usize| self.board.read(**rank, Note::GivenUp) >= self.runs;
-            let absent = self.board.behind(&lot.ranks, Note::Begun, self.runs);
-            absent.chain(lot.receivers.iter().filter(gave_up).copied())
-        });
-        let late: Vec<usize> = late.collect();
+        let absent = |lot: &Lot| self.board.behind(&lot.ranks, Note::Begun, self.runs).collect::<Vec<_>>();
+        let late: Vec<usize> = self.unfinished().flat_map(absent).collect();
         if !late.is_empty() {
             return named(late);
         }

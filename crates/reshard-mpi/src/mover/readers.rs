@@ -4,7 +4,7 @@ use super::board::{Board, Note};
 use super::{Patience, named};
 use reshard_plan::Result;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 /// The ranks that read a rank's source, and how far they are.
@@ -16,11 +16,13 @@ pub struct Readers {
     crowded: bool,
     /// Somebody may write to this rank's destination for ever.
     lost: AtomicBool,
+    /// What stands for the arrays that move in the next run.
+    arrays: AtomicU64,
 }
 
 impl Readers {
     pub fn new(board: Arc<Board>, ranks: Vec<usize>, limit: Option<Duration>, crowded: bool) -> Self {
-        Self { board, ranks, limit, crowded, lost: AtomicBool::new(false) }
+        Self { board, ranks, limit, crowded, lost: AtomicBool::new(false), arrays: AtomicU64::new(0) }
     }
 
     /// The run this rank has begun last.
@@ -61,7 +63,17 @@ impl Readers {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    pub fn has_lost_destination(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+    /// Whether that was so in the last run.
+    pub fn take_lost_destination(&self) -> bool {
+        self.lost.swap(false, Ordering::Relaxed)
+    }
+
+    /// The next run moves these arrays.
+    pub fn set_arrays(&self, number: u64) {
+        self.arrays.store(number, Ordering::Relaxed);
+    }
+
+    pub fn arrays(&self) -> u64 {
+        self.arrays.load(Ordering::Relaxed)
     }
 }

@@ -72,17 +72,19 @@ impl<T: Pod> Shared<T> {
         &self.neighbours
     }
 
-    /// This part, to be written to, and those of all ranks.
+    /// This part, to be written to by all ranks, and those of all. It counts as lost until it is found.
     pub(crate) fn own_and_parts(&mut self) -> Result<(&mut [T], &Neighbours)> {
         self.settle()?;
+        let first = self.first();
+        self.lost = true;
         // SAFETY: as in `deref_mut`; the other parts are given out as addresses.
-        let own = unsafe { std::slice::from_raw_parts_mut(self.first(), self.len) };
+        let own = unsafe { std::slice::from_raw_parts_mut(first, self.len) };
         Ok((own, &self.neighbours))
     }
 
-    /// Another rank may write to it, and nobody knows for how long.
-    pub(crate) fn lose(&mut self) {
-        self.lost = true;
+    /// No other rank writes to it any more.
+    pub(crate) fn find(&mut self) {
+        self.lost = false;
     }
 
     fn look(&self) {

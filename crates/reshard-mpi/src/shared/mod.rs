@@ -15,9 +15,13 @@ use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use reshard_plan::{Error, ErrorKind, Result};
 use segment::Segment;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Segments this process has made.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes at the beginning of a segment that are not the caller's.
 const HEAD: usize = 64;
@@ -25,6 +29,8 @@ const HEAD: usize = 64;
 /// The segments of all ranks of a communicator.
 pub(crate) struct Neighbours {
     rank: usize,
+    /// The same on all ranks, and another for other segments.
+    number: u64,
     segments: Vec<Segment>,
 }
 
@@ -64,6 +70,7 @@ impl Neighbours {
         if let Ok((segment, fd)) = &made {
             let cookie = u64::from(std::process::id()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 ^ (segment.first().addr() as u64).rotate_left(20)
+                ^ (MADE.fetch_add(1, Ordering::Relaxed) << 1)
                 ^ 1;
             segment.counter(0).store(cookie, Ordering::Release);
             card = Card {
@@ -103,7 +110,16 @@ impl Neighbours {
         }
         // Now that nobody waits for it any more.
         segments[comm.rank()].make_huge();
-        Ok(Self { rank: comm.rank(), segments })
+        let mut hasher = DefaultHasher::new();
+        cards.hash(&mut hasher);
+        Ok(Self { rank: comm.rank(), number: hasher.finish(), segments })
+    }
+
+    /// What stands for a source and a destination, if that is shared, too.
+    pub fn number(from: &Self, to: Option<&Self>) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (from.number, to.map(|to| to.number)).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Bytes of memory that a segment of so many takes.

@@ -99,10 +99,12 @@ pub fn passed_on(world: &Comm) {
     }
 }
 
-/// Ranks 1 and 3 receive what ranks 0 and 2 own, together, but 2 never begins: both give up and say so, and 0 need not wait.
+/// Ranks 1, 3 and 4 receive what ranks 0 and 2 own, together, but 2 never begins: 1 and 4 give up, 3, who has more patience, is told,
+/// and 0 need not wait.
 pub fn given_up(world: &Comm) {
-    let from = "2x1/4x4 ranks=0,2 of 64x64";
-    let mut engine = engine(world, from, "2x1/3x3 ranks=1,3 of 64x64", 256, Duration::from_millis(400));
+    let limit = if world.rank() == 3 { Duration::from_secs(30) } else { Duration::from_millis(400) };
+    let from = "2x1/4x4 ranks=0,2 of 66x64";
+    let mut engine = engine(world, from, "3x1/3x3 ranks=1,3,4 of 66x64", 4096, limit);
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let mut to: Shared<u64> = Shared::zeroed(world, engine.target_len(0)).unwrap();
     match world.rank() {
@@ -115,12 +117,32 @@ pub fn given_up(world: &Comm) {
         2 => {}
         _ => {
             let said = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
-            assert!(said.contains("for rank 2"), "{said}");
+            // Whoever is first tells the others.
+            let told = said.contains(" gave the run up");
+            assert!(told || (world.rank() != 3 && said.contains("for rank 2")), "{said}");
             // Nobody writes to it any more.
+            assert!(to.iter().all(|&value| value == 0));
+            let again = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
+            assert!(again.contains("an earlier run failed"), "{again}");
             assert!(to.iter().all(|&value| value == 0));
         }
     }
     sleep(Duration::from_millis(900));
+}
+
+/// Rank 1 takes one of two arrays for the other, as who changes buffers by turns may: everybody is told.
+pub fn swapped(world: &Comm) {
+    let text = "3/5 of 10000";
+    let mut engine = engine(world, text, "3/7 of 10000", 1000, Duration::from_secs(30));
+    let part = || Shared::<u64>::zeroed(world, engine.source_len(0).max(engine.target_len(0))).unwrap();
+    let (mut one, mut other) = (part(), part());
+    for _ in 0..50 {
+        engine.run_shared(&one, &mut other).unwrap();
+        engine.run_shared(&other, &mut one).unwrap();
+    }
+    let arrays = if world.rank() == 1 { (&other, &mut one) } else { (&one, &mut other) };
+    let said = engine.run_shared(arrays.0, arrays.1).unwrap_err().to_string();
+    assert!(said.contains("moves other shared arrays") || said.contains("gave the run up"), "{said}");
 }
 
 /// Rank 2 helps and is stopped, now and then in the middle of copying: rank 1, who receives it, is told whom it waited for, and

@@ -95,9 +95,14 @@ fn faults(installation: &Installation) {
     for (part, ranks) in [("lent", 2), ("lent-unread", 2), ("lent-of-two", 2), ("lent-given-up", 3)] {
         installation.launch(part, ranks).succeeded(ranks);
     }
-    for (part, ranks) in
-        [("help", 3), ("help-round", 4), ("help-passed-on", 3), ("help-given-up", 4), ("help-stopped", 3)]
-    {
+    for (part, ranks) in [
+        ("help", 3),
+        ("help-round", 4),
+        ("help-passed-on", 3),
+        ("help-swapped", 3),
+        ("help-given-up", 5),
+        ("help-stopped", 3),
+    ] {
         installation.launch(part, ranks).succeeded(ranks);
     }
     for mover in ["private", "messages", "mixed"] {

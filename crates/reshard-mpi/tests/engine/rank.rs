@@ -35,6 +35,7 @@ pub fn play(part: &str) {
         ["help"] => help::everywhere(world),
         ["help-round"] => help::back_and_forth(world),
         ["help-passed-on"] => help::passed_on(world),
+        ["help-swapped"] => help::swapped(world),
         ["help-given-up"] => help::given_up(world),
         ["help-stopped"] => help::stopped(world),
         ["lent"] => lent::overwritten(world),

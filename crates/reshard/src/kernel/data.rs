@@ -176,7 +176,8 @@ impl<'a> Data<'a> {
     /// Enters the source part of another rank, in memory that this process can read.
     ///
     /// # Safety
-    /// From `from` on, the part is readable over its whole span, and nobody writes to it, as long as this data is used.
+    /// From `from` on, the part is readable over its whole span as long as this data is used, and nobody writes to it while
+    /// something is copied from it.
     pub unsafe fn enter_foreign(&mut self, array: usize, source: usize, from: *const u8) {
         let place = &self.table.arrays[array];
         assert!(source < place.sources.len(), "source part {source} of array {array}");
@@ -188,7 +189,8 @@ impl<'a> Data<'a> {
     /// Enters the destination part of another rank, in memory that this process can write to.
     ///
     /// # Safety
-    /// From `to` on, the part can be written to over its whole span, as long as this data is used.
+    /// From `to` on, the part can be written to over its whole span as long as this data is used, and nobody else touches what is
+    /// copied to it meanwhile.
     pub unsafe fn enter_foreign_target(&mut self, array: usize, target: usize, to: *mut u8) {
         let place = &self.table.arrays[array];
         assert!(target < place.targets.len(), "destination part {target} of array {array}");
