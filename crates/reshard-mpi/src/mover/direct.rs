@@ -143,7 +143,7 @@ impl DirectMover {
 
     /// Takes a unit whose ranks have all begun: the lot's place, and the unit.
     fn take(&mut self) -> Result<Option<(usize, u64)>> {
-        let Self { lots, board, readers, runs, .. } = self;
+        let Self { lots, own, board, readers, runs, .. } = self;
         for (at, lot) in lots.iter_mut().enumerate() {
             let tickets = lot.tickets(board);
             if tickets.next(*runs, lot.units).is_none() {
@@ -153,12 +153,13 @@ impl DirectMover {
                 if board.behind(&lot.ranks, Note::Begun, *runs).next().is_some() {
                     continue;
                 }
-                if let Some(rank) =
-                    lot.ranks.iter().find(|&&rank| board.moves_others(rank, *runs, readers.arrays()))
-                {
-                    return Err(other_arrays(*rank));
+                let other = lot.ranks.iter().find(|&&rank| board.moves_others(rank, *runs, readers.arrays()));
+                match other {
+                    Some(&rank) if at < *own => return Err(other_arrays(rank)),
+                    // Whom it concerns finds out.
+                    Some(_) => continue,
+                    None => lot.ready = *runs,
                 }
-                lot.ready = *runs;
             }
             if let Some(unit) = tickets.take(*runs, lot.units) {
                 return Ok(Some((at, unit)));
