@@ -89,10 +89,11 @@ fn report(results: &Results) -> Result<String, Failure> {
     writeln!(
         text,
         "Doubles, column-major, {}, all ranks on one machine of {}; makespans in milliseconds (last end minus first start),\n\
-         medians of {} repetitions (of the small array {SMALL} in each of {LAUNCHES} launches) in which all ways take turns, each on arrays\n\
-         of its own, so that none finds in the caches what another left there. `memcpy` is every rank copying its share at once, `stream` the same with\n\
-         streaming stores. Shared: source and destination lie in memory that reshard allocated, on huge pages where\n\
-         the system grants them. All others: anybody's arrays, as the system's allocator gives them. Every way was verified,\n\
+         medians of {} repetitions (of the small array {SMALL} in each of {LAUNCHES} launches) in which all ways take turns, each\n\
+         on arrays of its own, so that none finds in the caches what another left there. `memcpy` is every rank copying its\n\
+         share at once, `stream` the same with streaming stores. Shared: source and destination lie in memory that reshard\n\
+         allocated, on huge pages where the system grants them, and any rank copies. All others: anybody's arrays, as the\n\
+         system's allocator gives them. Every way was verified,\n\
          element by element.\n\n\
          Machine: {}. Reproduce with `{}`; raw numbers in `benchmarks/results/mpi.json`.\n",
         first.mpi, results.machine.cpu, first.repetitions, results.machine, results.command
