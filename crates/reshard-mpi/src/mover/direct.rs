@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 /// Among more ranks than this, each copies its own: to know everybody's units takes each as long as there are ranks.
 const MOST_RANKS: usize = 256;
 
-/// Where ranks outnumber processors, one that has copied for so long gives way before it takes another unit. Else the system makes it
-/// give way, in the middle of one, and if others have nothing to do but wait for that, in many an MPI, they use up all the time that
-/// they have a right to before it may go on.
+/// Where ranks outnumber processors, one that has copied for so long gives way before it takes another unit. If the system takes
+/// the processor away instead, it is in the middle of a unit, and those who wait for it in an MPI that does not give way use up
+/// their own share of the time before it can go on.
 const SPELL: Duration = Duration::from_micros(1500);
 
 /// So long a rank that has given up waits for those that copy to its destination.
