@@ -158,7 +158,8 @@ impl Cargo {
 impl Message {
     /// Bytes of some positions of all arrays. Saturates.
     pub fn bytes(&self, positions: &Range<u64>) -> u64 {
-        let of_one = |section: &Section| (positions.end - positions.start).saturating_mul(section.elem);
+        let of_one =
+            |section: &Section| positions.end.saturating_sub(positions.start).saturating_mul(section.elem);
         self.sections.iter().map(of_one).fold(0, u64::saturating_add)
     }
 

@@ -72,17 +72,26 @@ impl Porter {
     }
 
     /// Begins a run: nothing has been done on its own yet.
+    ///
+    /// # Panics
+    /// If the data is another plan's.
     pub fn begin(&mut self, data: &Data<'_>) {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         self.alone = Alone::default();
     }
 
     /// The beginning of a parcel; its end, if nothing of it travels.
+    ///
+    /// # Panics
+    /// If the data is another plan's, or there is no such message.
     pub fn open(&self, data: &Data<'_>, parcel: &Parcel) -> Cursor {
         self.hands(data).open(parcel)
     }
 
     /// In how many letters a parcel travels.
+    ///
+    /// # Panics
+    /// If the data is another plan's, or the parcel is no part of a message.
     pub fn letters(&self, data: &Data<'_>, parcel: &Parcel) -> usize {
         self.hands(data).letters(parcel)
     }
@@ -90,7 +99,8 @@ impl Porter {
     /// Packs the next letter of one of this rank's own parcels: as much as there is room for. Returns its bytes.
     ///
     /// # Panics
-    /// If the data is another plan's, the parcel another rank's, or there is no room for an element.
+    /// If the data is another plan's, this rank's part was not entered, the parcel is another rank's or no part of its message,
+    /// or there is no room for an element.
     pub fn pack(&mut self, data: &Data<'_>, parcel: &Parcel, cursor: &mut Cursor, to: &mut [u8]) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         assert_eq!(
@@ -108,7 +118,8 @@ impl Porter {
     /// bytes, which may be fewer than were given.
     ///
     /// # Panics
-    /// If the data is another plan's, the parcel another rank's, or the letter shorter than an element.
+    /// If the data is another plan's, this rank's part was not entered, the parcel is another rank's or no part of its message,
+    /// or the letter is shorter than an element.
     pub fn unpack(
         &mut self,
         data: &mut Data<'_>,
@@ -135,6 +146,9 @@ impl Porter {
     }
 
     /// Does the next piece of what this rank does on its own; false if all is done.
+    ///
+    /// # Panics
+    /// If the data is another plan's, or this rank's parts were not entered.
     pub fn work_alone(&mut self, data: &mut Data<'_>) -> bool {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let Some(number) = self.number else { return false };
@@ -144,6 +158,7 @@ impl Porter {
     }
 
     fn hands<'a>(&'a self, data: &'a Data<'a>) -> Hands<'a> {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         Hands { cargo: &self.cargo, data, chunk: self.letter }
     }
 }

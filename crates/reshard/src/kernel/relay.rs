@@ -232,6 +232,7 @@ impl Relay {
     /// Whether this rank's own chunk of that number can be written while a bundle's is packed: all of it lies between what is
     /// packed, so that each row is read once, in order.
     pub fn keeps(&self, data: &Data<'_>, bundle: usize, chunk: usize) -> bool {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let Bundle { members, kept, .. } = &self.bundles[bundle];
         let legs = &self.outgoing[members[0]].legs;
         let Some((number, at)) = find(legs, chunk) else { return false };
@@ -245,7 +246,7 @@ impl Relay {
     /// beginning. With `keep`, which [`Relay::keeps`] must allow, this rank's own chunk of that number is written, too.
     ///
     /// # Panics
-    /// If the data is another plan's or a box is smaller than [`Outgoing::most_bytes`].
+    /// If the data is another plan's, this rank's part was not entered, or a box is too short: [`Outgoing::most_bytes`] is enough.
     pub fn pack_bundle<'b>(
         &mut self,
         data: &mut Data<'_>,
@@ -310,7 +311,8 @@ impl Relay {
     /// Packs what this rank has of a receiver's chunk. Returns the bytes.
     ///
     /// # Panics
-    /// If the data is another plan's or the box is smaller than [`Outgoing::most_bytes`].
+    /// If the data is another plan's, this rank's part was not entered, or the box is too short: [`Outgoing::most_bytes`] is
+    /// enough.
     pub fn pack(&mut self, data: &Data<'_>, outgoing: usize, chunk: usize, to: &mut [u8]) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let legs = &self.outgoing[outgoing].legs;
