@@ -4,6 +4,7 @@
 //! [`Data::enter_own`](crate::engine::Data::enter_own), and does its share with one of these. How bytes get from one process
 //! to the other is the engine's business.
 
+pub use crate::kernel::data::check_reach;
 pub use crate::kernel::direct::Direct;
 pub use crate::kernel::hands::{Cursor, Parcel};
 pub use crate::kernel::porter::Porter;

@@ -10,7 +10,7 @@ mod rank;
 use super::{Data, Engine, Report};
 use crate::kernel::cargo::Cargo;
 use crate::kernel::crew::{Crew, catch};
-use crate::kernel::data::check_reach;
+use crate::kernel::data::check_reach_of_all;
 use crate::kernel::freight::Freight;
 use crate::program::{self, MessagesOptions, Program};
 use crate::schedule::Schedule;
@@ -53,7 +53,7 @@ pub struct Messages {
 impl Messages {
     /// Ready to run the plan: one thread for each rank, the caller's the first.
     pub fn new(plan: Arc<Plan>, options: MessagesOptions) -> Result<Self> {
-        check_reach(&plan)?;
+        check_reach_of_all(&plan)?;
         let ranks = plan.ranks().len();
         if ranks > MOST_RANKS {
             return Err(Error::new(
@@ -152,7 +152,7 @@ impl Engine for Messages {
     }
 
     fn run(&mut self, data: &mut Data<'_>) -> Result<Report> {
-        data.check(&self.plan)?;
+        data.check_all(&self.plan)?;
         let begin = Instant::now();
         let Self { freight, programs, logs, crew, .. } = self;
         logs.iter_mut().for_each(|log| unshared(log).begin());

@@ -12,7 +12,7 @@ mod messages;
 mod plain;
 mod threads;
 
-pub use crate::kernel::data::{Data, Table};
+pub use crate::kernel::data::{Data, Entered, Table};
 pub use crate::kernel::scale::Scaling;
 pub use crate::program::MessagesOptions;
 pub use messages::Messages;

@@ -5,7 +5,7 @@
 
 use super::{Data, Engine, Report};
 use crate::kernel::crew::Crew;
-use crate::kernel::data::check_reach;
+use crate::kernel::data::check_reach_of_all;
 use crate::kernel::vector::Level;
 use crate::kernel::work::{Tuning, Work};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
@@ -58,7 +58,7 @@ impl Threads {
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         };
-        check_reach(&plan)?;
+        check_reach_of_all(&plan)?;
         let work = Work::new(Arc::clone(&plan), threads, tuning);
         let crew = Crew::new(work.workers()).map_err(|error| {
             Error::new(ErrorKind::Memory, format!("{} threads could not be started: {error}", work.workers()))
@@ -87,7 +87,7 @@ impl Engine for Threads {
     }
 
     fn run(&mut self, data: &mut Data<'_>) -> Result<Report> {
-        data.check(&self.plan)?;
+        data.check_all(&self.plan)?;
         let begin = Instant::now();
         self.work.run(data, &mut self.crew).map_err(|panicked| {
             Error::new(ErrorKind::Failed, format!("a thread of the engine failed: {panicked}"))

@@ -26,7 +26,16 @@ struct Place {
     sources: Range<usize>,
     targets: Range<usize>,
     scaling: Option<Scaling>,
-    entered: bool,
+    entered: Option<Entered>,
+}
+
+/// Whose parts of an array were entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// Those of all ranks: for engines in which all ranks are in one process.
+    All,
+    /// Those of one rank: for engines in which every rank is a process of its own.
+    Rank(u64),
 }
 
 // SAFETY: between runs the addresses are not used; during a run `Data` keeps the borrows they came from.
@@ -46,7 +55,7 @@ impl Table {
                 sources: first_source..sources,
                 targets: first_target..targets,
                 scaling: None,
-                entered: false,
+                entered: None,
             }
         };
         let arrays = plan.arrays().iter().map(&mut place).collect();
@@ -60,9 +69,14 @@ impl Table {
         }
     }
 
-    /// Begins to fill the table.
+    /// Begins to fill the table. Whatever was entered before is forgotten, as it may be gone.
     pub fn fill(&mut self) -> Data<'_> {
-        self.arrays.iter_mut().for_each(|place| (place.entered, place.scaling) = (false, None));
+        let Self { arrays, sources, source_bytes, targets, target_bytes, .. } = self;
+        arrays.iter_mut().for_each(|place| (place.entered, place.scaling) = (None, None));
+        sources.fill(std::ptr::null());
+        source_bytes.fill(0);
+        targets.fill(std::ptr::null_mut());
+        target_bytes.fill(0);
         Data { table: self, borrowed: PhantomData }
     }
 }
@@ -75,7 +89,7 @@ pub struct Data<'a> {
 
 impl<'a> Data<'a> {
     /// Enters the parts of one array: those of its source ranks and those of its destination ranks, both by ascending rank.
-    /// Refuses parts that are too few, too many, too short, or of another element size.
+    /// Refuses parts that are too few, too many, too short, or of another element size, and a scaling of another type.
     pub fn enter<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
         &mut self,
         array: usize,
@@ -83,10 +97,7 @@ impl<'a> Data<'a> {
         to: &'a mut [D],
         scaling: Option<Scaling>,
     ) -> Result<()> {
-        let elem = self.planned(array)?.wanted().elem_bytes();
-        if size_of::<T>() as u64 != elem {
-            return Err(wrong_size(array, size_of::<T>(), elem));
-        }
+        self.check_type::<T>(array, scaling.as_ref())?;
         self.enter_parts(array, from, to)?;
         self.table.arrays[array].scaling = scaling;
         Ok(())
@@ -99,9 +110,7 @@ impl<'a> Data<'a> {
         from: &'a [S],
         to: &'a mut [D],
     ) -> Result<()> {
-        self.enter_parts(array, from, to)?;
-        self.table.arrays[array].scaling = None;
-        Ok(())
+        self.enter_parts(array, from, to)
     }
 
     /// Enters what one rank has of an array, where every rank is a process of its own. A rank that is no source, or no
@@ -114,10 +123,7 @@ impl<'a> Data<'a> {
         to: &'a mut [T],
         scaling: Option<Scaling>,
     ) -> Result<()> {
-        let elem = self.planned(array)?.wanted().elem_bytes();
-        if size_of::<T>() as u64 != elem {
-            return Err(wrong_size(array, size_of::<T>(), elem));
-        }
+        self.check_type::<T>(array, scaling.as_ref())?;
         self.enter_own_part(array, rank, from, to)?;
         self.table.arrays[array].scaling = scaling;
         Ok(())
@@ -131,9 +137,26 @@ impl<'a> Data<'a> {
         from: &'a [u8],
         to: &'a mut [u8],
     ) -> Result<()> {
-        self.enter_own_part(array, rank, from, to)?;
-        self.table.arrays[array].scaling = None;
-        Ok(())
+        self.enter_own_part(array, rank, from, to)
+    }
+
+    /// The elements given must have the size that was planned, and a scaling must have been made for their type.
+    fn check_type<T: Pod>(&self, array: usize, scaling: Option<&Scaling>) -> Result<()> {
+        let elem = self.planned(array)?.wanted().elem_bytes();
+        if size_of::<T>() as u64 != elem {
+            return Err(mismatch(format!(
+                "elements of {} bytes were given for array {array}, which was planned for elements of {elem}",
+                size_of::<T>()
+            )));
+        }
+        match scaling {
+            Some(scaling) if !scaling.is_of::<T>() => Err(mismatch(format!(
+                "a scaling made for {} was given for array {array}, whose elements are {}; make it with factors of that type",
+                scaling.type_name(),
+                std::any::type_name::<T>()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn enter_own_part<T: Pod>(
@@ -147,6 +170,7 @@ impl<'a> Data<'a> {
         let Table { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
         let (planned, place) = (&plan.arrays()[array], &mut arrays[array]);
         let elem = planned.wanted().elem_bytes();
+        (place.entered, place.scaling) = (None, None);
         for (at, source) in place.sources.clone().zip(planned.sources()) {
             (sources[at], source_bytes[at]) = (std::ptr::null(), 0);
             if source.rank == rank {
@@ -161,16 +185,29 @@ impl<'a> Data<'a> {
                 (targets[at], target_bytes[at]) = (to.as_mut_ptr().cast(), size_of_val(to));
             }
         }
-        place.entered = true;
+        place.entered = Some(Entered::Rank(rank));
         Ok(())
     }
 
-    /// Where the parts of an array begin that were entered with [`Data::enter_own`]: source, destination, null if this rank has
-    /// none. Valid over their whole spans as long as this data is borrowed.
-    pub fn own(&mut self, array: usize) -> (*const u8, *mut u8) {
-        let from = self.sources(array).iter().copied().find(|from| !from.is_null());
-        let to = self.targets(array).iter().copied().find(|to| !to.is_null());
+    /// Where a rank's parts of an array begin: source, destination, null if it has none or they were not entered. Valid over
+    /// their whole spans as long as this data is borrowed.
+    ///
+    /// # Panics
+    /// If there is no such array.
+    pub fn own_of(&mut self, array: usize, rank: u64) -> (*const u8, *mut u8) {
+        let planned = &self.table.plan.arrays()[array];
+        let target = planned.targets().binary_search_by_key(&rank, |target| target.rank).ok();
+        let from = planned.source_of(rank).map(|source| self.sources(array)[source]);
+        let to = target.map(|target| self.targets(array)[target]);
         (from.unwrap_or(std::ptr::null()), to.unwrap_or(std::ptr::null_mut()))
+    }
+
+    /// Whose parts of an array were entered; none if it was not, or not with success.
+    ///
+    /// # Panics
+    /// If there is no such array.
+    pub fn entered_for(&self, array: usize) -> Option<Entered> {
+        self.table.arrays[array].entered
     }
 
     /// Enters the source part of another rank, in memory that this process can read.
@@ -182,8 +219,8 @@ impl<'a> Data<'a> {
         let place = &self.table.arrays[array];
         assert!(source < place.sources.len(), "source part {source} of array {array}");
         let at = place.sources.start + source;
-        // The length is left at 0: such a part is not given out as a slice.
-        self.table.sources[at] = from;
+        // Of length 0: such a part is not given out as a slice.
+        (self.table.sources[at], self.table.source_bytes[at]) = (from, 0);
     }
 
     /// Enters the destination part of another rank, in memory that this process can write to.
@@ -195,7 +232,7 @@ impl<'a> Data<'a> {
         let place = &self.table.arrays[array];
         assert!(target < place.targets.len(), "destination part {target} of array {array}");
         let at = place.targets.start + target;
-        self.table.targets[at] = to;
+        (self.table.targets[at], self.table.target_bytes[at]) = (to, 0);
     }
 
     fn planned(&self, array: usize) -> Result<&Array> {
@@ -215,6 +252,7 @@ impl<'a> Data<'a> {
         let Table { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
         let (planned, place) = (&plan.arrays()[array], &mut arrays[array]);
         let elem = planned.wanted().elem_bytes();
+        (place.entered, place.scaling) = (None, None);
         check_count("source", from.len(), planned.sources().len())?;
         check_count("destination", to.len(), planned.targets().len())?;
         for (at, (part, source)) in place.sources.clone().zip(from.iter().zip(planned.sources())) {
@@ -229,7 +267,7 @@ impl<'a> Data<'a> {
             targets[at] = part.as_mut_ptr().cast();
             target_bytes[at] = size_of_val(part);
         }
-        place.entered = true;
+        place.entered = Some(Entered::All);
         Ok(())
     }
 
@@ -245,7 +283,7 @@ impl<'a> Data<'a> {
                 "the data was entered for another plan; make its table from the plan of the engine that runs it".into(),
             ));
         }
-        match self.table.arrays.iter().position(|place| !place.entered) {
+        match self.table.arrays.iter().position(|place| place.entered.is_none()) {
             Some(array) => Err(mismatch(format!(
                 "array {array} of {} was not given; a run moves all arrays of its plan",
                 self.table.arrays.len()
@@ -254,13 +292,29 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The beginnings of an array's source parts, valid for reading over the spans of the plan.
+    /// The same for engines of all ranks, which have nothing to do with the parts of one alone.
+    pub fn check_all(&self, plan: &Arc<Plan>) -> Result<()> {
+        self.check(plan)?;
+        let of_one = |(array, place): (usize, &Place)| match place.entered {
+            Some(Entered::Rank(rank)) => Some((array, rank)),
+            _ => None,
+        };
+        match self.table.arrays.iter().enumerate().find_map(of_one) {
+            Some((array, rank)) => Err(mismatch(format!(
+                "array {array} was given as the parts of rank {rank} alone; this engine moves the parts of all ranks, so give \
+                 all of them"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The beginnings of an array's source parts, valid for reading over the spans of the plan; null if one is not here.
     pub(crate) fn sources(&self, array: usize) -> &[*const u8] {
         &self.table.sources[self.table.arrays[array].sources.clone()]
     }
 
     /// The beginnings of an array's destination parts, valid for reading and writing over the spans of the plan, by
-    /// whoever makes sure that no two threads touch the same element.
+    /// whoever makes sure that no two threads touch the same element; null if one is not here.
     pub(crate) fn targets(&self, array: usize) -> &[*mut u8] {
         &self.table.targets[self.table.arrays[array].targets.clone()]
     }
@@ -270,27 +324,39 @@ impl<'a> Data<'a> {
         self.table.arrays[array].scaling.as_ref()
     }
 
-    /// The bytes of one source part.
+    /// The bytes of one source part, none if it is not in this process.
     ///
     /// # Panics
     /// If there is no such part, or its array was not entered.
     pub fn source(&self, array: usize, index: usize) -> &[u8] {
         let place = &self.table.arrays[array];
-        assert!(place.entered && index < place.sources.len(), "source part {index} of array {array}");
+        assert!(
+            place.entered.is_some() && index < place.sources.len(),
+            "source part {index} of array {array}"
+        );
         let at = place.sources.start + index;
+        if self.table.source_bytes[at] == 0 {
+            return &[];
+        }
         // SAFETY: the array was entered since the table began to be filled, so address and length came from a slice that is
         // borrowed for `'a`, of a type without padding.
         unsafe { std::slice::from_raw_parts(self.table.sources[at], self.table.source_bytes[at]) }
     }
 
-    /// The bytes of one destination part.
+    /// The bytes of one destination part, none if it is not in this process.
     ///
     /// # Panics
     /// If there is no such part, or its array was not entered.
     pub fn target(&mut self, array: usize, index: usize) -> &mut [u8] {
         let place = &self.table.arrays[array];
-        assert!(place.entered && index < place.targets.len(), "destination part {index} of array {array}");
+        assert!(
+            place.entered.is_some() && index < place.targets.len(),
+            "destination part {index} of array {array}"
+        );
         let at = place.targets.start + index;
+        if self.table.target_bytes[at] == 0 {
+            return &mut [];
+        }
         // SAFETY: the array was entered since the table began to be filled, so address and length came from a slice that is
         // mutably borrowed for `'a`, of a type that any bytes are a value of; `&mut self` makes this the only use.
         unsafe { std::slice::from_raw_parts_mut(self.table.targets[at], self.table.target_bytes[at]) }
@@ -300,9 +366,43 @@ impl<'a> Data<'a> {
 // SAFETY: `Data` only hands out addresses (to unsafe code that promises disjoint use) and plain bytes.
 unsafe impl Sync for Data<'_> {}
 
-/// Refuses plans of which a part, or all destinations together, cannot lie in memory. For all others the size of a part in
-/// bytes is a number that kernels can reckon with.
-pub(crate) fn check_reach(plan: &Plan) -> Result<()> {
+/// The most bytes of a part: a process maps no more on the 64-bit systems we know, as user space ends at address 2^47 (a few
+/// can be told otherwise). So sums of a few sizes of parts fit into all integers here.
+const MOST_BYTES: u128 = if usize::BITS < 64 { isize::MAX as u128 } else { 1 << 47 };
+
+/// Refuses plans of which one rank's part cannot lie in memory. For all others the size of a part in bytes is a number to
+/// reckon with.
+///
+/// ```
+/// use reshard::{ErrorKind, Layout, Move, Order, Plan, rank};
+/// let layout = Layout::new("2/1 of 4611686018427387904".parse()?, Order::RowMajor); // 2^62
+/// let plan = Plan::new(vec![Move::new(layout.clone(), layout)?])?;
+/// assert_eq!(rank::check_reach(&plan).unwrap_err().kind(), ErrorKind::TooLarge);
+/// # Ok::<(), reshard::Error>(())
+/// ```
+pub fn check_reach(plan: &Plan) -> Result<()> {
+    for array in plan.arrays() {
+        let sources = array.sources().iter().map(|source| ("source", source.rank, source.span));
+        let targets = array.targets().iter().map(|target| ("destination", target.rank, target.span));
+        for (side, rank, span) in sources.chain(targets) {
+            let bytes = u128::from(span) * u128::from(array.wanted().elem_bytes());
+            if bytes > MOST_BYTES {
+                return Err(Error::new(
+                    ErrorKind::TooLarge,
+                    format!(
+                        "the {side} part of rank {rank} takes {bytes} bytes, and a process can have {MOST_BYTES} at most; use \
+                         more ranks or smaller strides"
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same where all ranks are in one process: refuses plans of which a part, or all destinations together, have no addresses.
+/// What no memory holds is left for whoever asks for that memory to find out.
+pub(crate) fn check_reach_of_all(plan: &Plan) -> Result<()> {
     let most = isize::MAX as u128;
     let mut written = 0;
     for array in plan.arrays() {
@@ -324,12 +424,6 @@ pub(crate) fn check_reach(plan: &Plan) -> Result<()> {
 
 fn mismatch(message: String) -> Error {
     Error::new(ErrorKind::Mismatch, message)
-}
-
-fn wrong_size(array: usize, given: usize, elem: u64) -> Error {
-    mismatch(format!(
-        "elements of {given} bytes were given for array {array}, which was planned for elements of {elem}"
-    ))
 }
 
 fn check_count(side: &str, given: usize, expected: usize) -> Result<()> {

@@ -5,10 +5,13 @@
 
 use bytemuck::{Pod, Zeroable};
 use num_complex::Complex;
+use std::any::TypeId;
 use std::ops::{Add, Mul};
 
-/// A number that can be scaled: the four types of the BLAS.
-pub trait Number: Pod + PartialEq + Add<Output = Self> + Mul<Output = Self> + Zeroable + Send + Sync {
+/// A number that can be scaled: one of the four types of the BLAS. No other can be: kernels keep factors in 16 bytes.
+pub trait Number:
+    sealed::Sealed + Pod + PartialEq + Add<Output = Self> + Mul<Output = Self> + Zeroable + Send + Sync
+{
     /// One.
     const ONE: Self;
     /// Whether it has an imaginary part.
@@ -18,8 +21,15 @@ pub trait Number: Pod + PartialEq + Add<Output = Self> + Mul<Output = Self> + Ze
     fn conjugate(self) -> Self;
 }
 
+mod sealed {
+    /// Nobody else can name it.
+    pub trait Sealed {}
+}
+
 macro_rules! numbers {
     ($($real:ty),*) => { $(
+        impl sealed::Sealed for $real {}
+        impl sealed::Sealed for Complex<$real> {}
         impl Number for $real {
             const ONE: Self = 1.0;
             const COMPLEX: bool = false;
@@ -48,6 +58,9 @@ pub struct Scaling {
     beta: Bits,
     /// alpha is zero: A is not read.
     pub(super) ignores_source: bool,
+    /// The type it was made for, and its name.
+    of: TypeId,
+    name: fn() -> &'static str,
     run: unsafe fn(&Self, Strided, usize),
 }
 
@@ -77,7 +90,18 @@ impl Scaling {
             (false, false, false) => combine::<T, false>,
             (false, false, true) => combine::<T, true>,
         };
-        Some(Self { alpha: bits(alpha), beta: bits(beta), ignores_source: alpha == zero, run })
+        let (of, name) = (TypeId::of::<T>(), std::any::type_name::<T>);
+        Some(Self { alpha: bits(alpha), beta: bits(beta), ignores_source: alpha == zero, of, name, run })
+    }
+
+    /// Whether it was made for elements of this type.
+    pub(super) fn is_of<T: 'static>(&self) -> bool {
+        self.of == TypeId::of::<T>()
+    }
+
+    /// The name of the type it was made for.
+    pub(super) fn type_name(&self) -> &'static str {
+        (self.name)()
     }
 
     /// Scales `count` elements.

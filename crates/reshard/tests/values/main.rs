@@ -10,6 +10,7 @@ mod arrays;
 mod bits;
 #[cfg(unix)]
 mod guarded;
+mod hostile;
 mod limits;
 mod refused;
 mod scaled;
