@@ -3,6 +3,15 @@
 //! Each byte of a source element is a function of the element's global index, so the right destination is known without
 //! moving anything. Padding, elements outside the window and a margin around every part are filled with canaries, which
 //! must survive. Parts begin at any address.
+//!
+//! [`Case`] is one array, [`Several`] are some that move together, [`Scaled`] is one of numbers that are scaled on the way.
+//! Where every rank is a process of its own, all draw the same cases and each looks at its own part with `check_rank`.
+
+mod scaled;
+mod several;
+
+pub use scaled::{C64, C128, Element, Scaled, ScaledParts};
+pub use several::{Several, Slices};
 
 use crate::random::{Random, random_deal};
 use reshard_plan::{Distribution, Grid, Layout, MAX_DIMS, Move, Order, Pattern, Plan, Triangle, Window};
@@ -35,11 +44,23 @@ pub struct Kinds {
     pub elem_bytes: Range<u64>,
     /// Now and then a transposition, a triangle, strides of its own.
     pub all_sorts: bool,
+    /// Now and then strides of a rank's own, which no other has.
+    pub own_strides: bool,
+    /// If given, only ranks below this one.
+    pub ranks: Option<u64>,
 }
 
 impl Default for Kinds {
     fn default() -> Self {
-        Self { dims: 1..5, elems: 1500, procs: 4, elem_bytes: 1..33, all_sorts: true }
+        Self {
+            dims: 1..5,
+            elems: 1500,
+            procs: 4,
+            elem_bytes: 1..33,
+            all_sorts: true,
+            own_strides: false,
+            ranks: None,
+        }
     }
 }
 
@@ -68,21 +89,69 @@ impl Case {
         let to_shape: Vec<u64> = axes.iter().map(|&dim| shape[dim]).collect();
         let (to, to_at) = side(&to_shape);
         let window = Window::of(&shape).from(&from_at).to(&to_at).permuted(&axes);
+        let moving = Move::windowed(from, to, window).expect("the window fits");
+        Self::of(random, moving, kinds)
+    }
+
+    /// The same elements of the same distributions, else different: an array that can share its messages with this one.
+    pub fn alike(&self, random: &mut Random, kinds: &Kinds) -> Self {
+        let mut side = |layout: &Layout| random_addresses(random, layout.distribution().clone(), kinds);
+        let (from, to) = (side(self.moving.from()), side(self.moving.to()));
+        let moving = Move::windowed(from, to, self.window()).expect("the window fits, as before");
+        Self::of(random, moving, kinds)
+    }
+
+    /// Elements of some size, perhaps only a triangle of them.
+    fn of(random: &mut Random, moving: Move, kinds: &Kinds) -> Self {
         let elem = match random.within(0, 3) {
             0 => random.within(kinds.elem_bytes.start, kinds.elem_bytes.end - 1),
             1 => 4.clamp(kinds.elem_bytes.start, kinds.elem_bytes.end - 1),
             2 => 16.clamp(kinds.elem_bytes.start, kinds.elem_bytes.end - 1),
             _ => 8.clamp(kinds.elem_bytes.start, kinds.elem_bytes.end - 1),
         };
-        let mut moving =
-            Move::windowed(from, to, window).and_then(|m| m.of_bytes(elem)).expect("the window fits");
-        if kinds.all_sorts && dims == 2 && random.one_in(5) {
+        let mut moving = moving.of_bytes(elem).expect("some bytes");
+        if kinds.all_sorts && moving.problem().shape().len() == 2 && random.one_in(5) {
             let parts = [Triangle::Upper, Triangle::Lower, Triangle::StrictlyUpper, Triangle::StrictlyLower];
             moving = moving.only(parts[random.within(0, 3) as usize]).expect("a matrix");
         }
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
         let skew = if random.one_in(2) { skew } else { [0, 0] };
         Self { moving, skew, salt: random.bits() }
+    }
+
+    fn window(&self) -> Window {
+        let problem = self.moving.problem();
+        let window = Window::of(problem.shape()).from(problem.from_offset()).to(problem.to_offset());
+        window.permuted(problem.axes())
+    }
+
+    /// What a rank knows that is a process of its own: of the strides, its own alone. Those of others are tight here, which
+    /// they need not be.
+    pub fn seen_by(&self, rank: u64) -> Move {
+        let side = |layout: &Layout| {
+            let known = Layout::new(layout.distribution().clone(), layout.order());
+            match layout.strides(rank) {
+                Ok(strides) => known.with_strides_of(rank, &strides).expect("strides that were good before"),
+                Err(_) => known,
+            }
+        };
+        let (from, to) = (side(self.moving.from()), side(self.moving.to()));
+        let moving =
+            Move::windowed(from, to, self.window()).and_then(|m| m.of_bytes(self.moving.elem_bytes()));
+        let moving = moving.expect("the window fits, as before");
+        match self.moving.triangle() {
+            Some(triangle) => moving.only(triangle).expect("a matrix, as before"),
+            None => moving,
+        }
+    }
+
+    /// All ranks on either side, ascending.
+    pub fn ranks(&self) -> Vec<u64> {
+        let of = |layout: &Layout| layout.distribution().grid().sorted_ranks();
+        let mut ranks = [of(self.moving.from()), of(self.moving.to())].concat();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
     }
 
     /// Runs a redistribution and looks at every byte of every part. `run` gets the plan, the source parts and the destination
@@ -151,28 +220,13 @@ impl Case {
     /// If one is not what it must be.
     pub fn check_rank(&self, parts: &Parts, rank: u64) {
         let elem = self.moving.elem_bytes();
-        let problem = self.moving.problem();
-        let layout = self.moving.to();
-        let ranks = layout.distribution().grid().sorted_ranks();
+        let ranks = self.moving.to().distribution().grid().sorted_ranks();
         for (part, rank) in parts.to.iter().zip(ranks).filter(|(_, other)| *other == rank) {
             let mut expected = canaries(rank, part.len());
-            for_each_element(layout, rank, |address, global| {
-                let mut source = [0; MAX_DIMS];
-                let mut window = [0; MAX_DIMS];
-                for (dim, &from_dim) in problem.axes().iter().enumerate() {
-                    let Some(index) = global[dim].checked_sub(problem.to_offset()[dim]) else { return };
-                    if index >= problem.shape()[from_dim] {
-                        return;
-                    }
-                    window[from_dim] = index;
-                    source[from_dim] = problem.from_offset()[from_dim] + index;
-                }
-                if self.moving.triangle().is_some_and(|part| !part.contains(window[0], window[1])) {
-                    return;
-                }
+            self.for_each_arrival(rank, |address, source| {
                 let at = MARGIN + self.skew[1] + (address * elem) as usize;
                 for byte in 0..elem {
-                    expected[at + byte as usize] = self.value(&source[..global.len()], byte);
+                    expected[at + byte as usize] = self.value(source, byte);
                 }
             });
             if let Some(at) = (0..part.len()).find(|&at| part[at] != expected[at]) {
@@ -184,6 +238,26 @@ impl Case {
                 );
             }
         }
+    }
+
+    /// Calls `each(address, global index in the source)` for every element that a rank receives.
+    fn for_each_arrival(&self, rank: u64, mut each: impl FnMut(u64, &[u64])) {
+        let problem = self.moving.problem();
+        for_each_element(self.moving.to(), rank, |address, global| {
+            let mut source = [0; MAX_DIMS];
+            let mut window = [0; MAX_DIMS];
+            for (dim, &from_dim) in problem.axes().iter().enumerate() {
+                let Some(index) = global[dim].checked_sub(problem.to_offset()[dim]) else { return };
+                if index >= problem.shape()[from_dim] {
+                    return;
+                }
+                window[from_dim] = index;
+                source[from_dim] = problem.from_offset()[from_dim] + index;
+            }
+            if self.moving.triangle().is_none_or(|part| part.contains(window[0], window[1])) {
+                each(address, &source[..global.len()]);
+            }
+        });
     }
 
     /// A byte of an element of the source array.
@@ -238,45 +312,90 @@ fn for_each_element(layout: &Layout, rank: u64, mut each: impl FnMut(u64, &[u64]
 
 /// Some layout of an array of this shape.
 fn random_layout(random: &mut Random, shape: &[u64], kinds: &Kinds) -> Layout {
-    let procs: Vec<u64> =
+    let mut procs: Vec<u64> =
         shape.iter().map(|_| random.within(1, kinds.procs).min(random.within(1, kinds.procs))).collect();
+    if let Some(ranks) = kinds.ranks {
+        // Fewer along some axis, until there are ranks enough.
+        let mut dim = 0;
+        while procs.iter().product::<u64>() > ranks.max(1) {
+            procs[dim] = (procs[dim] - 1).max(1);
+            dim = (dim + 1) % procs.len();
+        }
+    }
     let size = procs.iter().product();
     let mut grid = Grid::new(&procs).expect("a small grid");
     if random.one_in(3) {
         grid = grid.with_order(Order::ColMajor);
     }
     if random.one_in(4) {
-        let mut ranks: Vec<u64> = (0..size).map(|rank| 2 * rank + 1).collect();
+        let mut ranks: Vec<u64> = match kinds.ranks {
+            Some(ranks) => (0..ranks.max(1)).collect(),
+            None => (0..size).map(|rank| 2 * rank + 1).collect(),
+        };
         (1..ranks.len()).for_each(|k| ranks.swap(k, random.within(0, k as u64) as usize));
-        grid = grid.with_ranks(&ranks).expect("ranks that differ");
+        grid = grid.with_ranks(&ranks[..size as usize]).expect("ranks that differ");
     } else if random.one_in(4) {
-        grid = grid.with_first_rank(random.within(0, 9)).expect("a small rank");
+        let most = kinds.ranks.map_or(9, |ranks| ranks.max(1) - size);
+        grid = grid.with_first_rank(random.within(0, most)).expect("a small rank");
     }
     let dealt: Vec<_> =
         shape.iter().zip(&procs).map(|(&len, &procs)| random_deal(random, len, procs)).collect();
     let (deals, first) = dealt.into_iter().unzip();
     let pattern = Pattern::new(grid, deals, first).expect("rules that fit the grid");
-    let distribution: Distribution = pattern.over(shape).expect("rules that fit the shape");
+    let distribution = pattern.over(shape).expect("rules that fit the shape");
+    random_addresses(random, distribution, kinds)
+}
+
+/// Some addresses for what is dealt out.
+fn random_addresses(random: &mut Random, distribution: Distribution, kinds: &Kinds) -> Layout {
     let order = if random.one_in(2) { Order::ColMajor } else { Order::RowMajor };
     let layout = Layout::new(distribution, order);
     let most: Vec<u64> = layout.distribution().axes().iter().map(reshard_plan::Axis::max_local_len).collect();
-    match random.within(0, if kinds.all_sorts { 5 } else { 2 }) {
+    let layout = match random.within(0, if kinds.all_sorts { 5 } else { 2 }) {
         3 => {
             let padded: Vec<u64> = most.iter().map(|&len| len + random.within(0, 3)).collect();
             layout.with_allocated(&padded).expect("large enough")
         }
         4 => {
-            // Strides in any order of the axes, perhaps with holes.
             let mut dims: Vec<usize> = (0..most.len()).collect();
             (1..dims.len()).for_each(|k| dims.swap(k, random.within(0, k as u64) as usize));
-            let mut strides = vec![0; most.len()];
-            let mut stride = random.within(1, 3);
-            for dim in dims {
-                strides[dim] = stride;
-                stride = stride * most[dim].max(1) + random.within(0, 2);
-            }
-            layout.with_strides(&strides).expect("strides that step over each other")
+            let first = random.within(1, 3);
+            layout
+                .with_strides(&stepped(random, &most, &dims, first))
+                .expect("strides that step over each other")
         }
         _ => layout,
+    };
+    if !kinds.own_strides || random.one_in(3) {
+        return layout;
     }
+    let ranks = layout.distribution().grid().sorted_ranks();
+    ranks.into_iter().fold(layout, |layout, rank| {
+        if random.one_in(3) {
+            return layout;
+        }
+        let shape = layout.distribution().local_shape(rank).expect("a rank of the grid");
+        // A leading dimension of its own; seldom, axes in another order.
+        let mut dims: Vec<usize> = (0..shape.len()).collect();
+        if order == Order::RowMajor {
+            dims.reverse();
+        }
+        if random.one_in(4) {
+            (1..dims.len()).for_each(|k| dims.swap(k, random.within(0, k as u64) as usize));
+        }
+        let first = if random.one_in(4) { random.within(1, 3) } else { 1 };
+        let strides = stepped(random, &shape, &dims, first);
+        layout.with_strides_of(rank, &strides).expect("strides that step over each other")
+    })
+}
+
+/// Strides in an order of the axes, from the fastest on, perhaps with holes.
+fn stepped(random: &mut Random, shape: &[u64], dims: &[usize], first: u64) -> Vec<u64> {
+    let mut strides = vec![0; shape.len()];
+    let mut stride = first;
+    for &dim in dims {
+        strides[dim] = stride;
+        stride = stride * shape[dim].max(1) + random.within(0, 2);
+    }
+    strides
 }
