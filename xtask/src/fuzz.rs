@@ -1,44 +1,72 @@
-//! Coverage-guided fuzzing of the notation parser with libFuzzer, on the stable compiler.
+//! Coverage-guided fuzzing with libFuzzer, on the stable compiler.
 //!
-//! The crate in `fuzz/` is instrumented by compiler flags that need no nightly. The planner has no unsafe code, so
-//! no sanitizer is needed: a crash is a panic, an overflow or a broken promise of print and parse.
+//! The crate in `fuzz/` is instrumented by compiler flags that need no nightly. A crash is a panic, an overflow or a broken
+//! promise: of print and parse, or of an element and all that must not change around it.
 
 use crate::tools::{Outcome, cargo, program, say, system_program};
 
-/// How many executions we call enough.
-pub const ENOUGH: u64 = 10_000_000;
+/// What is fuzzed.
+pub struct Target {
+    /// The name of its program and of its folders.
+    pub name: &'static str,
+    /// How many executions we call enough.
+    pub enough: u64,
+    arguments: &'static [&'static str],
+}
+
+pub const TARGETS: [Target; 2] = [
+    // Any text for the parser.
+    Target {
+        name: "notation",
+        enough: 10_000_000,
+        arguments: &["-max_len=96", "-dict=fuzz/notation.dict", "-timeout=5"],
+    },
+    // Any layouts, run by everything that runs plans in one process.
+    Target { name: "moves", enough: 500_000, arguments: &["-max_len=400", "-timeout=20"] },
+];
 
 const INSTRUMENT: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Coverflow-checks=on -Cdebug-assertions=on";
 
-pub fn run(runs: u64) -> Outcome {
-    if !system_program("c++", "g++") {
-        return Err(
-            "libFuzzer is built from C++ and needs a C++ compiler; install one and try again".to_string()
-        );
+impl Target {
+    pub fn named(name: &str) -> Result<&'static Self, String> {
+        let names = TARGETS.map(|target| target.name).join(" and ");
+        TARGETS.iter().find(|target| target.name == name).ok_or_else(|| {
+            format!("{name} was to be fuzzed; there are {names}, as in `cargo xtask fuzz moves 1000`")
+        })
     }
-    say("building the fuzzer");
-    // A target keeps build scripts and macros free of the instrumentation.
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    cargo(&["build", "--release", "--target", &target]).folder("fuzz").env("RUSTFLAGS", INSTRUMENT).run()?;
-    say(&format!("fuzzing the notation: {runs} executions"));
-    std::fs::create_dir_all("fuzz/artifacts").map_err(|error| format!("fuzz/artifacts: {error}"))?;
-    // New finds go to the first folder, which git ignores; the seeds are in the second.
-    std::fs::create_dir_all("fuzz/target/corpus").map_err(|error| format!("fuzz/target/corpus: {error}"))?;
-    program(
-        &format!("fuzz/target/{target}/release/notation"),
-        &[
-            "fuzz/target/corpus",
-            "fuzz/corpus/notation",
-            &format!("-runs={runs}"),
-            "-max_len=96",
-            "-dict=fuzz/notation.dict",
+
+    pub fn run(&self, runs: u64) -> Outcome {
+        if !system_program("c++", "g++") {
+            return Err(
+                "libFuzzer is built from C++ and needs a C++ compiler; install one and try again".to_string()
+            );
+        }
+        say("building the fuzzer");
+        // A target keeps build scripts and macros free of the instrumentation.
+        let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        let build = ["build", "--release", "--bin", self.name, "--target", &triple, "--target-dir", "target"];
+        cargo(&build).folder("fuzz").env("RUSTFLAGS", INSTRUMENT).run()?;
+        say(&format!("fuzzing {}: {runs} executions", self.name));
+        // New finds go to the first folder, which git ignores; the seeds are in the second.
+        let [found, seeds] = ["target/corpus", "corpus"].map(|folder| format!("fuzz/{folder}/{}", self.name));
+        for folder in ["fuzz/artifacts", &found, &seeds] {
+            std::fs::create_dir_all(folder).map_err(|error| format!("{folder}: {error}"))?;
+        }
+        let runs = format!("-runs={runs}");
+        let common = [
+            &found,
+            &seeds,
+            &runs[..],
             "-artifact_prefix=fuzz/artifacts/",
             "-print_final_stats=1",
             "-verbosity=0",
-            "-timeout=5",
-        ],
-    )
-    .run()
+        ];
+        program(
+            &format!("fuzz/target/{triple}/release/{}", self.name),
+            &[&common[..], self.arguments].concat(),
+        )
+        .run()
+    }
 }

@@ -18,7 +18,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test            format, lints, all tests, documentation: what continuous integration runs
-  test --full     the same with the whole sweeps, more MPIs, instruction counts and ten million fuzzing executions
+  test --full     the same with the whole sweeps, more MPIs, AddressSanitizer, instruction counts and
+                  millions of fuzzing executions
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench ring      rings of a million, and when redistributing pays: writes docs/ring-speed.md, docs/ring-advisor.svg,
@@ -31,7 +32,10 @@ usage: cargo xtask COMMAND
   bench count     instructions of planning under callgrind, against the count kept in benchmarks/results
   bench count --keep
                   the same, and keeps the new count
-  fuzz [RUNS]     fuzz the notation parser (default: 10000000 executions)";
+  fuzz notation [RUNS]
+                  fuzz the parser of the notation (default: 10000000 executions)
+  fuzz moves [RUNS]
+                  fuzz plans and engines, every element judged (default: 500000 executions)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,11 +48,13 @@ fn main() -> ExitCode {
         ["bench", "network"] => bench::network(),
         ["bench", "count"] => bench::count(false),
         ["bench", "count", "--keep"] => bench::count(true),
-        ["fuzz"] => fuzz::run(fuzz::ENOUGH),
-        ["fuzz", runs] => match runs.parse() {
-            Ok(runs) => fuzz::run(runs),
-            Err(_) => Err(format!("{runs} is not a number of executions; try `cargo xtask fuzz 1000000`")),
-        },
+        ["fuzz", name] => fuzz::Target::named(name).and_then(|target| target.run(target.enough)),
+        ["fuzz", name, runs] => fuzz::Target::named(name).and_then(|target| match runs.parse() {
+            Ok(runs) => target.run(runs),
+            Err(_) => {
+                Err(format!("{runs} is not a number of executions; try `cargo xtask fuzz {name} 1000`"))
+            }
+        }),
         _ => {
             eprintln!("{USAGE}");
             std::process::exit(2);
@@ -108,5 +114,5 @@ fn full() -> Outcome {
     say("the whole sweeps");
     cargo(&["test", "--workspace", "--locked"]).env("RESHARD_FULL", "1").env(mpi::NEEDED, "1").run()?;
     bench::count(false)?;
-    fuzz::run(fuzz::ENOUGH)
+    fuzz::TARGETS.iter().try_for_each(|target| target.run(target.enough))
 }

@@ -4,18 +4,30 @@ use reshard_plan::{Deal, Piece};
 
 /// SplitMix64: tiny, seeded, the same everywhere.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random {
+    state: u64,
+    /// What a fuzzer decides, from the last to the first: taken before anything is drawn.
+    decided: Vec<u8>,
+}
 
 impl Random {
     /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self { state: seed, decided: Vec::new() }
+    }
+
+    /// The first numbers are these bytes, two for each, so that a fuzzer can change one decision at a time.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self { state: 0, decided: bytes.iter().rev().copied().collect() }
     }
 
     /// Any 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        if let (Some(low), high) = (self.decided.pop(), self.decided.pop()) {
+            return u64::from(u16::from_le_bytes([low, high.unwrap_or(0)]));
+        }
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

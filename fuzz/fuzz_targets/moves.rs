@@ -1,0 +1,54 @@
+//! Any layouts, windows, strides, triangles and factors, on everything that runs plans in one process: every element is
+//! compared with what it must be, and every byte around with what it was.
+
+#![no_main]
+
+#[path = "../../crates/reshard/tests/judged/mod.rs"]
+mod judged;
+
+use judged::{Judged, Sums, carry, judge, relay};
+use libfuzzer_sys::fuzz_target;
+use reshard::engine::{Messages, MessagesOptions, Threads};
+use reshard::schedule::Strategy;
+use reshard_testkit::Random;
+use reshard_testkit::conformance::{C64, C128, Kinds, Several};
+use std::sync::Arc;
+
+/// Plans with more ranks are not run by a thread for each: starting them would take all the time.
+const MOST_THREADS: usize = 3;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut random = Random::of_bytes(bytes);
+    let (what, how) = (random.within(0, 5), random.within(0, 15));
+    let elems = if random.one_in(16) { 500 } else { 40 };
+    let kinds = Kinds { elems, procs: 3, own_strides: true, ..Kinds::default() };
+    match what {
+        0 => run(&Sums::<f32, C128>::random(&mut random, &kinds), how, &mut random),
+        1 => run(&Sums::<C64, f64>::random(&mut random, &kinds), how, &mut random),
+        _ => run(&Several::random(&mut random, &kinds), how, &mut random),
+    }
+});
+
+fn run(judged: &impl Judged, how: u64, random: &mut Random) {
+    let plan = Arc::new(judged.plan());
+    let way = random.within(0, Threads::ways() as u64 - 1) as usize;
+    let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
+    let options = MessagesOptions { strategy, barriers: random.one_in(2), ..Default::default() };
+    let bytes = [8, 100, 5_000][random.within(0, 2) as usize];
+    let bytes = random.within(1, bytes);
+    match how {
+        // Not every strategy takes every plan.
+        0 if plan.ranks().len() <= MOST_THREADS => {
+            if let Ok(engine) = Messages::new(Arc::clone(&plan), options) {
+                judge(judged, engine);
+            }
+        }
+        1 => judge(judged, Threads::in_way(&plan, 2, way).expect("two threads")),
+        0..6 => judge(judged, Threads::in_way(&plan, 1, way).expect("a thread")),
+        6..10 => _ = relay(judged, bytes, way),
+        _ => {
+            let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Split][bytes as usize % 3];
+            carry(judged, &MessagesOptions { strategy, ..options }, bytes as usize);
+        }
+    }
+}
