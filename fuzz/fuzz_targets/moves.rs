@@ -6,12 +6,12 @@
 #[path = "../../crates/reshard/tests/judged/mod.rs"]
 mod judged;
 
-use judged::{Judged, Sums, carry, judge, relay};
+use judged::{Judged, Sums, alone, carry, judge, relay};
 use libfuzzer_sys::fuzz_target;
 use reshard::engine::{Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
 use reshard_testkit::Random;
-use reshard_testkit::conformance::{C64, C128, Kinds, Several};
+use reshard_testkit::conformance::{C64, C128, Case, Kinds, Several};
 use std::sync::Arc;
 
 /// Plans with more ranks are not run by a thread for each: starting them would take all the time.
@@ -19,13 +19,14 @@ const MOST_THREADS: usize = 3;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut random = Random::of_bytes(bytes);
-    let (what, how) = (random.within(0, 5), random.within(0, 15));
-    let elems = if random.one_in(16) { 500 } else { 40 };
-    let kinds = Kinds { elems, procs: 3, own_strides: true, ..Kinds::default() };
+    let (what, how) = (random.within(0, 9), random.within(0, 15));
+    let (ranks, elems) = (random.within(1, 6), if random.one_in(16) { 300 } else { 25 });
+    let kinds = Kinds { elems, procs: 3, own_strides: true, ranks: Some(ranks), ..Kinds::default() };
     match what {
         0 => run(&Sums::<f32, C128>::random(&mut random, &kinds), how, &mut random),
         1 => run(&Sums::<C64, f64>::random(&mut random, &kinds), how, &mut random),
-        _ => run(&Several::random(&mut random, &kinds), how, &mut random),
+        2 => run(&Several::random(&mut random, &kinds), how, &mut random),
+        _ => run(&alone(&Case::random(&mut random, &kinds)), how, &mut random),
     }
 });
 

@@ -108,11 +108,27 @@ fn models() -> Outcome {
         .run()
 }
 
+/// AddressSanitizer sees what canaries do not: reads past the end, and memory that was freed. Its runtime comes with the
+/// compiler, and only the flag is not stable. Optimised less, as instrumented kernels take minutes to compile otherwise.
+fn sanitized() -> Outcome {
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let tests = ["--package", "reshard", "--lib", "--test", "conformance", "--test", "values"];
+    let place = ["--target", &triple, "--target-dir", "target/asan"];
+    cargo(&[&["test", "--locked"], &tests[..], &place].concat())
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .run()
+}
+
 fn full() -> Outcome {
     say("the newest MPIs, the standard ABI among them");
     mpi::newest();
     say("the whole sweeps");
     cargo(&["test", "--workspace", "--locked"]).env("RESHARD_FULL", "1").env(mpi::NEEDED, "1").run()?;
+    say("unit tests, values and the suite under AddressSanitizer");
+    sanitized()?;
     bench::count(false)?;
     fuzz::TARGETS.iter().try_for_each(|target| target.run(target.enough))
 }
