@@ -74,7 +74,7 @@ impl Ways {
             report,
             ended: false,
         };
-        self.moving.begin(data);
+        self.moving.begin(data, 0);
         Ok(watch)
     }
 

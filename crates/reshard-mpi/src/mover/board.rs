@@ -1,9 +1,10 @@
 //! Numbers that the ranks of a node write down for each other to see. They only grow.
 
+use super::word::{Memory, Tie, Word};
 use crate::ffi::comm::Comm;
 use crate::shared::{Neighbours, Pages};
 use reshard_plan::Result;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What a rank writes down: the number of a run.
@@ -19,67 +20,89 @@ pub enum Note {
     GivenUp,
 }
 
+impl Note {
+    /// With which orderings it is written and read. The last two tell nothing but themselves.
+    fn ties(self) -> [Ordering; 2] {
+        match self {
+            Self::Begun => [Tie::Begins.order(), Tie::SeesBegun.order()],
+            Self::Received => [Tie::Receives.order(), Tie::SeesReceived.order()],
+            Self::TakenBack | Self::GivenUp => [Ordering::Relaxed; 2],
+        }
+    }
+}
+
 /// Each note has a line of its own, so that those who wait for one do not disturb who writes another.
 const LINE: usize = 64;
-
-/// Beside the first note: the run for which the next number is about to be written, and what that run moves.
-const COMING: usize = 8;
-const MOVES: usize = 16;
 
 /// After the notes: for which lot a rank copies now.
 const BUSY: usize = 4 * LINE;
 
+/// After that: the calls of the last runs.
+const CALLS: usize = 5 * LINE;
+
+/// So many are kept. A rank does not begin a run before those that need its call of so many runs ago have seen it.
+pub const KEPT: u64 = if cfg!(all(test, loom)) { 2 } else { 8 };
+
 /// After that, two numbers for each lot that leads to a rank first.
-const TICKETS: usize = 5 * LINE;
+const TICKETS: usize = 6 * LINE;
 
 /// The numbers of all ranks.
-pub struct Board {
-    neighbours: Neighbours,
+pub struct Board<M = Neighbours> {
+    memory: M,
 }
 
 impl Board {
     /// With the tickets of so many lots at this rank. Collective.
     pub fn share(comm: &Comm, lots: usize, limit: Option<Duration>) -> Result<Self> {
-        let neighbours = Neighbours::share(comm, Self::bytes(lots), Pages::Ordinary, limit)?;
-        Ok(Self { neighbours })
+        let memory = Neighbours::share(comm, Self::bytes(lots), Pages::Ordinary, limit)?;
+        Ok(Self { memory })
     }
 
     /// Bytes it takes of this rank's memory.
     pub fn bytes(lots: usize) -> usize {
         TICKETS + lots * LINE
     }
+}
+
+impl<M: Memory> Board<M> {
+    /// In memory that is shared already.
+    #[cfg(all(test, loom))]
+    pub fn within(memory: M) -> Self {
+        Self { memory }
+    }
 
     pub fn rank(&self) -> usize {
-        self.neighbours.rank()
+        self.memory.rank()
     }
 
     /// How many ranks see it.
     pub fn ranks(&self) -> usize {
-        self.neighbours.ranks()
+        self.memory.ranks()
     }
 
     /// Writes a run down for the others, unless it is there, or a later one.
     pub fn write(&self, note: Note, run: u64) {
-        self.neighbours.counter(self.rank(), note as usize * LINE).fetch_max(run, Ordering::AcqRel);
+        self.memory.word(self.rank(), note as usize * LINE).fetch_max(run, note.ties()[0]);
     }
 
-    /// This rank begins a run, which moves the arrays that a number stands for.
-    pub fn begin(&self, run: u64, arrays: u64) {
-        let own = |at| self.neighbours.counter(self.rank(), at);
-        own(COMING).store(run, Ordering::Release);
-        own(MOVES).store(arrays, Ordering::Release);
+    /// This rank begins a run, in a call that a number stands for.
+    pub fn begin(&self, run: u64, call: u64) {
+        self.call(self.rank(), run).store(call, Ordering::Relaxed);
         self.write(Note::Begun, run);
     }
 
-    /// Whether a rank that has begun a run moves other arrays in it. If it has begun another since, nobody knows any more.
-    pub fn moves_others(&self, rank: usize, run: u64, arrays: u64) -> bool {
-        let moved = self.neighbours.counter(rank, MOVES).load(Ordering::Acquire);
-        // A later run is announced before its arrays.
-        moved != arrays && self.neighbours.counter(rank, COMING).load(Ordering::Acquire) == run
+    /// Whether a rank that has begun a run does so in another call. Asked before this rank takes a unit of a lot that the other
+    /// belongs to: if that can still be taken, what the other wrote down is still there, see [`KEPT`].
+    pub fn is_called_otherwise(&self, rank: usize, run: u64, call: u64) -> bool {
+        self.call(rank, run).load(Ordering::Relaxed) != call
+    }
+
+    fn call(&self, rank: usize, run: u64) -> &M::Word {
+        self.memory.word(rank, CALLS + (run % KEPT) as usize * size_of::<u64>())
     }
 
     pub fn read(&self, rank: usize, note: Note) -> u64 {
-        self.neighbours.counter(rank, note as usize * LINE).load(Ordering::Acquire)
+        self.memory.word(rank, note as usize * LINE).load(note.ties()[1])
     }
 
     /// Those of some ranks that have not written down a run.
@@ -92,21 +115,34 @@ impl Board {
         ranks.iter().copied().filter(move |&rank| self.read(rank, note) < run)
     }
 
+    /// This rank took its source back: before anything is written to it.
+    pub fn take_back(&self, run: u64) {
+        self.write(Note::TakenBack, run);
+        M::Word::fence(Tie::TakesBack.order());
+    }
+
+    /// This rank has copied a unit that it took.
+    pub fn put_down(&self, tickets: Tickets<'_, M::Word>) {
+        // Whoever hears of it also hears of those that took back what was read.
+        M::Word::fence(Tie::HasRead.order());
+        tickets.put_down();
+    }
+
     /// This rank copies something of a lot, or nothing.
     pub fn work_on(&self, lot: Option<usize>) {
         let number = lot.map_or(0, |lot| lot as u64 + 1);
-        self.neighbours.counter(self.rank(), BUSY).store(number, Ordering::Relaxed);
+        self.memory.word(self.rank(), BUSY).store(number, Ordering::Relaxed);
     }
 
     /// Whether a rank copies something of a lot.
     pub fn works_on(&self, rank: usize, lot: usize) -> bool {
-        self.neighbours.counter(rank, BUSY).load(Ordering::Relaxed) == lot as u64 + 1
+        self.memory.word(rank, BUSY).load(Ordering::Relaxed) == lot as u64 + 1
     }
 
     /// The tickets of a rank's lot.
-    pub fn tickets(&self, rank: usize, lot: usize) -> Tickets<'_> {
+    pub fn tickets(&self, rank: usize, lot: usize) -> Tickets<'_, M::Word> {
         let at = TICKETS + lot * LINE;
-        Tickets { next: self.neighbours.counter(rank, at), copied: self.neighbours.counter(rank, at + 8) }
+        Tickets { next: self.memory.word(rank, at), copied: self.memory.word(rank, at + 8) }
     }
 }
 
@@ -119,28 +155,35 @@ const CLOSED: u64 = 1 << (UNIT_BITS - 1);
 /// A lot has fewer units than this.
 pub const MOST_UNITS: u64 = CLOSED;
 
-/// By which the units of a lot are taken, each once in a run, by whoever comes.
-#[derive(Clone, Copy)]
-pub struct Tickets<'a> {
-    next: &'a AtomicU64,
+/// By which the units of a lot are taken, each once in a run, by whoever comes. Who takes one learns nothing by that but its
+/// number: what may be read and written is known from the notes.
+pub struct Tickets<'a, W> {
+    next: &'a W,
     /// Units of all runs.
-    copied: &'a AtomicU64,
+    copied: &'a W,
 }
 
-impl Tickets<'_> {
+impl<W> Clone for Tickets<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W> Copy for Tickets<'_, W> {}
+
+impl<W: Word> Tickets<'_, W> {
     /// The next unit of a run, if there is one for one of this run.
     pub fn next(self, run: u64, units: u64) -> Option<u64> {
-        let seen = self.next.load(Ordering::Acquire);
+        let seen = self.next.load(Ordering::Relaxed);
         place(seen, run).filter(|&unit| unit < units)
     }
 
     /// Takes a unit, if there is one.
     pub fn take(self, run: u64, units: u64) -> Option<u64> {
-        let mut seen = self.next.load(Ordering::Acquire);
+        let mut seen = self.next.load(Ordering::Relaxed);
         loop {
             let unit = place(seen, run).filter(|&unit| unit < units)?;
-            let taken = (run << UNIT_BITS) + unit + 1;
-            match self.next.compare_exchange_weak(seen, taken, Ordering::AcqRel, Ordering::Acquire) {
+            match self.next.replace(seen, (run << UNIT_BITS) + unit + 1) {
                 Ok(_) => return Some(unit),
                 Err(now) => seen = now,
             }
@@ -148,28 +191,32 @@ impl Tickets<'_> {
     }
 
     /// A unit that was taken is copied.
-    pub fn put_down(self) {
-        self.copied.fetch_add(1, Ordering::AcqRel);
+    fn put_down(self) {
+        self.copied.fetch_add(1, Tie::PutsDown.order());
     }
 
     /// Whether all units of a run, and of those before, are copied.
     pub fn are_through(self, run: u64, units: u64) -> bool {
-        self.copied.load(Ordering::Acquire) >= run * units
+        self.copied.load(Tie::SeesThrough.order()) >= run * units
     }
 
     /// Nobody takes a unit of this run any more. How many will have been copied, in all runs, when all that were taken are. May
     /// be asked again, and by others.
     pub fn close(self, run: u64, units: u64) -> u64 {
-        let taken = |seen: u64| place(seen, run).map(|place| place % CLOSED);
-        let closed = |seen: u64| taken(seen).map(|taken| (run << UNIT_BITS) + CLOSED + taken);
-        let seen = self.next.fetch_update(Ordering::AcqRel, Ordering::Acquire, closed);
+        let mut seen = self.next.load(Ordering::Relaxed);
         // None is closed if a later run has begun: then all of this one were copied.
-        (run - 1) * units + seen.ok().and_then(taken).unwrap_or(units)
+        while let Some(taken) = place(seen, run).map(|place| place % CLOSED) {
+            match self.next.replace(seen, (run << UNIT_BITS) + CLOSED + taken) {
+                Ok(_) => return (run - 1) * units + taken,
+                Err(now) => seen = now,
+            }
+        }
+        run * units
     }
 
-    /// How many units were copied, in all runs.
-    pub fn copied(self) -> u64 {
-        self.copied.load(Ordering::Acquire)
+    /// Whether so many units were copied, in all runs: those that were taken when it was closed.
+    pub fn are_back(self, taken: u64) -> bool {
+        self.copied.load(Tie::SeesLast.order()) >= taken
     }
 }
 
@@ -186,6 +233,7 @@ fn place(next: u64, run: u64) -> Option<u64> {
 mod tests {
     use super::*;
     use std::sync::Mutex;
+    use std::sync::atomic::AtomicU64;
 
     #[test]
     fn every_unit_is_taken_once_in_every_run_whoever_comes() {
@@ -211,7 +259,7 @@ mod tests {
             }
         });
         assert!(taken.lock().unwrap().iter().flatten().all(|&times| times == 1));
-        assert_eq!(tickets.copied(), RUNS * UNITS);
+        assert!(tickets.are_back(RUNS * UNITS) && !tickets.are_back(RUNS * UNITS + 1));
     }
 
     #[test]
@@ -235,7 +283,8 @@ mod tests {
         (0..4).for_each(|_| tickets.put_down());
         assert_eq!([tickets.take(2, 4), tickets.take(2, 4)], [Some(0), Some(1)]);
         tickets.put_down();
-        assert_eq!((tickets.close(2, 4), tickets.copied()), (6, 5));
+        assert_eq!(tickets.close(2, 4), 6);
+        assert!(tickets.are_back(5) && !tickets.are_back(6));
         assert_eq!([tickets.take(2, 4), tickets.next(2, 4)], [None, None]);
         assert_eq!(tickets.close(2, 4), 6, "whoever asks");
         // Of a run in which nobody has taken anything.

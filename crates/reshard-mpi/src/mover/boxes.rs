@@ -1,30 +1,20 @@
 //! Letters between ranks of one node: packed into boxes that both can reach, and unpacked out of them.
 //!
-//! Each sender has a lane of two boxes for each of its receivers, so one is filled while the other is emptied. Two numbers
-//! that only grow say who may touch a box: the sender has *filled* so many, the receiver has *emptied* so many. No network
-//! is used, so no schedule is followed: these letters go whenever nothing else is to be done.
+//! Each sender has a lane of two boxes for each of its receivers, so one is filled while the other is emptied: whose turn it
+//! is say [`Turns`]. No network is used, so no schedule is followed: these letters go whenever nothing else is to be done.
 
-use super::Tally;
 use super::letters::Leg;
+use super::turns::Turns;
+pub use super::turns::{BOXES, HEAD};
+use super::{Tally, other_call};
 use crate::ffi::node::Node;
 use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::{Cursor, Parcel, Porter};
 use reshard_plan::{Error, ErrorKind, Result};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Boxes of a lane.
-pub const BOXES: usize = 2;
-
-/// Bytes before the boxes of a lane: its two numbers, each on a cache line of its own.
-pub const HEAD: usize = 2 * LINE;
-
 const LINE: usize = 64;
-
-/// Where the numbers of a lane are.
-const FILLED: usize = 0;
-const EMPTIED: usize = LINE;
 
 /// All lanes of a rank.
 pub struct Boxes {
@@ -33,21 +23,21 @@ pub struct Boxes {
     into: Vec<Lane>,
     /// Bytes of a box.
     letter: usize,
+    /// This rank, in the whole job.
+    rank: usize,
+    /// What stands for what the caller gave for this run.
+    call: u64,
 }
 
 /// What goes from one rank of the node to another.
 struct Lane {
-    /// Ranks of the sender and of the other side: in the node, and in the whole job.
-    sender: usize,
+    /// The rank of the other side, in the whole job.
     other: usize,
-    /// Where the lane begins in the sender's segment.
-    at: usize,
+    turns: Turns,
     parcels: Vec<Parcel>,
     /// Which of the parcels is under way, and how far it is.
     next: usize,
     cursor: Option<Cursor>,
-    /// Boxes this side has filled, or emptied, in all runs.
-    count: u64,
 }
 
 impl Boxes {
@@ -75,18 +65,20 @@ impl Boxes {
                 } else if let (Some(sender), Some(receiver)) =
                     (node.find(from as usize), node.find(to as usize))
                 {
-                    let at = receiver * size;
-                    let parcels = vec![leg.parcel];
-                    lanes.push(Lane { sender, other, at, parcels, next: 0, cursor: None, count: 0 });
+                    let turns = Turns::new(sender, receiver * size);
+                    lanes.push(Lane { other, turns, parcels: vec![leg.parcel], next: 0, cursor: None });
                 }
             }
             lanes
         };
+        // Only who receives is ever told.
+        let rank = receives.first().map_or(0, |leg| porter.ends(&leg.parcel).1 as usize);
         let (out, into) = (lanes(sends, true), lanes(receives, false));
-        Ok(Self { neighbours, out, into, letter })
+        Ok(Self { neighbours, out, into, letter, rank, call: 0 })
     }
 
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, call: u64) {
+        self.call = call;
         self.out.iter_mut().chain(&mut self.into).for_each(|lane| (lane.next, lane.cursor) = (0, None));
     }
 
@@ -96,13 +88,15 @@ impl Boxes {
     }
 
     /// Empties and fills one box of each lane, where there is one to empty or to fill.
-    pub fn advance(&mut self, porter: &mut Porter, data: &mut Data<'_>, tally: &mut Tally) -> bool {
-        let Self { neighbours, out, into, letter } = self;
+    pub fn advance(&mut self, porter: &mut Porter, data: &mut Data<'_>, tally: &mut Tally) -> Result<bool> {
+        let Self { neighbours, out, into, letter, rank, call } = self;
         let mut moved = false;
         for lane in into {
             let Some(parcel) = lane.parcel(porter, data) else { continue };
-            if neighbours.counter(lane.sender, lane.at + FILLED).load(Ordering::Acquire) <= lane.count {
-                continue;
+            match lane.turns.filled(neighbours) {
+                None => continue,
+                Some(given) if given != *call => return Err(other_call(lane.other, *rank)),
+                Some(_) => {}
             }
             let began = Instant::now();
             let place = lane.place(neighbours, *letter);
@@ -111,14 +105,14 @@ impl Boxes {
             let filled = unsafe { std::slice::from_raw_parts(place, *letter) };
             let mut cursor = lane.cursor.unwrap_or_default();
             porter.unpack(data, &parcel, &mut cursor, filled);
-            lane.pass(neighbours, cursor, EMPTIED);
+            lane.go_on(cursor);
+            lane.turns.give_back(neighbours);
             tally.unpack += began.elapsed();
             moved = true;
         }
         for lane in out {
             let Some(parcel) = lane.parcel(porter, data) else { continue };
-            let emptied = neighbours.counter(lane.sender, lane.at + EMPTIED).load(Ordering::Acquire);
-            if lane.count >= emptied + BOXES as u64 {
+            if !lane.turns.is_free(neighbours) {
                 continue;
             }
             let began = Instant::now();
@@ -129,11 +123,12 @@ impl Boxes {
             let mut cursor = lane.cursor.unwrap_or_default();
             porter.pack(data, &parcel, &mut cursor, room);
             tally.messages += u64::from(cursor.finished());
-            lane.pass(neighbours, cursor, FILLED);
+            lane.go_on(cursor);
+            lane.turns.pass(neighbours, *call);
             tally.pack += began.elapsed();
             moved = true;
         }
-        moved
+        Ok(moved)
     }
 
     /// Ranks that are waited for.
@@ -161,17 +156,15 @@ impl Lane {
 
     /// The box that is filled or emptied next.
     fn place(&self, neighbours: &Neighbours, letter: usize) -> *mut u8 {
-        let at = self.at + HEAD + self.count as usize % BOXES * letter;
-        neighbours.place(self.sender, at, letter)
+        let Turns { sender, at, .. } = self.turns;
+        neighbours.place(sender, at + HEAD + self.turns.number() * letter, letter)
     }
 
-    /// The box is filled, or emptied.
-    fn pass(&mut self, neighbours: &Neighbours, cursor: Cursor, number: usize) {
-        self.count += 1;
+    /// A box is filled, or emptied.
+    fn go_on(&mut self, cursor: Cursor) {
         self.cursor = Some(cursor);
         if cursor.finished() {
             (self.next, self.cursor) = (self.next + 1, None);
         }
-        neighbours.counter(self.sender, self.at + number).store(self.count, Ordering::Release);
     }
 }

@@ -52,7 +52,7 @@ impl AllToAllV {
 }
 
 impl Moving for AllToAllV {
-    fn begin(&mut self, data: &mut Data<'_>) {
+    fn begin(&mut self, data: &mut Data<'_>, _: u64) {
         self.porter.begin(data);
         self.messages = 0;
     }
@@ -134,7 +134,7 @@ impl AllToAllW {
 }
 
 impl Moving for AllToAllW {
-    fn begin(&mut self, _: &mut Data<'_>) {}
+    fn begin(&mut self, _: &mut Data<'_>, _: u64) {}
 
     /// The whole run: the others must be at it, too.
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {

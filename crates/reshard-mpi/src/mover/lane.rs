@@ -7,9 +7,10 @@
 //! touched for long. If every box stayed on its lane, a sender would have to take each line back from the processor that
 //! read it last.
 
+use super::word::{Memory, Tie, Word};
 use crate::shared::Neighbours;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A cache line, so that nobody's counter is another's neighbour.
 pub const LINE: usize = 64;
@@ -32,7 +33,14 @@ impl Spot {
     }
 }
 
-/// The way from one rank to another. Its head, in the sender's segment, has a counter of the boxes filled, and the places.
+/// The most places of a lane.
+pub const MANY: usize = 8;
+
+/// Where a rank writes down how far it has emptied the boxes of all its lanes.
+const EMPTIED: usize = 0;
+
+/// The way from one rank to another. Its head, in the sender's segment, has a counter of the boxes filled, and the places: which
+/// box stands there, and the number of the call in which it was filled.
 #[derive(Clone, Copy)]
 pub struct Lane {
     /// Whose segment the head lies in, and where.
@@ -46,39 +54,123 @@ pub struct Lane {
     pub boxes: usize,
 }
 
+/// Words of a place: a spot, and a call.
+const PLACE: usize = Spot::WORDS + 1;
+const CALL: usize = Spot::WORDS;
+
 impl Lane {
     /// Bytes of the head of a lane with so many places.
     pub fn head(boxes: usize) -> usize {
-        (WORD + boxes * Spot::WORDS * WORD).next_multiple_of(LINE)
+        (WORD + boxes * PLACE * WORD).next_multiple_of(LINE)
+    }
+
+    /// Puts a box to a place, at first.
+    pub fn furnish<M: Memory>(&self, memory: &M, place: u64, spot: Spot) {
+        self.put(memory, place, spot);
     }
 
     /// Which place is used after so many others.
-    pub fn number(&self, used: u64) -> usize {
+    fn number(&self, used: u64) -> usize {
         (used % self.boxes as u64) as usize
     }
 
     /// Boxes filled, in all runs.
-    pub fn filled<'n>(&self, neighbours: &'n Neighbours) -> &'n AtomicU64 {
-        neighbours.counter(self.sender, self.at)
+    fn filled<'m, M: Memory>(&self, memory: &'m M) -> &'m M::Word {
+        memory.word(self.sender, self.at)
     }
 
     /// The box at the place used after so many others. Whose turn it is, is told by counters, with everything before them.
-    pub fn look(&self, neighbours: &Neighbours, used: u64) -> Spot {
-        let word = |number| self.word(neighbours, used, number).load(Ordering::Relaxed) as usize;
+    fn look<M: Memory>(&self, memory: &M, used: u64) -> Spot {
+        let word = |number| self.word(memory, used, number).load(Ordering::Relaxed) as usize;
         Spot { rank: word(0), at: word(1), room: word(2) }
     }
 
     /// Puts a box there.
-    pub fn put(&self, neighbours: &Neighbours, used: u64, spot: Spot) {
+    fn put<M: Memory>(&self, memory: &M, used: u64, spot: Spot) {
         for (number, word) in [spot.rank, spot.at, spot.room].into_iter().enumerate() {
-            self.word(neighbours, used, number).store(word as u64, Ordering::Relaxed);
+            self.word(memory, used, number).store(word as u64, Ordering::Relaxed);
         }
     }
 
-    fn word<'n>(&self, neighbours: &'n Neighbours, used: u64, number: usize) -> &'n AtomicU64 {
-        let place = self.at + WORD + self.number(used) * Spot::WORDS * WORD;
-        neighbours.counter(self.sender, place + number * WORD)
+    fn word<'m, M: Memory>(&self, memory: &'m M, used: u64, number: usize) -> &'m M::Word {
+        let place = self.at + WORD + self.number(used) * PLACE * WORD;
+        memory.word(self.sender, place + number * WORD)
     }
+}
+
+/// The sender's side of a lane.
+pub struct Filling {
+    pub lane: Lane,
+    /// Boxes filled, in all runs.
+    filled: u64,
+    /// How far the receiver must be for a box to be free.
+    held: [u64; MANY],
+}
+
+impl Filling {
+    pub fn new(lane: Lane) -> Self {
+        Self { lane, filled: 0, held: [0; MANY] }
+    }
+
+    /// Whether there is a box to fill: the receiver has emptied it.
+    pub fn is_free<M: Memory>(&self, memory: &M) -> bool {
+        let emptied = memory.word(self.lane.other, EMPTIED).load(Tie::LaneSeesEmptied.order());
+        emptied >= self.held[self.lane.number(self.filled)]
+    }
+
+    /// The box to fill, if there is one. It stands in its place now.
+    pub fn choose<M: Memory>(&self, memory: &M, shelf: &mut Shelf) -> Spot {
+        let spot = shelf.hand_out(self.lane.look(memory, self.filled), self.lane.room);
+        self.lane.put(memory, self.filled, spot);
+        spot
+    }
+
+    /// It is filled, in a call with this number, and free again when the receiver has told so much.
+    pub fn pass<M: Memory>(&mut self, memory: &M, call: u64, until: u64) {
+        self.lane.word(memory, self.filled, CALL).store(call, Ordering::Relaxed);
+        self.held[self.lane.number(self.filled)] = until;
+        self.filled += 1;
+        self.lane.filled(memory).store(self.filled, Tie::LaneFills.order());
+    }
+}
+
+/// The receiver's side of a lane.
+pub struct Emptying {
+    pub lane: Lane,
+    /// Boxes emptied, in all runs.
+    emptied: u64,
+}
+
+impl Emptying {
+    pub fn new(lane: Lane) -> Self {
+        Self { lane, emptied: 0 }
+    }
+
+    /// Whether there is a box to empty.
+    pub fn is_filled<M: Memory>(&self, memory: &M) -> bool {
+        self.lane.filled(memory).load(Tie::LaneSeesFilled.order()) > self.emptied
+    }
+
+    /// That box.
+    pub fn look<M: Memory>(&self, memory: &M) -> Spot {
+        self.lane.look(memory, self.emptied)
+    }
+
+    /// The number of the call it was filled in.
+    pub fn call<M: Memory>(&self, memory: &M) -> u64 {
+        self.lane.word(memory, self.emptied, CALL).load(Ordering::Relaxed)
+    }
+
+    /// It is emptied. The sender is told by [`tell_emptied`].
+    pub fn give_back<M: Memory>(&mut self, memory: &M, shelf: &mut Shelf) {
+        self.lane.put(memory, self.emptied, shelf.take_in(self.look(memory), self.lane.room));
+        self.emptied += 1;
+    }
+}
+
+/// This rank has given back boxes, and tells all senders how far it is.
+pub fn tell_emptied<M: Memory>(memory: &M, told: u64) {
+    memory.word(memory.rank(), EMPTIED).store(told, Tie::LaneEmpties.order());
 }
 
 /// The boxes a rank has at hand, always as many. The one it emptied last is the last.

@@ -224,12 +224,12 @@ impl MessagesMover {
 }
 
 impl Moving for MessagesMover {
-    fn begin(&mut self, data: &mut Data<'_>) {
+    fn begin(&mut self, data: &mut Data<'_>, call: u64) {
         self.porter.begin(data);
         self.outbox.begin();
         self.inbox.begin();
         if let Some(boxes) = &mut self.boxes {
-            boxes.begin();
+            boxes.begin(call);
         }
         if let Pace::Barriers(over) = &mut self.pace {
             *over = 0;
@@ -242,7 +242,7 @@ impl Moving for MessagesMover {
         let Self { porter, comm, outbox, inbox, boxes, tally, .. } = self;
         let moved = inbox.advance(porter, comm, data, last, tally)?
             || outbox.advance(porter, comm, data, last, tally)?
-            || boxes.as_mut().is_some_and(|boxes| boxes.advance(porter, data, tally))
+            || boxes.as_mut().map_or(Ok(false), |boxes| boxes.advance(porter, data, tally))?
             || porter.work_alone(data);
         let done = outbox.is_done() && inbox.is_done() && boxes.as_ref().is_none_or(Boxes::is_done);
         match self.pace {

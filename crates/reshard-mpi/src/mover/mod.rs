@@ -18,11 +18,16 @@ pub mod collective;
 pub mod direct;
 mod lane;
 mod letters;
+#[cfg(all(test, loom))]
+mod loom_models;
+mod lots;
 pub mod messages;
 mod patience;
 pub mod readers;
 #[allow(unsafe_code)]
 pub mod relay;
+mod turns;
+mod word;
 
 pub use choice::Mover;
 pub use patience::Patience;
@@ -63,8 +68,8 @@ pub struct Tally {
 
 /// One rank's side of moving the arrays of a plan, again and again.
 pub trait Moving: Send {
-    /// Begins a run.
-    fn begin(&mut self, data: &mut Data<'_>);
+    /// Begins a run. `call` stands for what the caller gave that must be alike on all ranks: numbers that scale, shared arrays.
+    fn begin(&mut self, data: &mut Data<'_>, call: u64);
 
     /// Does a piece of it, if there is one to do. The data is the one the run began with, or one entered alike.
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress>;
@@ -89,6 +94,17 @@ pub fn too_little(memory: u64, needed: u64) -> Error {
         format!(
             "{memory} bytes were given for all ranks together; this mover needs at least {needed} bytes for this plan; give \
              more, or choose the mover `messages`, which can do with less"
+        ),
+    )
+}
+
+/// A run in which two ranks were called differently; said by the one that receives.
+pub fn other_call(rank: usize, me: usize) -> Error {
+    Error::new(
+        ErrorKind::Mpi,
+        format!(
+            "rank {rank} gives other alpha, beta or arrays in this run than rank {me}; give the same on all ranks; the destination \
+             is an unfinished mixture"
         ),
     )
 }

@@ -1,38 +1,52 @@
 //! Sources that are lent: their owner's run has ended, and others still read them.
 
 use super::board::{Board, Note};
+use super::word::Memory;
 use super::{Patience, named};
+use crate::shared::Neighbours;
 use reshard_plan::Result;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The ranks that read a rank's source, and how far they are.
-pub struct Readers {
-    board: Arc<Board>,
+pub struct Readers<M = Neighbours> {
+    board: Arc<Board<M>>,
     /// This rank is not among them.
     ranks: Vec<usize>,
     limit: Option<Duration>,
     crowded: bool,
+    /// The run this rank has begun last, for itself.
+    run: AtomicU64,
     /// Somebody may write to this rank's destination for ever.
     lost: AtomicBool,
     /// What stands for the arrays that move in the next run.
     arrays: AtomicU64,
 }
 
-impl Readers {
-    pub fn new(board: Arc<Board>, ranks: Vec<usize>, limit: Option<Duration>, crowded: bool) -> Self {
-        Self { board, ranks, limit, crowded, lost: AtomicBool::new(false), arrays: AtomicU64::new(0) }
+impl<M: Memory> Readers<M> {
+    pub fn new(board: Arc<Board<M>>, ranks: Vec<usize>, limit: Option<Duration>, crowded: bool) -> Self {
+        let (run, lost, arrays) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
+        Self { board, ranks, limit, crowded, run, lost, arrays }
     }
 
-    /// The run this rank has begun last.
+    /// The run this rank has begun last, perhaps not yet for the others to see.
     pub fn run(&self) -> u64 {
-        self.board.read(self.board.rank(), Note::Begun)
+        self.run.load(Ordering::Relaxed)
+    }
+
+    pub fn begin(&self, run: u64) {
+        self.run.store(run, Ordering::Relaxed);
+    }
+
+    /// Those that are not through with a run.
+    pub fn behind(&self, run: u64) -> impl Iterator<Item = usize> {
+        self.board.behind(&self.ranks, Note::Received, run)
     }
 
     /// They are through with a run.
     pub fn are_through(&self, run: u64) -> bool {
-        self.board.behind(&self.ranks, Note::Received, run).next().is_none()
+        self.behind(run).next().is_none()
     }
 
     /// Waits until they are through with a run; not longer than the engine waits for anything. If it is in vain, the source is
@@ -40,9 +54,7 @@ impl Readers {
     pub fn wait(&self, run: u64) -> Result<()> {
         let waited = self.wait_for(run);
         if waited.is_err() {
-            self.board.write(Note::TakenBack, run);
-            // Before anything is written to the source.
-            fence(Ordering::SeqCst);
+            self.board.take_back(run);
         }
         waited
     }
@@ -50,7 +62,7 @@ impl Readers {
     fn wait_for(&self, run: u64) -> Result<()> {
         let mut patience = Patience::lent(self.limit, self.crowded);
         loop {
-            let mut late = self.board.behind(&self.ranks, Note::Received, run).peekable();
+            let mut late = self.behind(run).peekable();
             if late.peek().is_none() {
                 return Ok(());
             }

@@ -12,8 +12,8 @@
 //! in one pass where whole rows are its own.
 //! Lines pushed out by either side, and reading each other's memory through the kernel (`process_vm_readv`), did not help.
 
-use super::lane::{LINE, Lane, Shelf, Spot};
-use super::{Moving, Progress, Tally, named, too_little};
+use super::lane::{Emptying, Filling, LINE, Lane, MANY, Shelf, Spot, tell_emptied};
+use super::{Moving, Progress, Tally, named, other_call, too_little};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::shared::{Neighbours, Pages};
@@ -21,23 +21,16 @@ use reshard::engine::Data;
 use reshard::rank::{self, Bundle, Relay};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Boxes for each pair of ranks, at least: one is packed while the other is assembled.
 const FEW: usize = 2;
-
-/// The same at most.
-const MANY: usize = 8;
 
 /// More than the fewest boxes only as long as those of a rank take no more than so many bytes.
 const PLENTY: usize = 8 << 20;
 
 /// Boxes are used in turn, and those of many ranks have more pages than a processor remembers.
 const PAGES: Pages = Pages::Huge;
-
-/// Where a rank writes down how far it has emptied boxes.
-const EMPTIED: usize = 0;
 
 /// The most receivers of a bundle.
 const MOST: usize = 8;
@@ -46,7 +39,7 @@ pub struct RelayMover {
     relay: Relay,
     neighbours: Neighbours,
     outgoing: Vec<Outgoing>,
-    incoming: Vec<Incoming>,
+    incoming: Vec<Emptying>,
     shelf: Shelf,
     /// This rank's chunks of which others have something, in their order.
     joint: Vec<usize>,
@@ -57,6 +50,8 @@ pub struct RelayMover {
     alone_done: usize,
     /// Runs that are over.
     runs: u64,
+    /// What stands for what the caller gave for this one.
+    call: u64,
     /// The bundle of receivers to begin with: not all ranks begin with the same.
     first: usize,
     /// Chunks of a turn: half of the boxes, as others work on the other half.
@@ -67,30 +62,11 @@ pub struct RelayMover {
 
 /// The boxes this rank fills.
 struct Outgoing {
-    lane: Lane,
-    /// Boxes filled, in all runs.
-    filled: u64,
-    /// How far the receiver must be for a box to be free.
-    held: [u64; MANY],
+    boxes: Filling,
     /// Chunks of the receiver, in a run.
     chunks: u64,
     /// The next chunk of which this rank has something, in this run.
     next: u64,
-}
-
-impl Outgoing {
-    /// Whether there is a box for the next chunk: the receiver has emptied it.
-    fn is_free(&self, neighbours: &Neighbours) -> bool {
-        let emptied = neighbours.counter(self.lane.other, EMPTIED).load(Ordering::Acquire);
-        emptied >= self.held[self.lane.number(self.filled)]
-    }
-}
-
-/// The boxes this rank empties.
-struct Incoming {
-    lane: Lane,
-    /// Boxes emptied, in all runs.
-    emptied: u64,
 }
 
 impl RelayMover {
@@ -115,16 +91,18 @@ impl RelayMover {
             let (other, room, boxes) = (to.to as usize, room(to), boxes(to, most));
             let lane = Lane { sender: me, at: take(Lane::head(boxes)), other, room, boxes };
             table[other] = [lane.at, room, boxes].map(|number| number as u64);
-            outgoing.push(Outgoing { lane, filled: 0, held: [0; MANY], chunks: to.chunks as u64, next: 0 });
+            outgoing.push(Outgoing { boxes: Filling::new(lane), chunks: to.chunks as u64, next: 0 });
         }
         let mut spot = |room: usize| Spot { rank: me, at: take(room), room };
         let (count, room) = at_hand(&relay, chunk);
         let shelf = Shelf::new((0..count).map(|_| spot(room)));
-        let places =
-            || outgoing.iter().flat_map(|to| (0..to.lane.boxes as u64).map(|place| (to.lane, place)));
+        let places = || {
+            let lanes = outgoing.iter().map(|to| to.boxes.lane);
+            lanes.flat_map(|lane| (0..lane.boxes as u64).map(move |place| (lane, place)))
+        };
         let spots: Vec<Spot> = places().map(|(lane, _)| spot(lane.room)).collect();
         let neighbours = Neighbours::share(comm, bytes, PAGES, limit)?;
-        places().zip(spots).for_each(|((lane, place), spot)| lane.put(&neighbours, place, spot));
+        places().zip(spots).for_each(|((lane, place), spot)| lane.furnish(&neighbours, place, spot));
         let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
         let mut all = vec![0; mine.len() * comm.size()];
         // Also tells that all boxes stand in their places.
@@ -136,11 +114,11 @@ impl RelayMover {
             };
             Lane { sender, at: number(0), other: sender, room: number(1), boxes: number(2) }
         };
-        let incoming: Vec<Incoming> =
-            relay.incoming().iter().map(|&rank| Incoming { lane: lane(rank as usize), emptied: 0 }).collect();
-        let lanes = outgoing.iter().map(|to| to.lane).chain(incoming.iter().map(|from| from.lane));
+        let incoming: Vec<Emptying> =
+            relay.incoming().iter().map(|&rank| Emptying::new(lane(rank as usize))).collect();
+        let lanes = outgoing.iter().map(|to| to.boxes.lane).chain(incoming.iter().map(|from| from.lane));
         let turn = lanes.map(|lane| lane.boxes / FEW).max().unwrap_or(1);
-        let higher = |bundle: &Bundle| outgoing[bundle.members[0]].lane.other > me;
+        let higher = |bundle: &Bundle| outgoing[bundle.members[0]].boxes.lane.other > me;
         let first = relay.bundles().iter().position(higher).unwrap_or(0);
         let (alone, joint) = (0..relay.chunks()).partition(|&chunk| relay.needs(chunk).next().is_none());
         Ok(Self {
@@ -154,6 +132,7 @@ impl RelayMover {
             joint_done: 0,
             alone_done: 0,
             runs: 0,
+            call: 0,
             first,
             turn,
             tally: Tally::default(),
@@ -163,11 +142,11 @@ impl RelayMover {
 
     /// Packs the next chunk of a bundle of receivers, if there is a free box for each. Returns its number.
     fn pack(&mut self, data: &mut Data<'_>, bundle: usize) -> Option<usize> {
-        let Self { relay, neighbours, outgoing, shelf, runs, tally, .. } = self;
+        let Self { relay, neighbours, outgoing, shelf, runs, call, tally, .. } = self;
         let members = &relay.bundles()[bundle].members;
         // All members have as many chunks, and are at the same.
         let Outgoing { chunks, next, .. } = outgoing[members[0]];
-        if next >= chunks || !members.iter().all(|&member| outgoing[member].is_free(neighbours)) {
+        if next >= chunks || !members.iter().all(|&member| outgoing[member].boxes.is_free(neighbours)) {
             return None;
         }
         let began = Instant::now();
@@ -178,9 +157,7 @@ impl RelayMover {
         let count = members.len();
         lanes[..count].copy_from_slice(members);
         for (&number, spot) in lanes[..count].iter().zip(&mut spots) {
-            let Outgoing { lane, filled, .. } = &outgoing[number];
-            *spot = shelf.hand_out(lane.look(neighbours, *filled), lane.room);
-            lane.put(neighbours, *filled, *spot);
+            *spot = outgoing[number].boxes.choose(neighbours, shelf);
         }
         relay.pack_bundle(data, bundle, next as usize, keep, |k| {
             // SAFETY: a box that this rank has emptied itself, or that came back empty (the receiver's counter says so),
@@ -189,9 +166,7 @@ impl RelayMover {
         });
         for &number in &lanes[..count] {
             let outgoing = &mut outgoing[number];
-            outgoing.held[outgoing.lane.number(outgoing.filled)] = *runs * chunks + next + 1;
-            outgoing.filled += 1;
-            outgoing.lane.filled(neighbours).store(outgoing.filled, Ordering::Release);
+            outgoing.boxes.pass(neighbours, *call, *runs * chunks + next + 1);
             outgoing.next = relay.next_chunk(number, next as usize + 1) as u64;
         }
         tally.pack += began.elapsed();
@@ -200,27 +175,29 @@ impl RelayMover {
 
     /// Whether all boxes of a chunk are there.
     fn is_filled(&self, chunk: usize) -> bool {
-        self.relay.needs(chunk).all(|sender| self.has_filled(&self.incoming[sender]))
+        self.relay.needs(chunk).all(|sender| self.incoming[sender].is_filled(&self.neighbours))
     }
 
-    fn has_filled(&self, incoming: &Incoming) -> bool {
-        incoming.lane.filled(&self.neighbours).load(Ordering::Acquire) > incoming.emptied
+    /// Whether all boxes of a chunk were filled in a call like this rank's own. They are there.
+    fn check(&self, chunk: usize) -> Result<()> {
+        let mut needed = self.relay.needs(chunk).map(|sender| &self.incoming[sender]);
+        match needed.find(|from| from.call(&self.neighbours) != self.call) {
+            Some(from) => Err(other_call(from.lane.other, self.neighbours.rank())),
+            None => Ok(()),
+        }
     }
 
     fn assemble(&mut self, data: &mut Data<'_>, chunk: usize) {
         let began = Instant::now();
         let Self { relay, neighbours, incoming, shelf, tally, .. } = self;
         relay.assemble(data, chunk, |sender| {
-            let Incoming { lane, emptied } = &incoming[sender];
-            let spot = lane.look(neighbours, *emptied);
+            let spot = incoming[sender].look(neighbours);
             // SAFETY: the sender's counter says that it has filled this box; nobody writes to it before this rank has put it
             // on its shelf or given it back, which is after this.
             unsafe { std::slice::from_raw_parts(spot.first(neighbours), spot.room) }
         });
         for sender in relay.needs(chunk) {
-            let Incoming { lane, emptied } = &mut incoming[sender];
-            lane.put(neighbours, *emptied, shelf.take_in(lane.look(neighbours, *emptied), lane.room));
-            *emptied += 1;
+            incoming[sender].give_back(neighbours, shelf);
         }
         tally.unpack += began.elapsed();
     }
@@ -236,20 +213,22 @@ impl RelayMover {
     }
 
     /// The next chunk of which others have something, if that is there.
-    fn assemble_joint(&mut self, data: &mut Data<'_>) -> bool {
+    fn assemble_joint(&mut self, data: &mut Data<'_>) -> Result<bool> {
         let Some(&chunk) = self.joint.get(self.joint_done).filter(|&&chunk| self.is_filled(chunk)) else {
-            return false;
+            return Ok(false);
         };
+        self.check(chunk)?;
         self.assemble(data, chunk);
         self.joint_done += 1;
         let told = self.runs * self.relay.chunks() as u64 + chunk as u64 + 1;
-        self.neighbours.counter(self.neighbours.rank(), EMPTIED).store(told, Ordering::Release);
-        true
+        tell_emptied(&self.neighbours, told);
+        Ok(true)
     }
 }
 
 impl Moving for RelayMover {
-    fn begin(&mut self, _: &mut Data<'_>) {
+    fn begin(&mut self, _: &mut Data<'_>, call: u64) {
+        self.call = call;
         (self.joint_done, self.alone_done) = (0, 0);
         for (number, outgoing) in self.outgoing.iter_mut().enumerate() {
             outgoing.next = self.relay.next_chunk(number, 0) as u64;
@@ -273,7 +252,7 @@ impl Moving for RelayMover {
             left |= to.next < to.chunks;
         }
         for _ in 0..self.turn {
-            if !self.assemble_joint(data) {
+            if !self.assemble_joint(data)? {
                 break;
             }
             moved = true;
@@ -289,11 +268,11 @@ impl Moving for RelayMover {
     }
 
     fn late(&self) -> String {
-        let full = |to: &&Outgoing| to.next < to.chunks && !to.is_free(&self.neighbours);
-        let mut late: Vec<usize> = self.outgoing.iter().filter(full).map(|to| to.lane.other).collect();
+        let full = |to: &&Outgoing| to.next < to.chunks && !to.boxes.is_free(&self.neighbours);
+        let mut late: Vec<usize> = self.outgoing.iter().filter(full).map(|to| to.boxes.lane.other).collect();
         if let Some(&chunk) = self.joint.get(self.joint_done) {
             let needed = self.relay.needs(chunk).map(|sender| &self.incoming[sender]);
-            late.extend(needed.filter(|from| !self.has_filled(from)).map(|from| from.lane.other));
+            late.extend(needed.filter(|from| !from.is_filled(&self.neighbours)).map(|from| from.lane.other));
         }
         // What a rank lacks of its own, it does not wait for, but for whom it packs with.
         late.retain(|&rank| rank != self.neighbours.rank());

@@ -1,0 +1,224 @@
+//! Who copies which units, and who may read and write what meanwhile.
+//!
+//! Numbers that only grow say how far each rank is: see [`Board`]. A source may be read once its owner has begun the run, a
+//! destination written to once its owner has; units are taken by tickets and counted when they are copied. A rank has received
+//! everything when all units of the lots that lead to it are copied and nobody has taken back what was read for it.
+//!
+//! A rank runs ahead of those that read its source, for a few runs: what it was called with stays on the board so long. One that
+//! is further ahead waits before it begins.
+
+use super::board::{Board, KEPT, Note, Tickets};
+use super::readers::Readers;
+use super::word::Memory;
+use super::{Progress, named, other_call};
+use crate::shared::Neighbours;
+use reshard_plan::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// Units with the same sources and destinations.
+#[derive(Hash)]
+pub struct Lot {
+    /// Its number, the same for all ranks that know of it.
+    pub number: usize,
+    pub units: u64,
+    /// The rank that keeps its tickets, and as which of its lots.
+    pub home: (usize, usize),
+    /// Ranks it leads from or to: they must have begun.
+    pub ranks: Vec<usize>,
+    /// Ranks it leads to.
+    pub receivers: Vec<usize>,
+}
+
+impl Lot {
+    fn tickets<'a, M: Memory>(&self, board: &'a Board<M>) -> Tickets<'a, M::Word> {
+        board.tickets(self.home.0, self.home.1)
+    }
+}
+
+/// All that a rank knows of.
+pub struct Lots<M = Neighbours> {
+    /// Those that lead to this rank, then all others.
+    lots: Vec<Lot>,
+    own: usize,
+    /// For each, the last run in which all its ranks had begun, in the same call.
+    ready: Vec<u64>,
+    /// Ranks whose sources this one needs; itself is not among them.
+    owners: Vec<usize>,
+    board: Arc<Board<M>>,
+    readers: Arc<Readers<M>>,
+    run: u64,
+    call: u64,
+    /// The others know that this rank has begun.
+    begun: bool,
+    /// All of this rank's destination is there.
+    received: bool,
+}
+
+impl<M: Memory> Lots<M> {
+    /// The first `own` of them lead to this rank.
+    pub fn new(
+        lots: Vec<Lot>,
+        own: usize,
+        owners: Vec<usize>,
+        board: Arc<Board<M>>,
+        readers: Arc<Readers<M>>,
+    ) -> Self {
+        let ready = vec![0; lots.len()];
+        Self { lots, own, ready, owners, board, readers, run: 0, call: 0, begun: false, received: false }
+    }
+
+    /// Those that this rank's source is lent to.
+    pub fn readers(&self) -> &Arc<Readers<M>> {
+        &self.readers
+    }
+
+    pub fn begin(&mut self, call: u64) {
+        self.run += 1;
+        self.call = call;
+        (self.begun, self.received) = (false, false);
+        self.readers.begin(self.run);
+        self.tell_begun();
+    }
+
+    /// Tells the others that this rank has begun, unless one of them still needs what is written down at the same place.
+    fn tell_begun(&mut self) -> bool {
+        if !self.begun && self.readers.are_through(self.run.saturating_sub(KEPT)) {
+            self.board.begin(self.run, self.call);
+            self.begun = true;
+        }
+        self.begun
+    }
+
+    /// Notices what the others did. Whether this rank has begun for them, too: if not, there is nothing it could do.
+    pub fn look(&mut self) -> Result<bool> {
+        if !self.tell_begun() {
+            return Ok(false);
+        }
+        if !self.received && self.unfinished().next().is_none() {
+            self.receive()?;
+        }
+        Ok(true)
+    }
+
+    /// Copies a unit, if there is one: it is the caller's alone, its sources and destinations are as those they belong to want
+    /// them, and stay so until it is copied. Exceptions: one who took its source back or gave up without waiting for that has
+    /// told the others, or does not look at its destination any more.
+    pub fn copy(&mut self, copy: impl FnOnce(&Lot, u64)) -> Result<Progress> {
+        let Some((at, unit)) = self.take()? else {
+            if self.received {
+                return Ok(Progress::Done);
+            }
+            return self.gave_up().next().map_or(Ok(Progress::Waits), |rank| Err(gave_up(rank)));
+        };
+        let lot = &self.lots[at];
+        self.board.work_on(Some(lot.number));
+        copy(lot, unit);
+        self.board.put_down(lot.tickets(&self.board));
+        self.board.work_on(None);
+        Ok(Progress::Moved)
+    }
+
+    /// Takes a unit whose ranks have all begun: the lot's place, and the unit.
+    fn take(&mut self) -> Result<Option<(usize, u64)>> {
+        let Self { lots, own, ready, board, run, call, .. } = self;
+        for (at, (lot, ready)) in lots.iter().zip(ready).enumerate() {
+            let tickets = lot.tickets(board);
+            if tickets.next(*run, lot.units).is_none() {
+                continue;
+            }
+            if *ready < *run {
+                if board.behind(&lot.ranks, Note::Begun, *run).next().is_some() {
+                    continue;
+                }
+                let other = lot.ranks.iter().find(|&&rank| board.is_called_otherwise(rank, *run, *call));
+                match other {
+                    Some(&rank) if at < *own => return Err(other_call(rank, board.rank())),
+                    // Whom it concerns finds out.
+                    Some(_) => continue,
+                    None => *ready = *run,
+                }
+            }
+            if let Some(unit) = tickets.take(*run, lot.units) {
+                return Ok(Some((at, unit)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Own lots of which not all units are copied.
+    fn unfinished(&self) -> impl Iterator<Item = &Lot> {
+        self.lots[..self.own].iter().filter(|lot| !lot.tickets(&self.board).are_through(self.run, lot.units))
+    }
+
+    /// Receivers of unfinished lots that have given up.
+    fn gave_up(&self) -> impl Iterator<Item = usize> {
+        let gave_up = |rank: &usize| self.board.read(*rank, Note::GivenUp) >= self.run;
+        self.unfinished().flat_map(|lot| &lot.receivers).copied().filter(gave_up)
+    }
+
+    /// Everything is there, if it could be read in time.
+    fn receive(&mut self) -> Result<()> {
+        let taken_back = |rank: &&usize| self.board.read(**rank, Note::TakenBack) >= self.run;
+        if let Some(rank) = self.owners.iter().find(taken_back) {
+            return Err(Error::new(
+                ErrorKind::Mpi,
+                format!(
+                    "rank {rank} waited in vain for this one and took its shared part back; the destination is an unfinished \
+                     mixture"
+                ),
+            ));
+        }
+        self.board.write(Note::Received, self.run);
+        self.received = true;
+        Ok(())
+    }
+
+    /// Gives the run up: nobody takes a unit that leads to this rank any more. Says how many were taken, for
+    /// [`Lots::are_back`].
+    pub fn close(&mut self) -> Vec<u64> {
+        self.board.write(Note::GivenUp, self.run);
+        let own = self.lots[..self.own].iter();
+        own.map(|lot| lot.tickets(&self.board).close(self.run, lot.units)).collect()
+    }
+
+    /// Whether all units that were taken are copied.
+    pub fn are_back(&self, taken: &[u64]) -> bool {
+        let mut own = self.lots.iter().zip(taken);
+        own.all(|(lot, &taken)| lot.tickets(&self.board).are_back(taken))
+    }
+
+    /// After that, or when it was waited for in vain: nobody needs to wait for what is not read any more.
+    pub fn leave(&mut self) {
+        self.board.write(Note::Received, self.run);
+    }
+
+    /// Whom the run waits for.
+    pub fn late(&self) -> String {
+        if !self.begun {
+            return named(self.readers.behind(self.run.saturating_sub(KEPT)));
+        }
+        let absent = |lot: &Lot| self.board.behind(&lot.ranks, Note::Begun, self.run).collect::<Vec<_>>();
+        let late: Vec<usize> = self.unfinished().flat_map(absent).collect();
+        if !late.is_empty() {
+            return named(late);
+        }
+        let busy = |rank: &usize| self.unfinished().any(|lot| self.board.works_on(*rank, lot.number));
+        named((0..self.board.ranks()).filter(busy))
+    }
+
+    /// Bytes of this rank's board.
+    pub fn board_bytes(&self) -> u64 {
+        let at_home = self.lots.iter().filter(|lot| lot.home.0 == self.board.rank()).count();
+        Board::bytes(at_home) as u64
+    }
+}
+
+fn gave_up(rank: usize) -> Error {
+    Error::new(
+        ErrorKind::Mpi,
+        format!(
+            "rank {rank} gave the run up, and what it receives is copied together with what this one does; the destination is an \
+             unfinished mixture"
+        ),
+    )
+}
