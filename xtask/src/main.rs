@@ -91,7 +91,7 @@ fn test() -> Outcome {
         let layouts = ["--from", "2x2x2/16x16x16", "--to", "4x2x1/10x30x7", "--engine", engine];
         cargo(&[&run[..], &layouts].concat()).run()?;
     }
-    say("thread interleavings, all or with a bounded number of preemptions (loom)");
+    say("interleavings of threads and of processes, all or with a bounded number of preemptions (loom)");
     models()?;
     say("documentation, warnings refused");
     cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings").run()
@@ -100,12 +100,15 @@ fn test() -> Outcome {
 /// The flag builds everything anew: in a folder of its own, where it leaves the other builds alone, and without the
 /// optimisations that take longer than they save here.
 fn models() -> Outcome {
-    let package = ["--package", "reshard", "--lib", "--release", "--target-dir", "target/loom"];
-    cargo(&[&["test", "--locked"], &package[..], &["loom"]].concat())
-        .env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .run()
+    for package in ["reshard", "reshard-mpi"] {
+        let package = ["--package", package, "--lib", "--release", "--target-dir", "target/loom"];
+        cargo(&[&["test", "--locked"], &package[..], &["loom"]].concat())
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+            .run()?;
+    }
+    Ok(())
 }
 
 /// AddressSanitizer sees what canaries do not: reads past the end, and memory that was freed. Its runtime comes with the

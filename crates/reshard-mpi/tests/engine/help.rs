@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Moves numbers from one layout to another, in units of so many bytes that any rank may copy.
 fn engine(world: &Comm, from: &str, to: &str, unit: u64, deadline: Duration) -> MpiEngine {
@@ -142,7 +142,56 @@ pub fn swapped(world: &Comm) {
     }
     let arrays = if world.rank() == 1 { (&other, &mut one) } else { (&one, &mut other) };
     let said = engine.run_shared(arrays.0, arrays.1).unwrap_err().to_string();
-    assert!(said.contains("moves other shared arrays") || said.contains("gave the run up"), "{said}");
+    assert!(said.contains("gives other alpha, beta or arrays") || said.contains("gave the run up"), "{said}");
+}
+
+/// Rank 0 owns everything, receives nothing and so runs ahead of rank 1, who is late. In its first run it takes one array for the
+/// other: rank 1 is told, however far rank 0 has gone on.
+pub fn swapped_and_gone_on(world: &Comm, mover: Mover, runs: u32) {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let moving = Move::new(layout("1/5 of 10000"), layout("1/5 ranks=1 of 10000")).unwrap();
+    let plan = Arc::new(Plan::new(vec![moving]).unwrap());
+    let options = MpiOptions { mover, deadline: Some(Duration::from_secs(30)), ..MpiOptions::default() };
+    let mut engine = MpiEngine::in_units(plan, world, options, 1000).unwrap();
+    let part = |len| Shared::<u64>::zeroed(world, len).unwrap();
+    let (one, other) = (part(engine.source_len(0)), part(engine.source_len(0)));
+    let mut shared = part(engine.target_len(0));
+    let mut private = vec![0_u64; engine.target_len(0)];
+    let mut run = |from: &Shared<u64>| match mover {
+        Mover::Shared => engine.run_shared(from, &mut shared),
+        _ => engine.run_shared_source(from, &mut private),
+    };
+    meet(world);
+    if world.rank() == 0 {
+        for number in 1..=runs {
+            run(if number == 1 { &other } else { &one }).unwrap();
+        }
+    } else {
+        sleep(Duration::from_millis(200));
+        let said = run(&one).unwrap_err().to_string();
+        assert!(said.contains("rank 0 gives other alpha, beta or arrays in this run than rank 1"), "{said}");
+    }
+}
+
+/// Rank 0 runs ahead of rank 1, who is late, a few times: then it waits, without being told that it failed.
+pub fn far_ahead(world: &Comm) {
+    let layout = |ranks: &str| format!("1/5{ranks} of 10000");
+    let mut engine = engine(world, &layout(""), &layout(" ranks=1"), 1000, Duration::from_secs(30));
+    let mut from: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
+    let mut to: Shared<u64> = Shared::zeroed(world, engine.target_len(0)).unwrap();
+    from.iter_mut().enumerate().for_each(|(at, value)| *value = at as u64);
+    meet(world);
+    let began = Instant::now();
+    if world.rank() == 1 {
+        sleep(Duration::from_millis(300));
+    }
+    for _ in 0..100 {
+        engine.run_shared(&from, &mut to).unwrap();
+    }
+    assert!(began.elapsed() > Duration::from_millis(250), "rank 0 did not wait");
+    assert!(to.iter().enumerate().all(|(at, value)| *value == at as u64));
+    // It is lent in a run that the others did not know of at once.
+    from.fill(7);
 }
 
 /// Rank 2 helps and is stopped, now and then in the middle of copying: rank 1, who receives it, is told whom it waited for, and

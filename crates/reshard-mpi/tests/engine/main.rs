@@ -100,6 +100,9 @@ fn faults(installation: &Installation) {
         ("help-round", 4),
         ("help-passed-on", 3),
         ("help-swapped", 3),
+        ("help-gone-on shared 2", 2),
+        ("help-gone-on shared-source 9", 2),
+        ("help-ahead", 2),
         ("help-given-up", 5),
         ("help-stopped", 3),
     ] {

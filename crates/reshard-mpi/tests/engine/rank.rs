@@ -36,6 +36,10 @@ pub fn play(part: &str) {
         ["help-round"] => help::back_and_forth(world),
         ["help-passed-on"] => help::passed_on(world),
         ["help-swapped"] => help::swapped(world),
+        ["help-gone-on", mover, runs] => {
+            help::swapped_and_gone_on(world, mover.parse().unwrap(), runs.parse().unwrap());
+        }
+        ["help-ahead"] => help::far_ahead(world),
         ["help-given-up"] => help::given_up(world),
         ["help-stopped"] => help::stopped(world),
         ["lent"] => lent::overwritten(world),
