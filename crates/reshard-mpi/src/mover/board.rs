@@ -34,6 +34,9 @@ impl Note {
 /// Each note has a line of its own, so that those who wait for one do not disturb who writes another.
 const LINE: usize = 64;
 
+/// Beside the last note: the lot a rank copied something of when it panicked.
+const PANICKED: usize = Note::GivenUp as usize * LINE + 8;
+
 /// After the notes: for which lot a rank copies now.
 const BUSY: usize = 4 * LINE;
 
@@ -66,7 +69,7 @@ impl Board {
 
 impl<M: Memory> Board<M> {
     /// In memory that is shared already.
-    #[cfg(all(test, loom))]
+    #[cfg(test)]
     pub fn within(memory: M) -> Self {
         Self { memory }
     }
@@ -137,6 +140,18 @@ impl<M: Memory> Board<M> {
     /// Whether a rank copies something of a lot.
     pub fn works_on(&self, rank: usize, lot: usize) -> bool {
         self.memory.word(rank, BUSY).load(Ordering::Relaxed) == lot as u64 + 1
+    }
+
+    /// This rank panicked while it copied something of a lot, and will not put it down.
+    pub fn drop_work(&self, lot: usize) {
+        self.memory.word(self.rank(), PANICKED).store(lot as u64 + 1, Ordering::Relaxed);
+    }
+
+    /// The first rank that did so.
+    pub fn dropped_by(&self, lot: usize) -> Option<usize> {
+        let dropped =
+            |rank: &usize| self.memory.word(*rank, PANICKED).load(Ordering::Relaxed) == lot as u64 + 1;
+        (0..self.ranks()).find(dropped)
     }
 
     /// The tickets of a rank's lot.

@@ -297,6 +297,8 @@ fn lots(sheet: &Sheet, me: usize, units: u64) -> Lots<Sheet> {
 fn board(ranks: usize) -> Sheet {
     let calls = (0..KEPT as usize).map(|run| 5 * LINE + 8 * run);
     let notes = (0..5).map(|line| line * LINE);
+    // And beside the last note, who panicked.
+    let notes = notes.chain([3 * LINE + 8]);
     let at: Vec<usize> = notes.chain(calls).chain([6 * LINE, 6 * LINE + 8]).collect();
     Sheet::new(ranks, &at)
 }

@@ -108,11 +108,13 @@ impl<M: Memory> Lots<M> {
             if self.received {
                 return Ok(Progress::Done);
             }
-            return self.gave_up().next().map_or(Ok(Progress::Waits), |rank| Err(gave_up(rank)));
+            return self.hopeless().map_or(Ok(Progress::Waits), Err);
         };
         let lot = &self.lots[at];
         self.board.work_on(Some(lot.number));
+        let dropped = Dropped { board: &self.board, lot: lot.number };
         copy(lot, unit);
+        std::mem::forget(dropped);
         self.board.put_down(lot.tickets(&self.board));
         self.board.work_on(None);
         Ok(Progress::Moved)
@@ -150,10 +152,13 @@ impl<M: Memory> Lots<M> {
         self.lots[..self.own].iter().filter(|lot| !lot.tickets(&self.board).are_through(self.run, lot.units))
     }
 
-    /// Receivers of unfinished lots that have given up.
-    fn gave_up(&self) -> impl Iterator<Item = usize> {
-        let gave_up = |rank: &usize| self.board.read(*rank, Note::GivenUp) >= self.run;
-        self.unfinished().flat_map(|lot| &lot.receivers).copied().filter(gave_up)
+    /// Why own lots will not be finished: somebody panicked over a unit, or a receiver has given up.
+    fn hopeless(&self) -> Option<Error> {
+        let gave_up = |rank: &&usize| self.board.read(**rank, Note::GivenUp) >= self.run;
+        self.unfinished().find_map(|lot| {
+            let dropped = self.board.dropped_by(lot.number).map(panicked);
+            dropped.or_else(|| lot.receivers.iter().find(gave_up).map(|&rank| given_up(rank)))
+        })
     }
 
     /// Everything is there, if it could be read in time.
@@ -213,7 +218,28 @@ impl<M: Memory> Lots<M> {
     }
 }
 
-fn gave_up(rank: usize) -> Error {
+/// A unit that is being copied. If that panics, nobody waits for it.
+struct Dropped<'a, M: Memory> {
+    board: &'a Board<M>,
+    lot: usize,
+}
+
+impl<M: Memory> Drop for Dropped<'_, M> {
+    fn drop(&mut self) {
+        self.board.drop_work(self.lot);
+    }
+}
+
+fn panicked(rank: usize) -> Error {
+    Error::new(
+        ErrorKind::Mpi,
+        format!(
+            "rank {rank} panicked while it copied something that this one receives; the destination is an unfinished mixture"
+        ),
+    )
+}
+
+fn given_up(rank: usize) -> Error {
     Error::new(
         ErrorKind::Mpi,
         format!(
@@ -221,4 +247,89 @@ fn gave_up(rank: usize) -> Error {
              unfinished mixture"
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicU64;
+
+    /// The words of all ranks, within one process.
+    struct Page {
+        rank: usize,
+        words: Arc<[[AtomicU64; 64]; 3]>,
+    }
+
+    impl Memory for Page {
+        type Word = AtomicU64;
+
+        fn rank(&self) -> usize {
+            self.rank
+        }
+
+        fn ranks(&self) -> usize {
+            self.words.len()
+        }
+
+        fn word(&self, rank: usize, at: usize) -> &AtomicU64 {
+            &self.words[rank][at / 8]
+        }
+    }
+
+    /// Rank 0 owns what rank 1 receives, in two units, and rank 2 helps.
+    fn lots(rank: usize, words: &Arc<[[AtomicU64; 64]; 3]>) -> Lots<Page> {
+        let lot = Lot { number: 0, units: 2, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
+        let board = Arc::new(Board::within(Page { rank, words: Arc::clone(words) }));
+        let readers = if rank == 0 { vec![1] } else { Vec::new() };
+        let readers = Arc::new(Readers::new(Arc::clone(&board), readers, None, false));
+        Lots::new(vec![lot], usize::from(rank == 1), vec![0], board, readers)
+    }
+
+    fn page() -> Arc<[[AtomicU64; 64]; 3]> {
+        Arc::new(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))
+    }
+
+    #[test]
+    fn nobody_waits_for_a_unit_over_which_another_panicked() {
+        let words = page();
+        let [mut owner, mut receiver, mut helper] = [0, 1, 2].map(|rank| lots(rank, &words));
+        owner.begin(7);
+        receiver.begin(7);
+        helper.begin(7);
+        let panicked = catch_unwind(AssertUnwindSafe(|| helper.copy(|_, _| panic!("on purpose"))));
+        assert!(panicked.is_err());
+        assert!(receiver.look().unwrap());
+        assert_eq!(receiver.copy(|_, unit| assert_eq!(unit, 1)).unwrap(), Progress::Moved);
+        let said = receiver.copy(|_, _| panic!("all are taken")).unwrap_err().to_string();
+        assert!(said.contains("rank 2 panicked while it copied"), "{said}");
+    }
+
+    #[test]
+    fn who_is_called_otherwise_is_named_by_who_receives_and_not_helped() {
+        let words = page();
+        let [mut owner, mut receiver, mut helper] = [0, 1, 2].map(|rank| lots(rank, &words));
+        owner.begin(8);
+        receiver.begin(7);
+        helper.begin(8);
+        for run in 2..=KEPT {
+            owner.begin(7);
+            assert!(owner.look().unwrap(), "run {run}");
+        }
+        // Its reader has not seen what it began with.
+        owner.begin(7);
+        owner.begin(7);
+        assert!(!owner.look().unwrap());
+        assert_eq!(owner.late(), "rank 1");
+        assert_eq!(helper.copy(|_, _| panic!("other arrays")).unwrap(), Progress::Waits);
+        let said = receiver.copy(|_, _| panic!("other arrays")).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "rank 0 gives other alpha, beta or arrays in this run than rank 1; give the same on all ranks; the destination is an \
+             unfinished mixture"
+        );
+        receiver.close();
+        receiver.leave();
+        assert!(!owner.look().unwrap(), "one further ahead");
+    }
 }
