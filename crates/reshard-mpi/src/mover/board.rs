@@ -49,6 +49,14 @@ pub const KEPT: u64 = if cfg!(all(test, loom)) { 2 } else { 8 };
 /// After that, two numbers for each lot that leads to a rank first.
 const TICKETS: usize = 6 * LINE;
 
+/// The rank that keeps the tickets of a lot, and as which of its lots: by this all ranks know it.
+pub type Home = (usize, usize);
+
+/// That as a number, not 0.
+fn name((rank, lot): Home) -> u64 {
+    ((rank as u64) << 32 | lot as u64) + 1
+}
+
 /// The numbers of all ranks.
 pub struct Board<M = Neighbours> {
     memory: M,
@@ -131,31 +139,29 @@ impl<M: Memory> Board<M> {
         tickets.put_down();
     }
 
-    /// This rank copies something of a lot, or nothing.
-    pub fn work_on(&self, lot: Option<usize>) {
-        let number = lot.map_or(0, |lot| lot as u64 + 1);
-        self.memory.word(self.rank(), BUSY).store(number, Ordering::Relaxed);
+    /// This rank copies something of a lot, known by its home, or nothing.
+    pub fn work_on(&self, lot: Option<Home>) {
+        self.memory.word(self.rank(), BUSY).store(lot.map_or(0, name), Ordering::Relaxed);
     }
 
     /// Whether a rank copies something of a lot.
-    pub fn works_on(&self, rank: usize, lot: usize) -> bool {
-        self.memory.word(rank, BUSY).load(Ordering::Relaxed) == lot as u64 + 1
+    pub fn works_on(&self, rank: usize, lot: Home) -> bool {
+        self.memory.word(rank, BUSY).load(Ordering::Relaxed) == name(lot)
     }
 
     /// This rank panicked while it copied something of a lot, and will not put it down.
-    pub fn drop_work(&self, lot: usize) {
-        self.memory.word(self.rank(), PANICKED).store(lot as u64 + 1, Ordering::Relaxed);
+    pub fn drop_work(&self, lot: Home) {
+        self.memory.word(self.rank(), PANICKED).store(name(lot), Ordering::Relaxed);
     }
 
     /// The first rank that did so.
-    pub fn dropped_by(&self, lot: usize) -> Option<usize> {
-        let dropped =
-            |rank: &usize| self.memory.word(*rank, PANICKED).load(Ordering::Relaxed) == lot as u64 + 1;
+    pub fn dropped_by(&self, lot: Home) -> Option<usize> {
+        let dropped = |rank: &usize| self.memory.word(*rank, PANICKED).load(Ordering::Relaxed) == name(lot);
         (0..self.ranks()).find(dropped)
     }
 
-    /// The tickets of a rank's lot.
-    pub fn tickets(&self, rank: usize, lot: usize) -> Tickets<'_, M::Word> {
+    /// The tickets of a lot.
+    pub fn tickets(&self, (rank, lot): Home) -> Tickets<'_, M::Word> {
         let at = TICKETS + lot * LINE;
         Tickets { next: self.memory.word(rank, at), copied: self.memory.word(rank, at + 8) }
     }

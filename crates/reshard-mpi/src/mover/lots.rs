@@ -7,7 +7,7 @@
 //! A rank runs ahead of those that read its source, for a few runs: what it was called with stays on the board so long. One that
 //! is further ahead waits before it begins.
 
-use super::board::{Board, KEPT, Note, Tickets};
+use super::board::{Board, Home, KEPT, Note, Tickets};
 use super::readers::Readers;
 use super::word::Memory;
 use super::{Progress, named, other_call};
@@ -18,11 +18,10 @@ use std::sync::Arc;
 /// Units with the same sources and destinations.
 #[derive(Hash)]
 pub struct Lot {
-    /// Its number, the same for all ranks that know of it.
+    /// Its number for this rank.
     pub number: usize,
     pub units: u64,
-    /// The rank that keeps its tickets, and as which of its lots.
-    pub home: (usize, usize),
+    pub home: Home,
     /// Ranks it leads from or to: they must have begun.
     pub ranks: Vec<usize>,
     /// Ranks it leads to.
@@ -31,7 +30,7 @@ pub struct Lot {
 
 impl Lot {
     fn tickets<'a, M: Memory>(&self, board: &'a Board<M>) -> Tickets<'a, M::Word> {
-        board.tickets(self.home.0, self.home.1)
+        board.tickets(self.home)
     }
 }
 
@@ -111,8 +110,8 @@ impl<M: Memory> Lots<M> {
             return self.hopeless().map_or(Ok(Progress::Waits), Err);
         };
         let lot = &self.lots[at];
-        self.board.work_on(Some(lot.number));
-        let dropped = Dropped { board: &self.board, lot: lot.number };
+        self.board.work_on(Some(lot.home));
+        let dropped = Dropped { board: &self.board, lot: lot.home };
         copy(lot, unit);
         std::mem::forget(dropped);
         self.board.put_down(lot.tickets(&self.board));
@@ -156,7 +155,7 @@ impl<M: Memory> Lots<M> {
     fn hopeless(&self) -> Option<Error> {
         let gave_up = |rank: &&usize| self.board.read(**rank, Note::GivenUp) >= self.run;
         self.unfinished().find_map(|lot| {
-            let dropped = self.board.dropped_by(lot.number).map(panicked);
+            let dropped = self.board.dropped_by(lot.home).map(panicked);
             dropped.or_else(|| lot.receivers.iter().find(gave_up).map(|&rank| given_up(rank)))
         })
     }
@@ -207,7 +206,7 @@ impl<M: Memory> Lots<M> {
         if !late.is_empty() {
             return named(late);
         }
-        let busy = |rank: &usize| self.unfinished().any(|lot| self.board.works_on(*rank, lot.number));
+        let busy = |rank: &usize| self.unfinished().any(|lot| self.board.works_on(*rank, lot.home));
         named((0..self.board.ranks()).filter(busy))
     }
 
@@ -221,7 +220,7 @@ impl<M: Memory> Lots<M> {
 /// A unit that is being copied. If that panics, nobody waits for it.
 struct Dropped<'a, M: Memory> {
     board: &'a Board<M>,
-    lot: usize,
+    lot: Home,
 }
 
 impl<M: Memory> Drop for Dropped<'_, M> {
@@ -297,6 +296,9 @@ mod tests {
         owner.begin(7);
         receiver.begin(7);
         helper.begin(7);
+        // Over another lot, though it may have the same number for that rank.
+        receiver.board.drop_work((2, 0));
+        assert!(receiver.hopeless().is_none());
         let panicked = catch_unwind(AssertUnwindSafe(|| helper.copy(|_, _| panic!("on purpose"))));
         assert!(panicked.is_err());
         assert!(receiver.look().unwrap());
