@@ -1,8 +1,9 @@
 //! One copy: what a rank receives is read straight out of the others' shared parts.
 //!
-//! Who may copy what, and when, say [`Lots`]. A source may be read once its owner has begun the run. A rank's run ends when it has everything; others may still read its source, so it is *lent* to them, and whoever wants to
-//! write to it waits for them first: see [`Shared`](crate::Shared). If that is in vain it is taken back, and who reads it then
-//! finds out. No rank waits for one it has nothing to do with, but those that receive parts of the same rows are one lot.
+//! Who may copy what, and when, say [`Lots`]. A source may be read once its owner has begun the run. A rank's run ends when it has
+//! everything; others may still read its source, so it is *lent* to them, and whoever wants to write to it waits for them first:
+//! see [`Shared`](crate::Shared). If that is in vain it is taken back, and who reads it then finds out. No rank waits for one it
+//! has nothing to do with, unless it is many runs ahead; but those that receive parts of the same rows are one lot.
 //!
 //! Where destinations are shared, too, it does not matter who copies: units are taken by whoever has time, own ones first. So
 //! processors are busy until all is done, however few ranks receive something and whatever else they have to do, and what

@@ -2,12 +2,13 @@
 //!
 //! | mover | how | when |
 //! |---|---|---|
-//! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs; who copies what says `board.rs`, who still reads `readers.rs` | sources are [`Shared`](crate::Shared), and destinations perhaps |
+//! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs; who copies what says `lots.rs`, who still reads `readers.rs` | sources are [`Shared`](crate::Shared), and destinations perhaps |
 //! | `relay.rs` | packed into small shared boxes (`lane.rs`), assembled from them | private arrays on one node |
 //! | `messages.rs` | packed messages in the order of a schedule (`letters.rs`), those within a node through shared boxes (`boxes.rs`) | between nodes |
 //! | `collective.rs` | all packed, one `MPI_Alltoallv`, all unpacked; or all described, one `MPI_Alltoallw` | to compare with |
 //!
-//! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end.
+//! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end. What
+//! ranks of a node tell each other through shared memory is in types of its own (`word.rs`), which models drive, too.
 
 mod board;
 #[allow(unsafe_code)]
