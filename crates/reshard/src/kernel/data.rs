@@ -7,6 +7,7 @@
 use super::scale::Scaling;
 use bytemuck::Pod;
 use reshard_plan::{Array, Error, ErrorKind, Plan, Result};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -308,6 +309,18 @@ impl<'a> Data<'a> {
         }
     }
 
+    /// Refuses data that was not entered as the parts of one rank alone, as engines need it in which that rank is a process.
+    pub fn check_own(&self, rank: u64) -> Result<()> {
+        let other = |place: &Place| place.entered != Some(Entered::Rank(rank));
+        match self.table.arrays.iter().position(other) {
+            Some(array) => Err(mismatch(format!(
+                "array {array} was not given as the parts of rank {rank} alone; in this engine every rank is a process, so give its \
+                 own parts"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The beginnings of an array's source parts, valid for reading over the spans of the plan; null if one is not here.
     pub(crate) fn sources(&self, array: usize) -> &[*const u8] {
         &self.table.sources[self.table.arrays[array].sources.clone()]
@@ -322,6 +335,20 @@ impl<'a> Data<'a> {
     /// How an array is scaled, if it is.
     pub(crate) fn scaling(&self, array: usize) -> Option<&Scaling> {
         self.table.arrays[array].scaling.as_ref()
+    }
+
+    /// A number that stands for how all arrays are scaled: ranks that run a plan together must have the same.
+    pub fn scaling_number(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for place in &self.table.arrays {
+            place.scaling.as_ref().map(Scaling::parts).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Whether an array is scaled.
+    pub fn is_scaled(&self) -> bool {
+        self.table.arrays.iter().any(|place| place.scaling.is_some())
     }
 
     /// The bytes of one source part, none if it is not in this process.

@@ -56,6 +56,7 @@ type Bits = [u64; 2];
 pub struct Scaling {
     alpha: Bits,
     beta: Bits,
+    conjugated: bool,
     /// alpha is zero: A is not read.
     pub(super) ignores_source: bool,
     /// The type it was made for, and its name.
@@ -91,7 +92,20 @@ impl Scaling {
             (false, false, true) => combine::<T, true>,
         };
         let (of, name) = (TypeId::of::<T>(), std::any::type_name::<T>);
-        Some(Self { alpha: bits(alpha), beta: bits(beta), ignores_source: alpha == zero, of, name, run })
+        Some(Self {
+            alpha: bits(alpha),
+            beta: bits(beta),
+            conjugated,
+            ignores_source: alpha == zero,
+            of,
+            name,
+            run,
+        })
+    }
+
+    /// What tells it from others: alpha, beta, and whether the source is conjugated.
+    pub(super) fn parts(&self) -> (Bits, Bits, bool) {
+        (self.alpha, self.beta, self.conjugated)
     }
 
     /// Whether it was made for elements of this type.

@@ -17,17 +17,19 @@ pub struct Letters {
     pub slots: usize,
     /// Whether letters are copied on arrival.
     arrive: bool,
+    /// Bytes in front of each letter that say whose it is.
+    head: usize,
 }
 
 impl Letters {
     /// As long as is useful, in at most so much memory for all processes together. `arrive` says that a receiver has places
-    /// of its own, as between processes.
-    pub fn within(memory: Option<u64>, plan: &RingPlan, arrive: bool) -> Result<Self> {
+    /// of its own, as between processes; each place has so many bytes more for a head.
+    pub fn within(memory: Option<u64>, plan: &RingPlan, arrive: bool, head: usize) -> Result<Self> {
         let most = (BYTES / plan.item_bytes()).max(1);
-        let letters = Self { items: most, slots: 2, arrive };
+        let letters = Self { items: most, slots: 2, arrive, head };
         let Some(memory) = memory else { return Ok(letters) };
         let fits = |letters: &Self| letters.bytes(plan) <= memory;
-        let least = Self { items: 1, slots: 1, arrive };
+        let least = Self { items: 1, slots: 1, arrive, head };
         if !fits(&least) {
             return Err(Error::new(
                 ErrorKind::Memory,
@@ -61,8 +63,9 @@ impl Letters {
 
     /// Bytes of all letters of a process.
     pub fn rank_bytes(&self, plan: &RingPlan, rank: usize) -> u64 {
-        let received = [Side::Left, Side::Right].map(|side| self.received_bytes(plan, rank, side) as u64);
-        self.slots as u64 * (self.sent_bytes(plan, rank) as u64 + received[0] + received[1])
+        let received = [Side::Left, Side::Right].map(|side| self.received_bytes(plan, rank, side));
+        let places = received.into_iter().chain([self.sent_bytes(plan, rank)]).filter(|&bytes| bytes > 0);
+        self.slots as u64 * places.map(|bytes| (bytes + self.head) as u64).sum::<u64>()
     }
 
     /// Bytes of all letters of all processes.

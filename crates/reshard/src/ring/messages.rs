@@ -67,7 +67,7 @@ impl RingMessages {
                 ),
             ));
         }
-        let letters = Letters::within(memory, &plan, false)?;
+        let letters = Letters::within(memory, &plan, false, 0)?;
         let ends: Vec<(usize, usize)> = (0..procs)
             .flat_map(|rank| {
                 [Side::Left, Side::Right].map(|side| (rank, side.of(rank as u64, procs as u64) as usize))
