@@ -38,7 +38,6 @@ pub struct Numbers {
     pub thread_funneled: c_int,
     pub thread_serialized: c_int,
     pub thread_multiple: c_int,
-    pub comm_type_shared: c_int,
     pub order_c: c_int,
     pub order_fortran: c_int,
     pub distribute_cyclic: c_int,
@@ -80,7 +79,6 @@ const OPEN_MPI: Numbers = Numbers {
     thread_funneled: 1,
     thread_serialized: 2,
     thread_multiple: 3,
-    comm_type_shared: 0,
     order_c: 0,
     order_fortran: 1,
     distribute_cyclic: 1,
@@ -97,7 +95,6 @@ const MPICH: Numbers = Numbers {
     thread_funneled: 1,
     thread_serialized: 2,
     thread_multiple: 3,
-    comm_type_shared: 1,
     order_c: 56,
     order_fortran: 57,
     distribute_cyclic: 122,
@@ -114,7 +111,6 @@ const STANDARD: Numbers = Numbers {
     thread_funneled: 1024,
     thread_serialized: 2048,
     thread_multiple: 4096,
-    comm_type_shared: 221,
     order_c: 12,
     order_fortran: 15,
     distribute_cyclic: 18,
@@ -153,7 +149,6 @@ handles! {
     comm_self: "ompi_mpi_comm_self", 0x4400_0001, 0x102;
     comm_null: "ompi_mpi_comm_null", 0x0400_0000, 0x100;
     request_null: "ompi_request_null", 0x2c00_0000, 0x180;
-    info_null: "ompi_mpi_info_null", 0x1c00_0000, 0x130;
     errors_return: "ompi_mpi_errors_return", 0x5400_0001, 0x143;
     byte: "ompi_mpi_byte", 0x4c00_010d, 0x247;
     uint64: "ompi_mpi_uint64_t", 0x4c00_083e, 0x259;

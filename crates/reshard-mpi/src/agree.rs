@@ -4,10 +4,10 @@
 //! what it was given, as numbers that stand for it; on the way up a tree of ranks they become the smallest and the largest,
 //! and what is found comes down the same way. If all are equal, all go on. If not, all say what they were given for the
 //! first thing they disagree on, and all get the same error. A rank that does not answer in time is named, too, by the one
-//! who waited for it: everybody learns of it.
+//! who waited for it: everybody learns of it. Each question has a number, so that no late answer is taken for another.
 
-use crate::ffi::comm::Comm;
 use crate::owned::Owned;
+use crate::private::Private;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -25,6 +25,13 @@ const WORDS: usize = 512;
 /// After the deadline, those further up wait so much longer for each level below them.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// No communicator is asked so often; numbers of different ones are further apart.
+const NEAR: u64 = 1 << 32;
+
+/// The most fields of a question. All questions have as many, those without a name are nothing: ranks that ask different
+/// questions find out.
+const FIELDS: usize = 20;
+
 /// Something all ranks must have been given alike: its name, and what this rank was given.
 pub struct Field {
     pub name: &'static str,
@@ -32,32 +39,39 @@ pub struct Field {
 }
 
 /// What goes up and down the tree.
+#[derive(Clone)]
 struct Tally {
+    /// The number of the question.
+    question: u64,
     /// The first rank that did not answer, plus one.
     missing: u64,
+    /// Of the ranks' proposals, the smallest and the largest.
+    proposed: [u64; 2],
     /// For each field the smallest and the largest number.
-    least: Vec<u64>,
-    most: Vec<u64>,
+    least: [u64; FIELDS],
+    most: [u64; FIELDS],
 }
 
 impl Tally {
-    fn of(fields: &[u64]) -> Self {
-        Self { missing: 0, least: fields.to_vec(), most: fields.to_vec() }
-    }
+    const BYTES: usize = (4 + 2 * FIELDS) * 8;
 
     fn bytes(&self) -> Vec<u8> {
-        let numbers = [self.missing].into_iter().chain(self.least.iter().chain(&self.most).copied());
-        numbers.flat_map(u64::to_ne_bytes).collect()
+        let head = [self.question, self.missing, self.proposed[0], self.proposed[1]];
+        let numbers = head.iter().chain(&self.least).chain(&self.most);
+        numbers.flat_map(|number| number.to_ne_bytes()).collect()
     }
 
     fn from_bytes(bytes: &[u8]) -> Self {
-        let number = |eight: &[u8]| u64::from_ne_bytes(eight.try_into().unwrap_or_default());
-        let numbers: Vec<u64> = bytes.chunks_exact(8).map(number).collect();
-        let fields = (numbers.len() - 1) / 2;
+        let number = |at: usize| {
+            let eight = bytes.get(at * 8..at * 8 + 8).and_then(|eight| eight.try_into().ok());
+            u64::from_ne_bytes(eight.unwrap_or_default())
+        };
         Self {
-            missing: numbers[0],
-            least: numbers[1..=fields].to_vec(),
-            most: numbers[1 + fields..].to_vec(),
+            question: number(0),
+            missing: number(1),
+            proposed: [number(2), number(3)],
+            least: std::array::from_fn(|k| number(4 + k)),
+            most: std::array::from_fn(|k| number(4 + FIELDS + k)),
         }
     }
 
@@ -65,20 +79,32 @@ impl Tally {
         if self.missing == 0 {
             self.missing = other.missing;
         }
+        let [least, most] = self.proposed;
+        self.proposed = [least.min(other.proposed[0]), most.max(other.proposed[1])];
         self.least.iter_mut().zip(&other.least).for_each(|(mine, theirs)| *mine = (*mine).min(*theirs));
         self.most.iter_mut().zip(&other.most).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
     }
 }
 
-/// Ends alike on all ranks: well if all were given the same and `local` is well everywhere, else with the same error. All
-/// ranks must give as many fields. Collective.
-pub fn agree(comm: &Comm, fields: &[Field], local: Result<()>, limit: Option<Duration>) -> Result<()> {
-    let failed =
-        local.as_ref().err().map(|error| Field { name: "a rank's own check", value: error.to_string() });
-    let well = Field { name: "a rank's own check", value: String::new() };
-    let fields: Vec<&Field> = [failed.as_ref().unwrap_or(&well)].into_iter().chain(fields).collect();
-    let mut tally = Tally::of(&fields.iter().map(|field| number(field)).collect::<Vec<_>>());
-    count(comm, &mut tally, limit)?;
+/// Ends alike on all ranks: well if all are here to make `what`, were given the same, and `local` is well everywhere, else
+/// with the same error. Each rank proposes a number; all get the smallest and the largest. Collective.
+pub fn agree(
+    comm: &Private,
+    what: &'static str,
+    fields: &[Field],
+    local: Result<()>,
+    proposal: u64,
+    limit: Option<Duration>,
+) -> Result<(u64, u64)> {
+    let field = |name: &'static str, value: String| Field { name, value };
+    let failed = local.as_ref().err().map_or(String::new(), Error::to_string);
+    let own = [field("what to make", what.into()), field("a rank's own check", failed)];
+    let fields: Vec<&Field> = own.iter().chain(fields).collect();
+    assert!(fields.len() <= FIELDS, "{} fields", fields.len());
+    let numbers = std::array::from_fn(|k| fields.get(k).map_or(0, |field| number(field)));
+    let question = comm.next_question();
+    let mut tally = Tally { question, missing: 0, proposed: [proposal; 2], least: numbers, most: numbers };
+    count(comm, &mut tally, limit).inspect_err(|error| comm.refuse(error))?;
     if tally.missing > 0 {
         let error = Error::new(
             ErrorKind::Mpi,
@@ -88,14 +114,26 @@ pub fn agree(comm: &Comm, fields: &[Field], local: Result<()>, limit: Option<Dur
                 tally.missing - 1
             ),
         );
-        // What it may say later would be taken for an answer to something else.
-        comm.poison(&error.to_string());
+        comm.refuse(&error);
         return Err(error);
     }
-    let differs = (0..fields.len()).find(|&k| tally.least[k] != tally.most[k]);
-    // A rank that fails alike everywhere agrees with the others.
-    let Some(field) = differs.map(|k| fields[k]) else { return local };
-    disagreement(comm, field, differs == Some(0), limit)
+    let differs = (0..FIELDS).find(|&k| tally.least[k] != tally.most[k]);
+    match differs {
+        // A rank that fails alike everywhere agrees with the others.
+        None => local.map(|()| (tally.proposed[0], tally.proposed[1])),
+        Some(k) => {
+            let nothing = field("an argument", String::new());
+            let field = fields.get(k).copied().unwrap_or(&nothing);
+            Err(disagreement(comm, field, k == 1, limit)?)
+        }
+    }
+}
+
+/// What a rank could make, once all ranks have; the same error on all if one could not.
+pub fn told<T>(what: &'static str, made: Result<T>, comm: &Private, limit: Option<Duration>) -> Result<T> {
+    let outcome = made.as_ref().map(|_| ()).map_err(Clone::clone);
+    agree(comm, what, &[], outcome, 0, limit)?;
+    made
 }
 
 /// A number that stands for a value: 0 for nothing, so that failures are the larger ones.
@@ -109,11 +147,10 @@ fn number(field: &Field) -> u64 {
 }
 
 /// Up the tree and down again.
-fn count(comm: &Comm, tally: &mut Tally, limit: Option<Duration>) -> Result<()> {
+fn count(comm: &Private, tally: &mut Tally, limit: Option<Duration>) -> Result<()> {
     let begin = Instant::now();
     let rank = comm.rank();
     let children = || (rank * CHILDREN + 1..).take(CHILDREN).filter(|&child| child < comm.size());
-    let bytes = tally.bytes().len();
     let levels = |mut rank: usize| {
         let mut levels = 0;
         while rank * CHILDREN + 1 < comm.size() {
@@ -122,25 +159,27 @@ fn count(comm: &Comm, tally: &mut Tally, limit: Option<Duration>) -> Result<()> 
         }
         levels
     };
-    let left = |levels: u32| limit.map(|limit| (limit + GRACE * levels).saturating_sub(begin.elapsed()));
+    let left =
+        |levels: u32| limit.map(|limit| limit.saturating_add(GRACE * levels).saturating_sub(begin.elapsed()));
     let mut silent = Vec::new();
     for child in children() {
-        let mut answer = Owned::receive(comm, bytes, child, UP)?;
-        if settle(&mut answer, left(levels(rank)))? {
-            tally.join(&Tally::from_bytes(&answer.take()));
-        } else {
-            silent.push(child);
-            tally.missing = child as u64 + 1;
+        match answer(comm, tally.question, child, UP, || left(levels(rank)))? {
+            Some(said) => tally.join(&said),
+            None => {
+                silent.push(child);
+                if tally.missing == 0 {
+                    tally.missing = child as u64 + 1;
+                }
+            }
         }
     }
     if rank > 0 {
         let parent = (rank - 1) / CHILDREN;
         let mut said = Owned::send(comm, tally.bytes(), parent, UP)?;
-        let mut answer = Owned::receive(comm, bytes, parent, DOWN)?;
-        if settle(&mut answer, left(levels(0) + 2))? {
-            *tally = Tally::from_bytes(&answer.take());
-        } else if tally.missing == 0 {
-            tally.missing = parent as u64 + 1;
+        match answer(comm, tally.question, parent, DOWN, || left(levels(0) + 2))? {
+            Some(found) => *tally = found,
+            None if tally.missing == 0 => tally.missing = parent as u64 + 1,
+            None => {}
         }
         said.is_done()?;
     }
@@ -153,8 +192,40 @@ fn count(comm: &Comm, tally: &mut Tally, limit: Option<Duration>) -> Result<()> 
     Ok(())
 }
 
+/// What a rank says to a question, if it does so in time. Late answers to earlier ones are passed over.
+fn answer(
+    comm: &Private,
+    question: u64,
+    from: usize,
+    tag: u32,
+    left: impl Fn() -> Option<Duration>,
+) -> Result<Option<Tally>> {
+    loop {
+        let mut answer = Owned::receive(comm, Tally::BYTES, from, tag)?;
+        if !settle(&mut answer, left())? {
+            answer.cancel();
+            return Ok(None);
+        }
+        let said = Tally::from_bytes(&answer.take());
+        match said.question.cmp(&question) {
+            std::cmp::Ordering::Equal => return Ok(Some(said)),
+            std::cmp::Ordering::Greater if said.question - question < NEAR => {
+                return Err(Error::new(
+                    ErrorKind::Mpi,
+                    format!(
+                        "rank {from} has made more on this communicator than this rank: all ranks must make engines, rings and shared \
+                         arrays in the same order; nothing was moved"
+                    ),
+                ));
+            }
+            // Late, or of another communicator.
+            std::cmp::Ordering::Less | std::cmp::Ordering::Greater => {}
+        }
+    }
+}
+
 /// What all ranks say about a field: who is it that differs?
-fn disagreement(comm: &Comm, field: &Field, own_check: bool, limit: Option<Duration>) -> Result<()> {
+fn disagreement(comm: &Private, field: &Field, own_check: bool, limit: Option<Duration>) -> Result<Error> {
     let mut mine = [0; WORDS];
     let mut length = field.value.len().min(WORDS - 8);
     while !field.value.is_char_boundary(length) {
@@ -162,9 +233,8 @@ fn disagreement(comm: &Comm, field: &Field, own_check: bool, limit: Option<Durat
     }
     mine[..8].copy_from_slice(&(length as u64).to_ne_bytes());
     mine[8..8 + length].copy_from_slice(&field.value.as_bytes()[..length]);
-    let mut all = vec![0; WORDS * comm.size()];
     // All are here: they have just agreed to disagree.
-    comm.all_gather_within(&mine, &mut all, limit)?;
+    let all = comm.gather(&mine, limit)?;
     let said: Vec<String> = all
         .chunks_exact(WORDS)
         .map(|words| {
@@ -174,14 +244,14 @@ fn disagreement(comm: &Comm, field: &Field, own_check: bool, limit: Option<Durat
         .collect();
     if own_check {
         let (rank, why) = said.iter().enumerate().find(|(_, said)| !said.is_empty()).unwrap_or((0, &said[0]));
-        return Err(Error::new(ErrorKind::Mismatch, format!("rank {rank}: {why}; nothing was moved")));
+        return Ok(Error::new(ErrorKind::Mismatch, format!("rank {rank}: {why}; nothing was moved")));
     }
     // What most ranks say is taken for right; among equals what the first says.
     let votes = |value: &String| said.iter().filter(|other| *other == value).count();
     let usual = said.iter().enumerate().max_by_key(|(rank, value)| (votes(value), usize::MAX - rank));
     let (usual_rank, usual) = usual.unwrap_or((0, &said[0]));
     let (rank, other) = said.iter().enumerate().find(|(_, value)| *value != usual).unwrap_or((0, usual));
-    Err(Error::new(
+    Ok(Error::new(
         ErrorKind::Mismatch,
         format!(
             "ranks disagree on {}: rank {rank} was given {other}, rank {usual_rank} was given {usual}; give all ranks the same; \

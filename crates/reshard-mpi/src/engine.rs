@@ -4,9 +4,12 @@
 //! need. Running it again and again takes no more memory and no more talk than the data itself. A run can be begun with
 //! [`MpiEngine::start`] and looked after while something else is computed.
 
-mod shared;
+mod own;
+mod strides;
 
-use crate::agree::{Field, agree};
+pub use own::{Own, OwnParts};
+
+use crate::agree::{Field, agree, told};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::mover::collective::{AllToAllV, AllToAllW};
@@ -15,11 +18,15 @@ use crate::mover::messages::{MessagesMover, Room};
 use crate::mover::readers::Readers;
 use crate::mover::relay::RelayMover;
 use crate::mover::{Mover, Moving, too_little};
+use crate::private::Private;
 use crate::running::{Running, Ways};
+use crate::wait::DEADLINE;
 use bytemuck::Pod;
+use own::Entering;
 use reshard::Number;
-use reshard::engine::{Data, Engine, MessagesOptions, Report, Scaling, Table};
+use reshard::engine::{Data, Engine, MessagesOptions, Report, Table};
 use reshard_plan::{Error, ErrorKind, Move, Plan, Result};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,17 +38,14 @@ pub struct MpiOptions {
     /// For messages: strategy and barriers. For all movers: memory, of all ranks together, kept or refused before anything
     /// moves; what MPI itself takes is not counted.
     pub messages: MessagesOptions,
-    /// So long a rank waits for another before it gives up.
+    /// So long a rank waits for another before it gives up, in making an engine and in every run. Only runs of `alltoallv` and
+    /// `alltoallw`, which are one call of MPI each, wait as long as MPI does.
     pub deadline: Option<Duration>,
 }
 
 impl Default for MpiOptions {
     fn default() -> Self {
-        Self {
-            mover: Mover::Auto,
-            messages: MessagesOptions::default(),
-            deadline: Some(Duration::from_secs(120)),
-        }
+        Self { mover: Mover::Auto, messages: MessagesOptions::default(), deadline: Some(DEADLINE) }
     }
 }
 
@@ -54,11 +58,15 @@ const CHUNK: u64 = 1 << 19;
 const FEW_RANKS: usize = 8;
 const MANY_RANKS: usize = 64;
 
-fn chunk(ranks: usize) -> u64 {
-    match ranks {
+/// The most chunks of all ranks: each rank lists those of all. Arrays of more than a hundred gigabytes have longer chunks.
+const MOST_CHUNKS: u64 = 1 << 17;
+
+fn chunk(plan: &Plan, ranks: usize) -> u64 {
+    let chunk = match ranks {
         0..=FEW_RANKS => LONG_CHUNK,
         _ => CHUNK * MANY_RANKS as u64 / ranks.max(MANY_RANKS) as u64,
-    }
+    };
+    chunk.max(plan.bytes() / MOST_CHUNKS)
 }
 
 /// The engine between processes.
@@ -79,6 +87,7 @@ fn chunk(ranks: usize) -> u64 {
 pub struct MpiEngine {
     plan: Arc<Plan>,
     chosen: Mover,
+    why: String,
     ways: Ways,
     /// For the movers `Shared` and `SharedSource`: for each array, the sources this rank reads and the destinations it writes.
     parts: Vec<[Vec<usize>; 2]>,
@@ -92,10 +101,12 @@ impl MpiEngine {
     /// waiting for it. All ranks must use the same of the two.
     pub fn of_moves(moves: Result<Vec<Move>>, comm: &Comm, options: MpiOptions) -> Result<Self> {
         let plan = moves.and_then(Plan::new).map(Arc::new);
-        Self::new(told(plan, &*comm.private()?, options.deadline)?, comm, options)
+        let private = comm.private_within(options.deadline)?;
+        Self::new(told("a plan", plan, &private, options.deadline)?, comm, options)
     }
 
-    /// Ready to run the plan: rank `r` of the plan is rank `r` of the communicator. Collective; ends alike on all ranks.
+    /// Ready to run the plan: rank `r` of the plan is rank `r` of the communicator. Collective; ends alike on all ranks. All
+    /// ranks must make their engines in the same order, and may then run them in any.
     pub fn new(plan: Arc<Plan>, comm: &Comm, options: MpiOptions) -> Result<Self> {
         Self::with_hands(plan, comm, options, Hands::All)
     }
@@ -107,13 +118,21 @@ impl MpiEngine {
     }
 
     fn with_hands(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, shared: Hands) -> Result<Self> {
-        let comm = comm.private()?;
-        agree(&comm, &fields(&plan, &options), Self::check(&plan, &comm), options.deadline)?;
-        let chosen = choose(options.mover, &comm, options.deadline)?;
         let (limit, memory) = (options.deadline, options.messages.memory);
+        let comm = comm.private_within(limit)?;
+        // One for each group of arrays, and one for barriers.
+        let tags = plan.arrays().len() as u64 + 1;
+        let proposal = comm.propose(0, tags);
+        let local = Self::check(&plan, &comm).and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
+        let proposed =
+            agree(&comm, "an engine", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
+        let registration = comm.register(proposed, tags, limit)?;
+        let (chosen, why) = choose(options.mover, &comm, limit)?;
+        let mut plan = plan;
         let (mut parts, mut readers) = (Vec::new(), None);
         let moving: Box<dyn Moving> = match chosen {
             Mover::Shared | Mover::SharedSource => {
+                plan = strides::of_all_ranks(&plan, &comm, limit)?;
                 let hands = if chosen == Mover::Shared { shared } else { Hands::Own };
                 let mover = DirectMover::new(&plan, &comm, hands, limit)?;
                 parts = mover.parts(plan.arrays().len());
@@ -121,31 +140,36 @@ impl MpiEngine {
                 Box::new(mover)
             }
             Mover::Auto | Mover::Private => {
-                Box::new(RelayMover::new(&plan, &comm, chunk(comm.size()), memory, limit)?)
+                Box::new(RelayMover::new(&plan, &comm, chunk(&plan, comm.size()), memory, limit)?)
             }
             Mover::Messages | Mover::Mixed | Mover::Lockstep => {
                 let room = Room::new(&plan, &comm, &options.messages, chosen == Mover::Mixed, limit);
-                let mut room = told(room, &comm, limit)?;
+                let mut room = told("letters", room, &comm, limit)?;
                 // Both sides of a message cut it alike.
-                let mut shortest = [room.letter as u64];
-                comm.all_reduce_within(&mut shortest, Reduce::Min, limit)?;
-                room.letter = shortest[0] as usize;
+                room.letter = comm.reduce(room.letter as u64, Reduce::Min, limit)? as usize;
                 let lockstep = chosen == Mover::Lockstep;
-                let made = MessagesMover::new(&comm, room, lockstep, limit);
-                Box::new(told(made, &comm, limit)?)
+                let groups = plan.arrays().len();
+                let made = MessagesMover::new(&registration, room, groups, lockstep, limit);
+                Box::new(told("a mover", made, &comm, limit)?)
             }
-            Mover::Alltoallv => Box::new(told(AllToAllV::new(&plan, &comm), &comm, limit)?),
-            Mover::Alltoallw => Box::new(told(AllToAllW::new(&plan, &comm), &comm, limit)?),
+            Mover::Alltoallv => {
+                let own = comm.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
+                Box::new(told("a mover", AllToAllV::new(&plan, own), &comm, limit)?)
+            }
+            Mover::Alltoallw => {
+                let own = comm.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
+                Box::new(told("a mover", AllToAllW::new(&plan, own), &comm, limit)?)
+            }
         };
         if let Some(memory) = memory {
-            let mut all = [moving.scratch_bytes()];
-            comm.all_reduce_within(&mut all, Reduce::Sum, limit)?;
-            if all[0] > memory {
-                return Err(too_little(memory, all[0]));
+            let all = comm.reduce(moving.scratch_bytes(), Reduce::Sum, limit)?;
+            if all > memory {
+                return Err(too_little(memory, all));
             }
         }
         let table = Table::new(Arc::clone(&plan));
-        Ok(Self { plan, chosen, ways: Ways::new(comm, moving, limit)?, parts, readers, table })
+        let ways = Ways::new(registration, moving, limit)?;
+        Ok(Self { plan, chosen, why, ways, parts, readers, table })
     }
 
     /// With the mover `Shared`: how many units this rank copied in the last run, whoever they were for.
@@ -159,13 +183,20 @@ impl MpiEngine {
         self.chosen
     }
 
+    /// Why bytes travel so, in words.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
     /// The private communicator it talks on.
-    pub fn comm(&self) -> &Arc<Comm> {
+    pub fn comm(&self) -> &Arc<Private> {
         self.ways.comm()
     }
 
-    /// Fails if a communicator has not all ranks of a plan. [`MpiEngine::new`] asks this first.
+    /// Fails if a communicator has not all ranks of a plan, or a part is larger than a process can address. [`MpiEngine::new`]
+    /// asks this first.
     pub fn check(plan: &Plan, comm: &Comm) -> Result<()> {
+        reshard::rank::check_reach(plan)?;
         match plan.ranks().last().copied() {
             Some(most) if most >= comm.size() as u64 => Err(Error::new(
                 ErrorKind::OutOfRange,
@@ -205,68 +236,88 @@ impl MpiEngine {
     }
 
     /// Begins to move a plan's only array, for this rank to compute something else meanwhile: [`Running::test`] moves on
-    /// what can be moved. All ranks must begin and end their runs in the same order. The movers `alltoallv` and `alltoallw`
-    /// move everything when they are first looked after.
+    /// what can be moved. Other engines may be begun before this run has ended, in any order. The movers `alltoallv` and
+    /// `alltoallw` move everything before they return, and all ranks must begin them in the same order.
     pub fn start<'r, T: Pod>(&'r mut self, from: &'r [T], to: &'r mut [T]) -> Result<Running<'r>> {
-        self.check_private()?;
-        let (rank, Self { plan, ways, table, .. }) = (self.comm().rank() as u64, self);
-        let mut data = table.fill();
-        data.enter_own(0, rank, from, to, None)?;
-        ways.start(plan, data)
+        self.start_all(&mut [&mut Own::new(from, to)])
     }
 
     /// The same for parts given as bytes.
     pub fn start_bytes<'r>(&'r mut self, from: &'r [u8], to: &'r mut [u8]) -> Result<Running<'r>> {
-        self.check_private()?;
-        let (rank, Self { plan, ways, table, .. }) = (self.comm().rank() as u64, self);
-        let mut data = table.fill();
-        data.enter_own_bytes(0, rank, from, to)?;
-        ways.start(plan, data)
+        self.start_all(&mut [&mut Own::new(from, to).as_bytes()])
     }
 
-    /// Moves a plan's only array: the destination becomes `alpha * source + beta * destination`.
+    /// Moves a plan's only array: the destination becomes `alpha * source + beta * destination`, the same on all ranks. The
+    /// movers `alltoallv` and `alltoallw` do not do that.
     pub fn run_scaled<T: Number>(&mut self, from: &[T], to: &mut [T], alpha: T, beta: T) -> Result<Report> {
-        self.check_private()?;
-        let (rank, Self { plan, ways, table, .. }) = (self.comm().rank() as u64, self);
+        self.run_all(&mut [&mut Own::new(from, to).scaled(alpha, beta)])
+    }
+
+    /// Moves all arrays of the plan, in its order: this rank's parts of each.
+    pub fn run_all<'r>(&'r mut self, arrays: &mut [&mut dyn OwnParts<'r>]) -> Result<Report> {
+        self.start_all(arrays)?.wait()
+    }
+
+    /// Begins to move all arrays of the plan, as [`MpiEngine::start`] does.
+    ///
+    /// A rank whose own parts are refused tells the others, who are in the run or come to it: all get an error that names it,
+    /// and the engine is of no more use.
+    pub fn start_all<'r>(&'r mut self, arrays: &mut [&mut dyn OwnParts<'r>]) -> Result<Running<'r>> {
+        self.ways.check()?;
+        let Self { plan, chosen, ways, parts, readers, table, .. } = self;
+        let comm = Arc::clone(ways.comm());
         let mut data = table.fill();
-        data.enter_own(0, rank, from, to, Scaling::new(alpha, beta, false))?;
-        ways.start(plan, data)?.wait()
-    }
-
-    /// Parts that are lent to others must be known to be.
-    fn check_private(&self) -> Result<()> {
-        if let Mover::Shared | Mover::SharedSource = self.chosen {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
+        let mut entering = Entering {
+            comm: &comm,
+            plan,
+            mover: *chosen,
+            parts,
+            readers: readers.as_ref(),
+            arrays: DefaultHasher::new(),
+        };
+        let given = arrays.len();
+        let counted = match given == plan.arrays().len() {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Mismatch,
                 format!(
-                    "the mover `{}` moves parts made with `Shared`, and other parts were given; use `run_{}`, or choose another \
-                     mover",
-                    self.chosen,
-                    self.chosen.name().replace('-', "_")
+                    "{given} arrays were given for a plan of {}; a run moves all of them",
+                    plan.arrays().len()
                 ),
-            ));
+            )),
+        };
+        let entered = counted.and_then(|()| {
+            let mut each = arrays.iter_mut().enumerate();
+            each.try_for_each(|(array, parts)| parts.enter(array, &mut data, &mut entering))
+        });
+        if let Err(error) = entered {
+            return Err(ways.refuse(error));
         }
-        Ok(())
+        data.scaling_number().hash(&mut entering.arrays);
+        let call = entering.arrays.finish();
+        let running = ways.start(plan, data, call)?;
+        arrays.iter().for_each(|parts| parts.lend(&entering));
+        Ok(running)
     }
 }
 
-/// What `Auto` stands for here.
-fn choose(wanted: Mover, comm: &Comm, limit: Option<Duration>) -> Result<Mover> {
-    if wanted != Mover::Auto {
-        return Ok(wanted);
+/// What `Auto` stands for here, and why. Movers within a node are refused where ranks are not on one.
+fn choose(wanted: Mover, comm: &Private, limit: Option<Duration>) -> Result<(Mover, String)> {
+    let node = comm.node(limit)?;
+    match (wanted, node.apart()) {
+        (Mover::Shared | Mover::SharedSource | Mover::Private, Some(apart)) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the mover `{wanted}` needs all ranks on one node, but {apart}; use messages: the mover `messages`, or `mixed`"
+            ),
+        )),
+        (Mover::Auto, None) => Ok((Mover::Private, "all ranks are on one node".into())),
+        (Mover::Auto, Some(apart)) => {
+            let chosen = if node.largest() == 1 { Mover::Messages } else { Mover::Mixed };
+            Ok((chosen, apart.into()))
+        }
+        _ => Ok((wanted, "it was asked for".into())),
     }
-    Ok(match comm.node(limit)?.largest() {
-        all if all == comm.size() => Mover::Private,
-        1 => Mover::Messages,
-        _ => Mover::Mixed,
-    })
-}
-
-/// What a rank could make, once all ranks have; the same error on all if one could not.
-pub fn told<T>(made: Result<T>, comm: &Comm, limit: Option<Duration>) -> Result<T> {
-    let outcome = made.as_ref().map(|_| ()).map_err(|error| Error::new(error.kind(), error.to_string()));
-    agree(comm, &[], outcome, limit)?;
-    made
 }
 
 impl Engine for MpiEngine {
@@ -284,8 +335,23 @@ impl Engine for MpiEngine {
 
     /// Moves this rank's parts, entered with [`Data::enter_own`]. All ranks of the communicator must call it.
     fn run(&mut self, data: &mut Data<'_>) -> Result<Report> {
-        self.check_private()?;
-        self.ways.run(&self.plan, data)
+        self.ways.check()?;
+        if let Mover::Shared | Mover::SharedSource = self.chosen {
+            let error = Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the mover `{}` moves parts made with `Shared`, and other parts were given; use `run_all`, or choose another \
+                     mover",
+                    self.chosen
+                ),
+            );
+            return Err(self.ways.refuse(error));
+        }
+        let rank = self.comm().rank() as u64;
+        data.check_own(rank).map_err(|error| self.ways.refuse(error))?;
+        let mut hasher = DefaultHasher::new();
+        data.scaling_number().hash(&mut hasher);
+        self.ways.run(&self.plan, data, hasher.finish())
     }
 }
 

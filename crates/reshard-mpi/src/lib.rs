@@ -28,8 +28,11 @@ mod ffi;
 mod launch;
 mod makespan;
 mod mover;
+mod node;
 #[allow(unsafe_code)]
 mod owned;
+mod private;
+mod registry;
 mod ring;
 mod running;
 #[allow(unsafe_code)]
@@ -39,7 +42,7 @@ mod search;
 mod shared;
 mod wait;
 
-pub use engine::{MpiEngine, MpiOptions};
+pub use engine::{MpiEngine, MpiOptions, Own, OwnParts};
 pub use ffi::collective::{Blocks, Reduce};
 pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
 pub use ffi::datatype::{Datatype, Dealt, Order};
@@ -49,6 +52,7 @@ pub use ffi::session::Session;
 pub use launch::{Family, Launcher, launched};
 pub use makespan::makespan;
 pub use mover::Mover;
+pub use private::Private;
 pub use ring::{MpiRing, MpiRingOptions};
 pub use running::Running;
 pub use scalapack::Scalapack;

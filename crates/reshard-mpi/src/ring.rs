@@ -11,20 +11,26 @@
 //! Why nobody waits for ever: as in the engine of threads that sends letters. A sender without a place waits for a neighbour
 //! that has not read what it has, so is full, so has something to send.
 
-use crate::agree::{Field, agree};
-use crate::engine::told;
+use crate::agree::{Field, agree, told};
 use crate::ffi::comm::{Comm, LONGEST_MESSAGE};
+use crate::ffi::library::is_forked;
 use crate::mover::{Patience, named};
-use crate::owned::Slot;
+use crate::owned::{Head, Slot};
+use crate::private::Registration;
+use crate::wait::DEADLINE;
 use bytemuck::Pod;
 use reshard::ring::{Letters, Report, RingPlan, RingProblem, Share, Side};
 use reshard_plan::{Error, ErrorKind, Result};
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tags of letters to the left and to the right: two neighbours can be the same rank.
-const TAGS: [u32; 2] = [31_000, 31_001];
+/// Letters to the left and to the right have tags of their own: two neighbours can be the same rank.
+const TAGS: u64 = 2;
+
+/// Every so often that a rank finds nothing to do, it looks whether another has told that it cannot go on.
+const LISTENS: u32 = 16;
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
 
@@ -39,7 +45,7 @@ pub struct MpiRingOptions {
 
 impl Default for MpiRingOptions {
     fn default() -> Self {
-        Self { memory: None, deadline: Some(Duration::from_secs(120)) }
+        Self { memory: None, deadline: Some(DEADLINE) }
     }
 }
 
@@ -61,14 +67,18 @@ impl Default for MpiRingOptions {
 /// ```
 pub struct MpiRing {
     plan: Arc<RingPlan>,
-    comm: Arc<Comm>,
+    registration: Registration,
     limit: Option<Duration>,
     /// The node has more ranks than processors.
     crowded: bool,
     scratch_bytes: u64,
     rank: Option<Rank>,
+    /// Runs begun.
+    runs: u64,
     /// Why nothing can be moved any more.
-    broken: Option<String>,
+    broken: Option<Cow<'static, str>>,
+    /// The others do not know.
+    open: bool,
 }
 
 /// What a rank of the ring moves with.
@@ -83,6 +93,9 @@ struct Rank {
     coming: [Coming; 2],
     letters: u64,
     bytes: u64,
+    /// The engine, the run, and the first of the engine's tags.
+    head: Head,
+    tag: u32,
 }
 
 /// A letter that is being written: its place, where it goes, and what is written.
@@ -102,6 +115,9 @@ struct Coming {
     /// The place offered for the next letter.
     offered: Option<usize>,
     reading: Option<Reading>,
+    /// Letters that have come, and letters that were sent to this side, in this run.
+    come: u64,
+    sent: u64,
 }
 
 /// A letter that is being read: its place, its bytes, and those that are read.
@@ -122,22 +138,38 @@ impl MpiRing {
         options: MpiRingOptions,
     ) -> Result<Self> {
         let plan = problem.and_then(|problem| RingPlan::solved(problem, item_bytes)).map(Arc::new);
-        Self::new(told(plan, &*comm.private()?, options.deadline)?, comm, options)
+        let private = comm.private_within(options.deadline)?;
+        Self::new(told("a plan", plan, &private, options.deadline)?, comm, options)
     }
 
     /// Ready to run the plan. Collective; ends alike on all ranks.
     pub fn new(plan: Arc<RingPlan>, comm: &Comm, options: MpiRingOptions) -> Result<Self> {
-        let comm = comm.private()?;
-        let letters = Letters::within(options.memory, &plan, true);
-        let local = check(&plan, &comm).and(letters.as_ref().map(|_| ()).map_err(Clone::clone));
-        agree(&comm, &fields(&plan, &options), local, options.deadline)?;
+        let limit = options.deadline;
+        let comm = comm.private_within(limit)?;
+        let letters = Letters::within(options.memory, &plan, true, Head::BYTES);
+        let proposal = comm.propose(0, TAGS);
+        let local = check(&plan, &comm)
+            .and(letters.as_ref().map(|_| ()).map_err(Clone::clone))
+            .and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
+        let proposed = agree(&comm, "a ring", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
+        let registration = comm.register(proposed, TAGS, limit)?;
         let letters = letters?;
         let in_ring = comm.rank() < plan.procs();
         let rank = in_ring.then(|| Rank::new(&plan, comm.rank(), &letters)).transpose();
-        let rank = told(rank, &comm, options.deadline)?;
+        let rank = told("letters", rank, &comm, limit)?;
         let scratch_bytes = if in_ring { letters.rank_bytes(&plan, comm.rank()) } else { 0 };
-        let (limit, crowded) = (options.deadline, comm.node(options.deadline)?.is_crowded());
-        Ok(Self { plan, comm, limit, crowded, scratch_bytes, rank, broken: None })
+        let crowded = comm.node(limit)?.is_crowded();
+        Ok(Self {
+            plan,
+            registration,
+            limit,
+            crowded,
+            scratch_bytes,
+            rank,
+            runs: 0,
+            broken: None,
+            open: false,
+        })
     }
 
     /// What it runs.
@@ -147,7 +179,7 @@ impl MpiRing {
 
     /// For so many items this rank's part needs room; 0 beyond the ring.
     pub fn room(&self) -> usize {
-        self.rank.as_ref().map_or(0, |_| self.plan.room(self.comm.rank()))
+        self.rank.as_ref().map_or(0, |_| self.plan.room(self.registration.comm().rank()))
     }
 
     /// Bytes this rank takes beside plan and items: its letters.
@@ -158,27 +190,77 @@ impl MpiRing {
     /// Moves the items, in place: this rank's part, with [room](Self::room) for what it has and gets. All ranks of the ring
     /// must call it. Says what this rank sent.
     pub fn run<T: Pod>(&mut self, part: &mut [T]) -> Result<Report> {
-        if let Some(why) = &self.broken {
-            return Err(Error::new(
-                ErrorKind::Mpi,
-                format!(
-                    "an earlier run failed ({why}), and nothing more can be moved with it; make a new one"
-                ),
-            ));
-        }
+        let rank = self.registration.comm().rank();
+        self.check()?;
         let begin = Instant::now();
-        let Some(rank) = &mut self.rank else { return Ok(Report::of_rank(&self.plan, 0, 0, begin)) };
-        self.plan.check_part(self.comm.rank(), part)?;
+        if self.rank.is_none() {
+            return Ok(Report::of_rank(&self.plan, 0, 0, begin));
+        }
+        if let Err(error) = self.plan.check_part(rank, part) {
+            // The others may be in the run.
+            self.runs += 1;
+            self.fail(&error);
+            return Err(error);
+        }
         // Until it has ended.
-        self.broken = Some("it was begun, and never ended".into());
-        rank.run(&self.comm, bytemuck::cast_slice_mut(part), Patience::in_place(self.limit, self.crowded))
-            .inspect_err(|error| {
-                self.broken = Some(error.to_string());
-                self.comm.poison(&error.to_string());
-            })?;
-        self.broken = None;
-        let hops = rank.bytes / self.plan.item_bytes() as u64;
-        Ok(Report::of_rank(&self.plan, hops, rank.letters, begin))
+        (self.broken, self.open) = (Some("it was begun, and never ended".into()), true);
+        self.runs += 1;
+        let Self { registration, limit, crowded, runs, .. } = self;
+        let patience = Patience::in_place(*limit, *crowded);
+        let outcome = match &mut self.rank {
+            Some(rank) => rank.run(registration, *runs, bytemuck::cast_slice_mut(part), patience),
+            None => Ok(()),
+        };
+        if let Err(error) = outcome {
+            // What another rank has told, all know.
+            match self.registration.check(self.runs, false) {
+                Ok(()) => self.fail(&error),
+                Err(_) => (self.broken, self.open) = (Some(error.to_string().into()), false),
+            }
+            return Err(error);
+        }
+        (self.broken, self.open) = (None, false);
+        let (letters, bytes) = self.rank.as_ref().map_or((0, 0), |rank| (rank.letters, rank.bytes));
+        Ok(Report::of_rank(&self.plan, bytes / self.plan.item_bytes() as u64, letters, begin))
+    }
+
+    /// Refuses if nothing can be moved any more.
+    fn check(&mut self) -> Result<()> {
+        self.registration.comm().mpi().check_open()?;
+        if let Err(error) = self.registration.check(self.runs + 1, false) {
+            self.broken = Some(error.to_string().into());
+            return Err(error);
+        }
+        let Some(why) = &self.broken else { return Ok(()) };
+        let error = Error::new(
+            ErrorKind::Mpi,
+            format!("an earlier run failed ({why}), and nothing more can be moved with it; make a new one"),
+        );
+        if self.open {
+            self.fail(&error);
+        }
+        Err(error)
+    }
+
+    /// A run failed here: the others are told.
+    fn fail(&mut self, error: &Error) {
+        (self.broken, self.open) = (Some(error.to_string().into()), false);
+        self.registration.tell(self.runs, &error.to_string());
+    }
+}
+
+impl Drop for MpiRing {
+    fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
+        if self.open {
+            self.registration.tell(self.runs, "it panicked in the middle of the run");
+        }
+        // Of a run that failed, a letter may still be on its way.
+        if !self.rank.as_mut().is_none_or(Rank::abandon) || self.broken.is_some() {
+            self.registration.keep_tags();
+        }
     }
 }
 
@@ -191,7 +273,7 @@ impl Rank {
         let share = Share::new(plan, rank);
         let coming = |side: Side| -> Result<Coming> {
             let (slots, items) = (slots(letters.received_bytes(plan, rank, side))?, share.coming(side));
-            Ok(Coming { slots, items, awaited: items, offered: None, reading: None })
+            Ok(Coming { slots, items, awaited: items, offered: None, reading: None, come: 0, sent: 0 })
         };
         Ok(Self {
             going: slots(letters.sent_bytes(plan, rank))?,
@@ -203,19 +285,35 @@ impl Rank {
             open: None,
             letters: 0,
             bytes: 0,
+            head: Head::default(),
+            tag: 0,
         })
     }
 
-    fn run(&mut self, comm: &Comm, memory: &mut [u8], mut patience: Patience) -> Result<()> {
+    fn run(
+        &mut self,
+        registration: &Registration,
+        run: u64,
+        memory: &mut [u8],
+        mut patience: Patience,
+    ) -> Result<()> {
+        let comm: &Comm = registration.comm();
         self.share.begin();
         (self.letters, self.bytes) = (0, 0);
+        self.head = Head { engine: registration.number(), run, call: 0, piece: 0 };
+        self.tag = registration.tag();
+        let mut waits = 0_u32;
         for coming in &mut self.coming {
-            coming.awaited = coming.items;
+            (coming.awaited, coming.come, coming.sent) = (coming.items, 0, 0);
         }
         while !self.is_over()? {
             if self.advance(comm, memory)? {
                 patience.begin_again();
             } else {
+                waits = waits.wrapping_add(1);
+                if waits.is_multiple_of(LISTENS) {
+                    registration.check(run, true)?;
+                }
                 patience.wait(|| self.late())?;
             }
         }
@@ -247,8 +345,8 @@ impl Rank {
 
     /// Reads what has come from a side, as far as there is room, and offers a place for more.
     fn read(&mut self, comm: &Comm, memory: &mut [u8], side: Side) -> Result<bool> {
-        let (from, tag) = (self.neighbours[side.index()], TAGS[side.opposite().index()]);
-        let Self { share, coming, item_bytes, .. } = self;
+        let (from, tag) = (self.neighbours[side.index()], self.tag + side.opposite().index() as u32);
+        let Self { share, coming, item_bytes, head, .. } = self;
         let coming = &mut coming[side.index()];
         let mut moved = false;
         loop {
@@ -256,6 +354,16 @@ impl Rank {
                 && let Some(slot) = coming.offered
                 && let Some(bytes) = coming.slots[slot].settled()?
             {
+                let said = coming.slots[slot].head();
+                if said.engine != head.engine || said.run < head.run {
+                    // Of a ring, or a run, that is over.
+                    coming.slots[slot].receive(comm, from, tag)?;
+                    continue;
+                }
+                if said != (Head { piece: coming.come, ..*head }) {
+                    return Err(out_of_step(from));
+                }
+                coming.come += 1;
                 let items = bytes / *item_bytes;
                 if bytes == 0 || !bytes.is_multiple_of(*item_bytes) || items > coming.awaited {
                     return Err(unexpected(from, bytes, *item_bytes, coming.awaited));
@@ -320,11 +428,20 @@ impl Rank {
     fn send(&mut self, comm: &Comm, open: Open) -> Result<()> {
         let slot = &mut self.going[open.slot];
         let letter = Share::letter(open.side, slot.bytes().len(), open.written);
-        slot.send(comm, letter, self.neighbours[open.side.index()], TAGS[open.side.index()], true)?;
+        let sent = &mut self.coming[open.side.index()].sent;
+        let head = Head { piece: *sent, ..self.head };
+        *sent += 1;
+        let to = (self.neighbours[open.side.index()], self.tag + open.side.index() as u32);
+        slot.send(comm, head, letter, to, true)?;
         self.went[open.slot] = open.side;
         self.letters += 1;
         self.bytes += open.written as u64;
         Ok(())
+    }
+
+    /// Nobody waits for what is still to come. False if MPI may still receive some of it.
+    fn abandon(&mut self) -> bool {
+        Slot::abandon(self.coming.iter_mut().flat_map(|coming| &mut coming.slots))
     }
 
     /// Whom this rank waits for: those that items are to come from, and those that have not begun to receive a letter.
@@ -333,6 +450,16 @@ impl Rank {
         let going = self.going.iter().zip(&self.went).filter(|(slot, _)| !slot.is_free());
         named(comes.chain(going.map(|(_, &side)| side)).map(|side| self.neighbours[side.index()]))
     }
+}
+
+fn out_of_step(from: usize) -> Error {
+    Error::new(
+        ErrorKind::Mpi,
+        format!(
+            "rank {from} is in another run than this rank: all ranks must run a ring equally often; what was moved in place is an \
+             unfinished mixture"
+        ),
+    )
 }
 
 fn unexpected(from: usize, bytes: usize, item_bytes: usize, awaited: usize) -> Error {

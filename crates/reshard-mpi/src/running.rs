@@ -2,35 +2,47 @@
 //!
 //! Nothing moves by itself. Whoever computes meanwhile calls [`Running::test`] now and then, and every call moves what can be
 //! moved: letters that have come are unpacked, the next are packed.
+//!
+//! A run that fails on one rank cannot end well on those that wait for it, so they are told: whatever kept it from going on,
+//! an argument that was refused, a deadline, a panic, a run that was forgotten. An engine that failed on a rank is of no more
+//! use there; others on the same communicator go on.
 
-use crate::ffi::comm::Comm;
+use crate::ffi::library::is_forked;
 use crate::mover::{Moving, Patience, Progress, Tally};
+use crate::private::{Private, Registration};
 use reshard::engine::{Data, Report};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Every so often that a rank finds nothing to do, it looks whether another has told that it cannot go on.
+const LISTENS: u32 = 16;
+
 /// What an engine moves with, and whether it still can.
 pub struct Ways {
-    comm: Arc<Comm>,
+    registration: Registration,
     moving: Box<dyn Moving>,
     limit: Option<Duration>,
     /// The node has more ranks than processors.
     crowded: bool,
     /// Why nothing can be moved any more.
     broken: Option<Cow<'static, str>>,
+    /// A run was begun, and has not ended: the others do not know.
+    open: bool,
+    /// Runs begun, or refused: the same number on all ranks that are in the same.
+    runs: u64,
 }
 
 impl Ways {
     /// Collective the first time for a communicator.
-    pub fn new(comm: Arc<Comm>, moving: Box<dyn Moving>, limit: Option<Duration>) -> Result<Self> {
-        let crowded = comm.node(limit)?.is_crowded();
-        Ok(Self { comm, moving, limit, crowded, broken: None })
+    pub fn new(registration: Registration, moving: Box<dyn Moving>, limit: Option<Duration>) -> Result<Self> {
+        let crowded = registration.comm().node(limit)?.is_crowded();
+        Ok(Self { registration, moving, limit, crowded, broken: None, open: false, runs: 0 })
     }
 
-    pub fn comm(&self) -> &Arc<Comm> {
-        &self.comm
+    pub fn comm(&self) -> &Arc<Private> {
+        self.registration.comm()
     }
 
     pub fn scratch_bytes(&self) -> u64 {
@@ -43,48 +55,79 @@ impl Ways {
     }
 
     /// Begins a run.
-    pub fn start<'r>(&'r mut self, plan: &Arc<Plan>, mut data: Data<'r>) -> Result<Running<'r>> {
-        let watch = self.begin(plan, &mut data)?;
+    pub fn start<'r>(&'r mut self, plan: &Arc<Plan>, mut data: Data<'r>, call: u64) -> Result<Running<'r>> {
+        let mut watch = self.begin(plan, &mut data, call)?;
+        if self.moving.is_one_call() {
+            self.finish(&mut data, &mut watch)?;
+        }
         Ok(Running { ways: self, data, watch })
     }
 
     /// A whole run.
-    pub fn run(&mut self, plan: &Arc<Plan>, data: &mut Data<'_>) -> Result<Report> {
-        let mut watch = self.begin(plan, data)?;
+    pub fn run(&mut self, plan: &Arc<Plan>, data: &mut Data<'_>, call: u64) -> Result<Report> {
+        let mut watch = self.begin(plan, data, call)?;
         self.finish(data, &mut watch)
     }
 
-    fn begin(&mut self, plan: &Arc<Plan>, data: &mut Data<'_>) -> Result<Watch> {
-        data.check(plan)?;
-        if let Some(why) = &self.broken {
-            return Err(Error::new(
-                ErrorKind::Mpi,
-                format!(
-                    "an earlier run failed ({why}), and nothing more can be moved with it; make a new one"
-                ),
-            ));
+    /// Refuses if nothing can be moved any more: an earlier run failed, here or on another rank.
+    pub fn check(&mut self) -> Result<()> {
+        // Not after the end of MPI, not in a fork, and not on a thread that may not call it: even movers that need no MPI listen
+        // to what other ranks tell.
+        self.comm().mpi().check_open()?;
+        if let Err(error) = self.registration.check(self.runs + 1, false) {
+            return Err(self.fail_told(error));
         }
+        let Some(why) = &self.broken else { return Ok(()) };
+        let error = Error::new(
+            ErrorKind::Mpi,
+            format!("an earlier run failed ({why}), and nothing more can be moved with it; make a new one"),
+        );
+        // Of a run that was forgotten nobody knows yet.
+        self.tell_if_open(&error);
+        Err(error)
+    }
+
+    /// This rank's own arguments do not allow the next run. The others, who may be in it, are told why.
+    pub fn refuse(&mut self, error: Error) -> Error {
+        if self.broken.is_none() {
+            self.runs += 1;
+            self.moving.refuse();
+            self.break_and_tell(&error);
+        }
+        error
+    }
+
+    /// After [`Ways::check`].
+    fn begin(&mut self, plan: &Arc<Plan>, data: &mut Data<'_>, call: u64) -> Result<Watch> {
+        data.check(plan).and_then(|()| self.moving.check(data)).map_err(|error| self.refuse(error))?;
         // Until it has ended.
         self.broken = Some("it was begun, and never waited for".into());
+        self.open = true;
+        self.runs += 1;
         let mut report = Report::default();
         report.bytes = plan.bytes();
         let watch = Watch {
             begin: Instant::now(),
             patience: Patience::new(self.limit, self.crowded),
+            waits: 0,
             report,
             ended: false,
         };
-        self.moving.begin(data, 0);
+        self.moving.begin(data, call);
         Ok(watch)
     }
 
     /// One piece, if there is one.
     fn advance(&mut self, data: &mut Data<'_>, watch: &mut Watch) -> Result<Progress> {
+        if is_forked() {
+            return self.check().map(|()| Progress::Waits);
+        }
         let outcome = self.moving.advance(data);
         if matches!(outcome, Ok(Progress::Done)) {
             watch.patience.begin_again();
             watch.ended = true;
             self.broken = None;
+            self.open = false;
             let (report, tally) = (&mut watch.report, self.moving.tally());
             (report.messages, report.steps) = (tally.messages, tally.steps);
             (report.pack_seconds, report.unpack_seconds) =
@@ -95,12 +138,53 @@ impl Ways {
         outcome.map_err(|error| self.fail(error, watch))
     }
 
+    /// Nothing could be done: fails if another rank has told that it cannot go on. Asked now and then only, for others may
+    /// need the processor.
+    fn listen(&mut self, watch: &mut Watch) -> Result<()> {
+        watch.waits = watch.waits.wrapping_add(1);
+        if !watch.waits.is_multiple_of(LISTENS) {
+            return Ok(());
+        }
+        self.registration.check(self.runs, true).map_err(|error| {
+            match self.registration.check(self.runs, false) {
+                // Listening itself failed.
+                Ok(()) => self.fail(error, watch),
+                Err(error) => {
+                    watch.ended = true;
+                    self.fail_told(error)
+                }
+            }
+        })
+    }
+
+    /// The run failed here.
     fn fail(&mut self, error: Error, watch: &mut Watch) -> Error {
         watch.ended = true;
         self.moving.give_up();
-        self.broken = Some(error.to_string().into());
-        self.comm.poison(&error.to_string());
+        self.break_and_tell(&error);
         error
+    }
+
+    /// It failed on another rank, which has told all.
+    fn fail_told(&mut self, error: Error) -> Error {
+        if self.open {
+            self.moving.give_up();
+            self.open = false;
+        }
+        self.broken = Some(error.to_string().into());
+        error
+    }
+
+    fn break_and_tell(&mut self, error: &Error) {
+        self.broken = Some(error.to_string().into());
+        self.open = true;
+        self.tell_if_open(error);
+    }
+
+    fn tell_if_open(&mut self, error: &Error) {
+        if std::mem::take(&mut self.open) {
+            self.registration.tell(self.runs, &error.to_string());
+        }
     }
 
     /// As much as can be done without waiting. Whether the run is over.
@@ -110,6 +194,7 @@ impl Ways {
                 Progress::Moved => watch.patience.begin_again(),
                 Progress::Done => return Ok(true),
                 Progress::Waits => {
+                    self.listen(watch)?;
                     let noted = watch.patience.note(|| self.moving.late());
                     return noted.map(|()| false).map_err(|error| self.fail(error, watch));
                 }
@@ -128,6 +213,7 @@ impl Ways {
             match self.advance(data, watch)? {
                 Progress::Moved => watch.patience.begin_again(),
                 Progress::Waits => {
+                    self.listen(watch)?;
                     let waited = watch.patience.wait(|| self.moving.late());
                     waited.map_err(|error| self.fail(error, watch))?;
                 }
@@ -138,17 +224,40 @@ impl Ways {
     }
 }
 
+impl Drop for Ways {
+    fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
+        if self.open {
+            self.moving.give_up();
+            let why =
+                "the run was begun there, and neither waited for nor ended before its engine was dropped";
+            self.tell_if_open(&Error::new(ErrorKind::Mpi, why));
+        }
+        if !self.moving.abandon(self.broken.is_some()) {
+            self.registration.keep_tags();
+        }
+    }
+}
+
 /// What is known of a run.
 struct Watch {
     begin: Instant,
     patience: Patience,
+    /// How often nothing could be done.
+    waits: u32,
     report: Report,
     ended: bool,
 }
 
 /// A run under way, of [`MpiEngine::start`](crate::MpiEngine::start).
 ///
-/// One that is dropped is waited for, because the other ranks count on it.
+/// One that is dropped is waited for, because the other ranks count on it. One that is dropped by a panic, or forgotten, has
+/// failed: its engine is of no more use, and the other ranks are told, at the latest when the engine is dropped.
+///
+/// Every call moves this run alone. Two runs under way at once may be tested in any order on each rank; ranks that wait for
+/// two in different orders wait for each other until the deadline: [`Running::wait_all`] waits for several at once.
 #[must_use = "a run must be waited for"]
 pub struct Running<'r> {
     ways: &'r mut Ways,
@@ -169,13 +278,44 @@ impl Running<'_> {
     pub fn wait(mut self) -> Result<Report> {
         self.ways.finish(&mut self.data, &mut self.watch)
     }
+
+    /// Waits until all of some runs are over, in whatever order that is. Each says for itself what became of it: a run that
+    /// failed does not keep the others from ending.
+    pub fn wait_all(runs: Vec<Self>) -> Vec<Result<Report>> {
+        let mut runs: Vec<(Self, Option<Result<()>>)> = runs.into_iter().map(|run| (run, None)).collect();
+        while runs.iter().any(|(_, outcome)| outcome.is_none()) {
+            let mut moved = false;
+            for (run, outcome) in runs.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
+                match run.test() {
+                    Ok(false) => continue,
+                    Ok(true) => *outcome = Some(Ok(())),
+                    Err(error) => *outcome = Some(Err(error)),
+                }
+                moved = true;
+            }
+            if !moved {
+                std::thread::yield_now();
+            }
+        }
+        let report = |(run, outcome): (Self, Option<Result<()>>)| match outcome {
+            Some(Err(error)) => Err(error),
+            _ => run.wait(),
+        };
+        runs.into_iter().map(report).collect()
+    }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if !self.watch.ended && !std::thread::panicking() {
-            // An error is kept: the next run is refused for it.
-            let _ = self.ways.finish(&mut self.data, &mut self.watch);
+        if self.watch.ended || is_forked() {
+            return;
         }
+        if std::thread::panicking() {
+            let why = Error::new(ErrorKind::Mpi, "it panicked in the middle of the run");
+            let _ = self.ways.fail(why, &mut self.watch);
+            return;
+        }
+        // An error is kept: the next run is refused for it.
+        let _ = self.ways.finish(&mut self.data, &mut self.watch);
     }
 }

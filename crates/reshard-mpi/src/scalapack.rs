@@ -37,8 +37,11 @@ type Gemr2d = unsafe extern "C" fn(
 
 impl Scalapack {
     /// Grids for two layouts of a whole matrix of doubles. Collective over all processes; nothing if the library is not here
-    /// or cannot do it.
+    /// or cannot do it: the communicator must be the world, by whose ranks the BLACS number the processes of a grid.
     pub fn new(comm: &Comm, from: &Layout, to: &Layout) -> Option<Self> {
+        if !comm.is_world() {
+            return None;
+        }
         let names: &[&str] = match comm.mpi().version() {
             version if version.starts_with("Open MPI") => &[
                 "libscalapack-openmpi.so.2.2",

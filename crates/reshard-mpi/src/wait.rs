@@ -7,6 +7,9 @@ use crate::ffi::request::Request;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
+/// So long a rank waits for others unless it is told otherwise.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
 /// How often all are asked before others may run.
 const SPINS: u32 = 100;
 

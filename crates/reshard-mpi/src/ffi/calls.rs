@@ -102,9 +102,8 @@ calls! {
 
     comm_rank = MPI_Comm_rank(H, *mut c_int);
     comm_size = MPI_Comm_size(H, *mut c_int);
-    comm_dup = MPI_Comm_dup(H, *mut H);
+    comm_idup = MPI_Comm_idup(H, *mut H, *mut H);
     comm_split = MPI_Comm_split(H, c_int, c_int, *mut H);
-    comm_split_type = MPI_Comm_split_type(H, c_int, c_int, H, *mut H);
     comm_free = MPI_Comm_free(*mut H);
     comm_set_errhandler = MPI_Comm_set_errhandler(H, H);
     comm_create_keyval = MPI_Comm_create_keyval(CopyAttribute<H>, DeleteAttribute<H>, *mut c_int, *mut c_void);
@@ -172,12 +171,12 @@ macro_rules! each {
 /// - `call!(mpi, &mut raw, comm_free(..))` puts a handle that the call may change in front.
 macro_rules! call {
     ($mpi:expr, $call:ident($($argument:expr),* $(,)?)) => {{
-        $mpi.may_call()?;
+        let _turn = $mpi.turn()?;
         let code = $crate::ffi::calls::each!($mpi, calls => (calls.$call)($($argument),*));
         $mpi.check($crate::ffi::calls::name::$call, code)
     }};
     ($mpi:expr, $call:ident($($argument:expr),* $(,)?) -> handle) => {{
-        $mpi.may_call()?;
+        let _turn = $mpi.turn()?;
         let (code, made) = $crate::ffi::calls::each!($mpi, calls => {
             let mut made = $crate::ffi::calls::Handle::of(0);
             let code = (calls.$call)($($argument,)* &mut made);
@@ -186,7 +185,7 @@ macro_rules! call {
         $mpi.check($crate::ffi::calls::name::$call, code).map(|()| made)
     }};
     ($mpi:expr, &mut $raw:expr, $call:ident($($argument:expr),* $(,)?)) => {{
-        $mpi.may_call()?;
+        let _turn = $mpi.turn()?;
         let (code, changed) = $crate::ffi::calls::each!($mpi, calls => {
             let mut changed = $crate::ffi::calls::Handle::of($raw);
             let code = (calls.$call)(&mut changed $(, $argument)*);

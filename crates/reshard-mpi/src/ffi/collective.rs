@@ -193,7 +193,7 @@ impl Comm {
             self.one_for_each_rank(name, blocks.types.len())?;
             none_negative(name::alltoallw, blocks.counts)?;
         }
-        self.mpi().may_call()?;
+        let _turn = self.mpi().turn()?;
         let code = each!(self.mpi(), calls => {
             let out_types: Vec<_> = out.types.iter().map(|kind| Handle::of(kind.raw)).collect();
             let into_types: Vec<_> = into.types.iter().map(|kind| Handle::of(kind.raw)).collect();

@@ -5,12 +5,10 @@
 
 use super::calls::{Either, Handle, Status, call, name};
 use super::library::Mpi;
-use super::node::Node;
 use super::request::Request;
 use crate::abi::Raw;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
 
 /// The longest message, in bytes: longer ones are sent in pieces.
 pub const LONGEST_MESSAGE: usize = 1 << 30;
@@ -26,9 +24,6 @@ pub struct Comm {
     rank: usize,
     size: usize,
     ours: bool,
-    /// Why nothing more can be said on it.
-    poisoned: OnceLock<String>,
-    pub(super) node: OnceLock<Node>,
 }
 
 /// A communicator of the host program, as its language passes it.
@@ -44,7 +39,7 @@ pub enum RawComm {
 
 impl Comm {
     /// The host program's communicator, which stays its own: it is not freed, and its errors go where the host wants them.
-    /// [`Comm::private`] has a duplicate whose errors are returned.
+    /// [`Comm::private`] is a duplicate whose errors are returned.
     ///
     /// # Safety
     /// MPI has begun; the handle is valid, and stays so as long as the value lives.
@@ -85,7 +80,7 @@ impl Comm {
             call!(mpi, comm_size(Handle::of(raw), &raw mut size))?;
         }
         let (rank, size) = (rank.max(0) as usize, size.max(0) as usize);
-        Ok(Self { mpi, raw, rank, size, ours: false, poisoned: OnceLock::new(), node: OnceLock::new() })
+        Ok(Self { mpi, raw, rank, size, ours: false })
     }
 
     /// A communicator that was just made: errors are returned, and it is freed when dropped.
@@ -115,15 +110,9 @@ impl Comm {
         self.mpi
     }
 
-    /// Something went wrong on it: messages may be lost or under way for ever, and the next ones would meet them. The first
-    /// reason counts.
-    pub(crate) fn poison(&self, why: &str) {
-        let _ = self.poisoned.set(why.to_string());
-    }
-
-    /// Why nothing more can be said on it, if so.
-    pub(super) fn poisoned(&self) -> Option<&str> {
-        self.poisoned.get().map(String::as_str)
+    /// Whether it is the world itself, all processes that were launched together.
+    pub(crate) fn is_world(&self) -> bool {
+        self.raw == self.mpi.abi.handles.comm_world
     }
 
     /// Whether both are the same communicator of the library.
@@ -144,17 +133,6 @@ impl Comm {
         // SAFETY: the handle is valid.
         let raw = unsafe { call!(self.mpi, comm_split(Handle::of(self.raw), color, key) -> handle)? };
         if raw == self.mpi.abi.handles.comm_null { Ok(None) } else { Self::made(self.mpi, raw).map(Some) }
-    }
-
-    /// The ranks that share this one's memory: one node. Collective.
-    pub fn split_shared(&self) -> Result<Comm> {
-        let kind = self.mpi.abi.numbers.comm_type_shared;
-        let (key, info) = (self.rank as c_int, self.mpi.abi.handles.info_null);
-        // SAFETY: the handles are valid.
-        let raw = unsafe {
-            call!(self.mpi, comm_split_type(Handle::of(self.raw), kind, key, Handle::of(info)) -> handle)?
-        };
-        Self::made(self.mpi, raw)
     }
 
     /// Begins to send bytes to a rank.

@@ -86,7 +86,7 @@ impl Datatype {
         let blocks: Vec<c_int> = members.iter().map(|member| member.0).collect();
         none_negative(name::type_struct, &blocks)?;
         let at: Vec<isize> = members.iter().map(|member| member.1).collect();
-        mpi.may_call()?;
+        let _turn = mpi.turn()?;
         let (code, raw) = each!(mpi, calls => {
             let types: Vec<_> = members.iter().map(|member| Handle::of(member.2.raw)).collect();
             let mut made = Handle::of(0);

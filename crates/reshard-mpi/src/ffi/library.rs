@@ -12,8 +12,8 @@ use libloading::os::unix::Library;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 /// The MPI library of this process.
 pub struct Mpi {
@@ -24,23 +24,62 @@ pub struct Mpi {
     chosen: Option<String>,
     /// Makes a communicator from Fortran's number for it; the MPICH family needs none.
     pub(super) comm_from_fortran: Option<unsafe extern "C" fn(c_int) -> *mut c_void>,
-    /// We ended it, or saw that it was ended.
-    pub(super) ended: AtomicBool,
     /// How many sessions there are, of an MPI that we began.
     pub(super) sessions: AtomicUsize,
     pub(super) threads: OnceLock<Threads>,
+    /// Where threads take turns.
+    turns: Mutex<()>,
+    /// The thread whose turn it is; 0 if it is nobody's.
+    has_turn: AtomicUsize,
     /// The key under which private duplicates are kept.
     pub(super) keyval: Mutex<Option<c_int>>,
+    /// Held while one is looked for, and begun.
+    pub(super) keeping: Mutex<()>,
     /// Open for ever: the pointers in `calls` point into it.
     _library: Library,
+}
+
+/// Whether MPI may be called at all in this process. There is one MPI for each, so this is one number.
+static STATE: AtomicU8 = AtomicU8::new(OPEN);
+const OPEN: u8 = 0;
+/// Somebody ended MPI.
+const ENDED: u8 = 1;
+/// This process is a fork of the one that has MPI: its connections and shared memory are its parent's.
+const FORKED: u8 = 2;
+
+/// In a child after `fork`, as Python's multiprocessing makes them.
+extern "C" fn forked() {
+    STATE.store(FORKED, Ordering::Relaxed);
+}
+
+/// Whether this process was forked off one that had loaded MPI. What its parent shares with other ranks is not its to touch.
+pub(crate) fn is_forked() -> bool {
+    STATE.load(Ordering::Relaxed) == FORKED
 }
 
 /// Who may call.
 #[derive(Clone, Copy)]
 pub(super) enum Threads {
     Any,
+    /// Any, one at a time.
+    Turns,
     /// Only the thread with this mark.
     One(usize),
+}
+
+/// The right to call, until it is dropped.
+pub(super) struct Turn<'a> {
+    mpi: &'a Mpi,
+    /// None if nobody takes turns, or the thread had it already.
+    held: Option<MutexGuard<'a, ()>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.held.is_some() {
+            self.mpi.has_turn.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A number that no other living thread has.
@@ -117,7 +156,7 @@ impl Mpi {
     }
 
     fn of(library: Library, choice: Option<&str>) -> Result<Self> {
-        let interface = interface(&library);
+        let interface = interface(&library)?;
         // SAFETY: the symbols are variables of the library; only their addresses are taken.
         let address = |name: &'static str| match unsafe { library.get::<*mut c_void>(name.as_bytes()) } {
             Ok(symbol) => Ok(symbol.as_raw_ptr().expose_provenance() as Raw),
@@ -146,10 +185,12 @@ impl Mpi {
             version: String::new(),
             chosen: choice.map(String::from),
             comm_from_fortran,
-            ended: AtomicBool::new(false),
             sessions: AtomicUsize::new(0),
             threads: OnceLock::new(),
+            turns: Mutex::new(()),
+            has_turn: AtomicUsize::new(0),
             keyval: Mutex::new(None),
+            keeping: Mutex::new(()),
             _library: library,
         };
         let text = text::<VERSION_TEXT_BYTES>(|bytes, length| {
@@ -160,18 +201,59 @@ impl Mpi {
         Ok(mpi)
     }
 
-    /// Refuses when nothing may be called: MPI has ended, or another thread was to call it.
-    pub(super) fn may_call(&self) -> Result<()> {
-        if self.ended.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Mpi, "MPI has ended in this process and cannot begin again"));
+    /// MPI has begun: from now on, forks of this process are noticed.
+    pub(super) fn watch_forks(&self) {
+        static WATCHED: Once = Once::new();
+        // SAFETY: the handler stores a number, which a child may do. If it cannot be had, forks go unnoticed.
+        WATCHED.call_once(|| unsafe {
+            libc::pthread_atfork(None, None, Some(forked));
+        });
+    }
+
+    /// MPI has ended: from now on every call is refused.
+    pub(super) fn note_end(&self) {
+        let _ = STATE.compare_exchange(OPEN, ENDED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Refuses when nothing may be called: MPI has ended, this process is a fork, or another thread was to call it. What it
+    /// returns is kept while the call lasts.
+    pub(super) fn turn(&self) -> Result<Turn<'_>> {
+        match STATE.load(Ordering::Relaxed) {
+            OPEN => {}
+            ENDED => {
+                return Err(Error::new(
+                    ErrorKind::Mpi,
+                    "MPI has ended in this process and cannot begin again",
+                ));
+            }
+            _ => {
+                return Err(Error::new(
+                    ErrorKind::Mpi,
+                    "this process was forked off one that has MPI, and cannot use it; let the parent do so, or start the child anew",
+                ));
+            }
         }
-        match self.threads.get() {
-            Some(Threads::One(thread)) if *thread != this_thread() => Err(Error::new(
-                ErrorKind::Mpi,
-                "MPI was called by a second thread, but was begun for one; call it from the thread that began it",
-            )),
-            _ => Ok(()),
-        }
+        let held = match self.threads.get() {
+            Some(Threads::One(thread)) if *thread != this_thread() => {
+                return Err(Error::new(
+                    ErrorKind::Mpi,
+                    "MPI was called by a second thread, but was begun for one; call it from the thread that began it",
+                ));
+            }
+            // MPI may call us back while we call it.
+            Some(Threads::Turns) if self.has_turn.load(Ordering::Relaxed) != this_thread() => {
+                let held = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+                self.has_turn.store(this_thread(), Ordering::Relaxed);
+                Some(held)
+            }
+            _ => None,
+        };
+        Ok(Turn { mpi: self, held })
+    }
+
+    /// Refuses when MPI may not be called: see `turn`.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.turn().map(drop)
     }
 
     /// Turns a return code into an error that names the call.
@@ -207,21 +289,82 @@ fn present() -> Option<Library> {
     known().find_map(|name| unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) }.ok())
 }
 
-/// Asks a library for its interface: Open MPI has its symbols, the standard ABI says so itself, all others are MPICH.
-fn interface(library: &Library) -> Interface {
+/// What is known of a library before its interface is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Facts {
+    /// It has the variables in which Open MPI keeps its handles.
+    has_open_mpi_handles: bool,
+    /// The version of the standard ABI that it says its functions have; 0 if it says none.
+    abi: c_int,
+    /// The file in which its functions are.
+    file: String,
+    /// What it says of itself.
+    version: String,
+}
+
+/// Asks a library for its interface.
+fn interface(library: &Library) -> Result<Interface> {
     type AbiVersion = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
-    let (mut major, mut minor) = (-1, -1);
-    // SAFETY: only its presence counts; and the standard gives `MPI_Abi_get_version` this type and lets it be called at any
-    // time. A library that has the function without the ABI answers -1.
-    unsafe {
-        if library.get::<*mut c_void>(b"ompi_mpi_comm_world").is_ok() {
-            return Interface::OpenMpi;
-        }
+    type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: of the first only its presence counts; the standard gives the two functions these types in every interface and
+    // lets them be called at any time. An address of a function tells the file it is in.
+    let facts = unsafe {
+        let has_open_mpi_handles = library.get::<*mut c_void>(b"ompi_mpi_comm_world").is_ok();
         if let Ok(version) = library.get::<AbiVersion>(b"MPI_Abi_get_version") {
             version(&raw mut major, &raw mut minor);
         }
+        let version = match library.get::<Version>(b"MPI_Get_library_version") {
+            Ok(version) => text::<VERSION_TEXT_BYTES>(|bytes, length| version(bytes, length)),
+            Err(_) => String::new(),
+        };
+        let init = library.get::<*mut c_void>(b"MPI_Init_thread");
+        let file = init.map_or(String::new(), |symbol| file_of(symbol.as_raw_ptr()));
+        Facts { has_open_mpi_handles, abi: major.max(0), file, version }
+    };
+    told(&facts)
+}
+
+/// The file that an address was loaded from.
+///
+/// # Safety
+/// The address was found in a loaded library.
+unsafe fn file_of(address: *mut c_void) -> String {
+    // SAFETY: all of it may be zero: addresses that are none.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one `Dl_info`, whose name, if there is one, is a C string that lives as long as the library.
+    unsafe {
+        if libc::dladdr(address, &raw mut info) == 0 || info.dli_fname.is_null() {
+            return String::new();
+        }
+        std::ffi::CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
     }
-    if major >= 1 { Interface::Standard } else { Interface::Mpich }
+}
+
+/// Which interface a library with these facts has. A library that is none we know is refused: its handles would be taken for
+/// something else.
+fn told(facts: &Facts) -> Result<Interface> {
+    let file = facts.file.rsplit('/').next().unwrap_or_default();
+    // A library for the standard ABI may rest on Open MPI's own, whose variables are found through it; and a library may know
+    // the ABI without having it.
+    if facts.abi >= 1 && (file.contains("mpi_abi") || !facts.has_open_mpi_handles) {
+        return Ok(Interface::Standard);
+    }
+    if facts.has_open_mpi_handles {
+        return Ok(Interface::OpenMpi);
+    }
+    if ["MPICH", "Intel(R) MPI", "MVAPICH"].iter().any(|name| facts.version.contains(name)) {
+        return Ok(Interface::Mpich);
+    }
+    Err(Error::new(
+        ErrorKind::Mpi,
+        format!(
+            "the MPI library {} calls itself {:?}, which is neither Open MPI nor of the MPICH family nor the standard ABI; set \
+             RESHARD_MPI to openmpi, mpich, abi or the path of one that is",
+            facts.file,
+            short(&facts.version)
+        ),
+    ))
 }
 
 /// A text that a call writes, with its length.
@@ -258,12 +401,36 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::{Facts, short, told};
+    use crate::abi::Interface;
 
     #[test]
     fn versions_are_short() {
         assert_eq!(short("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4"), "Open MPI 4.1.4");
         assert_eq!(short("MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7"), "MPICH 4.0.2");
         assert_eq!(short("Intel(R) MPI Library 2021.18.1 for Linux* OS\n"), "Intel MPI 2021.18.1");
+    }
+
+    #[test]
+    fn a_library_is_known_by_what_it_says_not_by_what_it_is_not() {
+        let facts = |has_open_mpi_handles, abi, file: &str, version: &str| {
+            told(&Facts { has_open_mpi_handles, abi, file: file.into(), version: version.into() })
+        };
+        let open_mpi = "Open MPI v5.0.8, package: x";
+        assert_eq!(facts(true, 0, "/usr/lib/libmpi.so.40", open_mpi).unwrap(), Interface::OpenMpi);
+        assert_eq!(facts(true, 1, "/usr/lib/libmpi.so.40", open_mpi).unwrap(), Interface::OpenMpi);
+        // A tool that stands in front of it.
+        assert_eq!(facts(true, 0, "/opt/libprofile.so", open_mpi).unwrap(), Interface::OpenMpi);
+        // The standard ABI that rests on Open MPI's own library.
+        assert_eq!(facts(true, 1, "/opt/lib/libmpi_abi.so.0", open_mpi).unwrap(), Interface::Standard);
+        assert_eq!(facts(false, 1, "libmpi_abi.so.1", "MPICH Version: 5.0").unwrap(), Interface::Standard);
+        for text in
+            ["MPICH Version:\t4.0.2", "Intel(R) MPI Library 2021", "CRAY MPICH version 8", "MVAPICH2 Version"]
+        {
+            assert_eq!(facts(false, 0, "libmpi.so.12", text).unwrap(), Interface::Mpich);
+        }
+        let error = facts(false, 0, "/opt/libmpi.so", "SomeMPI 1.0").unwrap_err().to_string();
+        assert!(error.contains("/opt/libmpi.so") && error.contains("SomeMPI 1.0"), "{error}");
+        assert!(facts(false, 0, "/opt/libmpi.so", "").is_err());
     }
 }

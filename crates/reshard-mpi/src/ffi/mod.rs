@@ -6,8 +6,7 @@
 //! | `library.rs` | `Mpi`: found, opened, and asked who it is |
 //! | `session.rs` | begins and ends MPI |
 //! | `comm.rs` | communicators, and messages between two ranks |
-//! | `private.rs` | the private duplicate, kept on its parent |
-//! | `node.rs` | which ranks share this one's memory |
+//! | `kept.rs` | a duplicate of a communicator, kept on its parent |
 //! | `collective.rs` | what all ranks do together |
 //! | `request.rs` | something under way |
 //! | `datatype.rs` | where bytes lie |
@@ -21,8 +20,7 @@ pub mod calls;
 pub mod collective;
 pub mod comm;
 pub mod datatype;
+mod kept;
 pub mod library;
-pub mod node;
-mod private;
 pub mod request;
 pub mod session;

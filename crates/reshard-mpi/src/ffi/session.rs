@@ -5,12 +5,13 @@
 
 use super::calls::{Handle, call, each};
 use super::comm::Comm;
-use super::library::{Mpi, Threads, this_thread};
+use super::library::{Mpi, Threads, is_forked, this_thread};
 use crate::launch::launched;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::c_int;
 use std::io::Write;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The code a job ends with when one of its ranks panics: that of any Rust program.
@@ -30,9 +31,12 @@ impl Mpi {
     /// Begins MPI if nobody has, for calls by this thread. Ends with an error if launcher and library do not understand
     /// each other: each process would believe to be alone.
     pub fn init(&'static self) -> Result<Session> {
+        // One thread at a time: two would both find that nobody has begun it.
+        static BEGINNING: Mutex<()> = Mutex::new(());
+        let _alone = BEGINNING.lock().unwrap_or_else(PoisonError::into_inner);
         if self.has_ended()? {
-            self.ended.store(true, Ordering::Relaxed);
-            self.may_call()?;
+            self.note_end();
+            self.turn()?;
         }
         let mut flag: c_int = 0;
         // SAFETY: may be called at any time.
@@ -86,9 +90,9 @@ impl Mpi {
     }
 
     /// Finds out who may call, once. MPI has begun.
-    pub(super) fn settle_threads(&self, began: bool) -> Result<()> {
+    pub(super) fn settle_threads(&'static self, began: bool) -> Result<()> {
         if self.threads.get().is_some() {
-            return self.may_call();
+            return self.turn().map(drop);
         }
         let numbers = &self.abi.numbers;
         let (mut level, mut main) = (0, 0);
@@ -97,18 +101,24 @@ impl Mpi {
             call!(self, query_thread(&raw mut level))?;
             call!(self, is_thread_main(&raw mut main))?;
         }
-        // Levels grow in all interfaces. Whoever began it for taking turns sees to it that turns are taken.
-        let any = level >= numbers.thread_multiple || (level >= numbers.thread_serialized && !began);
-        if !any && main == 0 {
+        // Levels grow in all interfaces. Whoever began it for taking turns takes turns with us; we do among ourselves.
+        let (any, turns) = (level >= numbers.thread_multiple, level >= numbers.thread_serialized && !began);
+        if !any && !turns && main == 0 {
             return Err(Error::new(
                 ErrorKind::Mpi,
                 "MPI was begun for one thread and is called by another; call it from the thread that began it, or begin it with \
                  MPI_THREAD_MULTIPLE",
             ));
         }
-        let threads = if any { Threads::Any } else { Threads::One(this_thread()) };
+        let threads = match (any, turns) {
+            (true, _) => Threads::Any,
+            (false, true) => Threads::Turns,
+            (false, false) => Threads::One(this_thread()),
+        };
         self.threads.get_or_init(|| threads);
-        self.may_call()
+        self.watch_forks();
+        // Tells us when somebody else ends it.
+        self.key().map(drop)
     }
 }
 
@@ -128,7 +138,7 @@ impl Session {
         // Launchers drop what they have not yet passed on when a job is aborted.
         std::thread::sleep(LAST_WORDS);
         let mpi = self.mpi();
-        if mpi.may_call().is_ok() {
+        if let Ok(_turn) = mpi.turn() {
             let world = mpi.abi.handles.comm_world;
             // SAFETY: MPI has begun and not ended.
             each!(mpi, calls => unsafe { (calls.abort)(Handle::of(world), code) });
@@ -140,17 +150,20 @@ impl Session {
     fn end(&self) -> Result<()> {
         let mpi = self.mpi();
         if !mpi.has_ended()? {
-            mpi.forget_private(&self.world)?;
+            mpi.forget_duplicate(&self.world)?;
             // SAFETY: begun and not ended, by the thread that began it.
             unsafe { call!(mpi, finalize())? };
         }
-        mpi.ended.store(true, Ordering::Relaxed);
+        mpi.note_end();
         Ok(())
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
         if std::thread::panicking() {
             let (rank, size) = (self.world.rank(), self.world.size());
             // Nobody is left who could be told that this cannot be written.

@@ -1,7 +1,7 @@
 //! Numbers that the ranks of a node write down for each other to see. They only grow.
 
 use super::word::{Memory, Tie, Word};
-use crate::ffi::comm::Comm;
+use crate::private::Private;
 use crate::shared::{Neighbours, Pages};
 use reshard_plan::Result;
 use std::sync::atomic::Ordering;
@@ -64,7 +64,7 @@ pub struct Board<M = Neighbours> {
 
 impl Board {
     /// With the tickets of so many lots at this rank. Collective.
-    pub fn share(comm: &Comm, lots: usize, limit: Option<Duration>) -> Result<Self> {
+    pub fn share(comm: &Private, lots: usize, limit: Option<Duration>) -> Result<Self> {
         let memory = Neighbours::share(comm, Self::bytes(lots), Pages::Ordinary, limit)?;
         Ok(Self { memory })
     }

@@ -7,7 +7,8 @@ use super::letters::Leg;
 use super::turns::Turns;
 pub use super::turns::{BOXES, HEAD};
 use super::{Tally, other_call};
-use crate::ffi::node::Node;
+use crate::node::Node;
+use crate::private::Private;
 use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::{Cursor, Parcel, Porter};
@@ -41,8 +42,9 @@ struct Lane {
 }
 
 impl Boxes {
-    /// Collective on the node. `sends` and `receives` stay within it.
+    /// Collective. `sends` and `receives` stay within it.
     pub fn new(
+        comm: &Private,
         node: &Node,
         porter: &Porter,
         [sends, receives]: [Vec<Leg>; 2],
@@ -51,10 +53,10 @@ impl Boxes {
     ) -> Result<Self> {
         let size = (HEAD + BOXES * letter).next_multiple_of(LINE);
         // A place for every rank of the node: one that is not used takes no memory.
-        let bytes = size.checked_mul(node.comm().size()).ok_or_else(|| {
-            Error::new(ErrorKind::TooLarge, format!("{} boxes of {letter} bytes", node.comm().size()))
+        let bytes = size.checked_mul(node.ranks().len()).ok_or_else(|| {
+            Error::new(ErrorKind::TooLarge, format!("{} boxes of {letter} bytes", node.ranks().len()))
         })?;
-        let neighbours = Neighbours::share(node.comm(), bytes, Pages::Ordinary, limit)?;
+        let neighbours = Neighbours::share(comm, bytes, Pages::Ordinary, limit)?;
         let lanes = |legs: Vec<Leg>, outwards: bool| {
             let mut lanes: Vec<Lane> = Vec::new();
             for leg in legs {
@@ -62,19 +64,15 @@ impl Boxes {
                 let other = if outwards { to } else { from } as usize;
                 if let Some(lane) = lanes.iter_mut().find(|lane| lane.other == other) {
                     lane.parcels.push(leg.parcel);
-                } else if let (Some(sender), Some(receiver)) =
-                    (node.find(from as usize), node.find(to as usize))
-                {
-                    let turns = Turns::new(sender, receiver * size);
+                } else if let Some(receiver) = node.place(to as usize) {
+                    let turns = Turns::new(from as usize, receiver * size);
                     lanes.push(Lane { other, turns, parcels: vec![leg.parcel], next: 0, cursor: None });
                 }
             }
             lanes
         };
-        // Only who receives is ever told.
-        let rank = receives.first().map_or(0, |leg| porter.ends(&leg.parcel).1 as usize);
         let (out, into) = (lanes(sends, true), lanes(receives, false));
-        Ok(Self { neighbours, out, into, letter, rank, call: 0 })
+        Ok(Self { neighbours, out, into, letter, rank: comm.rank(), call: 0 })
     }
 
     pub fn begin(&mut self, call: u64) {
@@ -143,15 +141,12 @@ impl Lane {
         self.next == self.parcels.len()
     }
 
-    /// The parcel under way, opened if it is new; nothing if all are through.
+    /// The parcel under way, opened if it is new; nothing if all are through. One of which nothing travels goes in an empty
+    /// box, which tells how its sender was called.
     fn parcel(&mut self, porter: &Porter, data: &Data<'_>) -> Option<Parcel> {
-        loop {
-            let parcel = self.parcels.get(self.next)?;
-            if !self.cursor.get_or_insert_with(|| porter.open(data, parcel)).finished() {
-                return Some(parcel.clone());
-            }
-            (self.next, self.cursor) = (self.next + 1, None);
-        }
+        let parcel = self.parcels.get(self.next)?;
+        self.cursor.get_or_insert_with(|| porter.open(data, parcel));
+        Some(parcel.clone())
     }
 
     /// The box that is filled or emptied next.

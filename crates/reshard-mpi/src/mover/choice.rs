@@ -24,9 +24,11 @@ pub enum Mover {
     /// Messages as the papers send them, to compare with: no rank begins a step before the other side has taken what it
     /// sent in the one before. With the strategy `caterpillar`, ScaLAPACK's exchange.
     Lockstep,
-    /// Everything packed, one `MPI_Alltoallv`: to compare with.
+    /// Everything packed, one `MPI_Alltoallv`: to compare with. As in any call of MPI, a rank that does not come is waited for
+    /// for ever, whatever the deadline, and all ranks must begin their runs in the same order. Does not
+    /// scale.
     Alltoallv,
-    /// Everything described by datatypes, one `MPI_Alltoallw`: to compare with.
+    /// Everything described by datatypes, one `MPI_Alltoallw`: to compare with. Waits like `Alltoallv`, and does not scale, either.
     Alltoallw,
 }
 

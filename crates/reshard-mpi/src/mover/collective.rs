@@ -11,14 +11,14 @@ use crate::ffi::library::Mpi;
 use reshard::engine::{Data, MessagesOptions};
 use reshard::rank::{Porter, Program, messages};
 use reshard::schedule::Strategy;
-use reshard_plan::{Array, Error, ErrorKind, Plan, Result, Stretch, Track};
+use reshard_plan::{Array, Error, ErrorKind, Order, Plan, Result, Stretch, Track};
 use std::sync::Arc;
 
 /// Everything packed, exchanged at once, unpacked.
 pub struct AllToAllV {
     porter: Porter,
     program: Program,
-    comm: Arc<Comm>,
+    comm: Comm,
     send: Vec<u8>,
     receive: Vec<u8>,
     /// Bytes for each rank, and where they begin.
@@ -30,7 +30,8 @@ pub struct AllToAllV {
 }
 
 impl AllToAllV {
-    pub fn new(plan: &Arc<Plan>, comm: &Arc<Comm>) -> Result<Self> {
+    /// On a communicator of its own: two engines' calls must not meet.
+    pub fn new(plan: &Arc<Plan>, comm: Comm) -> Result<Self> {
         // Each message is one letter, so there is only one group of arrays that move alike to look at.
         let options = MessagesOptions { strategy: Strategy::Async, ..Default::default() };
         let (porter, program) = messages(plan, comm.rank() as u64, &options, i32::MAX as usize)?;
@@ -47,11 +48,19 @@ impl AllToAllV {
         let (send, receive) = (vec![0; total(&counts[0])], vec![0; total(&counts[1])]);
         let counts = counts.map(|counts| counts.into_iter().map(|count| count as i32).collect());
         let done = vec![0; comm.size()];
-        Ok(Self { porter, program, comm: Arc::clone(comm), send, receive, counts, at, done, messages: 0 })
+        Ok(Self { porter, program, comm, send, receive, counts, at, done, messages: 0 })
     }
 }
 
 impl Moving for AllToAllV {
+    fn is_one_call(&self) -> bool {
+        true
+    }
+
+    fn check(&self, data: &Data<'_>) -> Result<()> {
+        plain(data, "MPI_Alltoallv")
+    }
+
     fn begin(&mut self, data: &mut Data<'_>, _: u64) {
         self.porter.begin(data);
         self.messages = 0;
@@ -100,6 +109,19 @@ impl Moving for AllToAllV {
     }
 }
 
+/// What is moved by one call of MPI goes as it is: its counts do not say with which alpha and beta it was called.
+fn plain(data: &Data<'_>, call: &str) -> Result<()> {
+    match data.is_scaled() {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the mover that calls {call} does not scale; choose another mover, or give no alpha, beta or conjugation"
+            ),
+        )),
+    }
+}
+
 fn places(counts: &[u64]) -> Result<Vec<i32>> {
     let mut next = 0;
     counts
@@ -120,20 +142,29 @@ fn places(counts: &[u64]) -> Result<Vec<i32>> {
 
 /// Everything described, exchanged at once.
 pub struct AllToAllW {
-    comm: Arc<Comm>,
+    comm: Comm,
     /// For each array what goes to each rank and what comes from each.
     types: Vec<[Vec<Option<Datatype>>; 2]>,
     nothing: Datatype,
 }
 
 impl AllToAllW {
-    pub fn new(plan: &Arc<Plan>, comm: &Arc<Comm>) -> Result<Self> {
-        let types = plan.arrays().iter().map(|array| types_of(array, comm)).collect::<Result<Vec<_>>>()?;
-        Ok(Self { comm: Arc::clone(comm), types, nothing: Datatype::bytes(comm.mpi()) })
+    /// On a communicator of its own: two engines' calls must not meet.
+    pub fn new(plan: &Arc<Plan>, comm: Comm) -> Result<Self> {
+        let types = plan.arrays().iter().map(|array| types_of(array, &comm)).collect::<Result<Vec<_>>>()?;
+        Ok(Self { types, nothing: Datatype::bytes(comm.mpi()), comm })
     }
 }
 
 impl Moving for AllToAllW {
+    fn is_one_call(&self) -> bool {
+        true
+    }
+
+    fn check(&self, data: &Data<'_>) -> Result<()> {
+        plain(data, "MPI_Alltoallw")
+    }
+
     fn begin(&mut self, _: &mut Data<'_>, _: u64) {}
 
     /// The whole run: the others must be at it, too.
@@ -147,7 +178,7 @@ impl Moving for AllToAllW {
             let [out_types, into_types] = [out, into].map(|types| -> Vec<&Datatype> {
                 types.iter().map(|kind| kind.as_ref().unwrap_or(&self.nothing)).collect()
             });
-            let (from, to) = data.own(array);
+            let (from, to) = data.own_of(array, self.comm.rank() as u64);
             // SAFETY: datatypes were made from the plan, whose parts the data has entered over their whole spans.
             unsafe {
                 self.comm.all_to_all_w(
@@ -189,9 +220,12 @@ fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
             let source = &array.sources()[array.part(target, place)];
             let peers = target.tracks.iter().zip(target.peers_at(place));
             let tracks: Vec<Track> = peers.map(|(track, peer)| track.with_peer(peer)).collect();
-            // From the axis whose elements lie closest together.
+            // From the axis whose elements lie closest together, usually: both sides must go through them in the same order,
+            // and each knows its own strides alone.
             let mut order: Vec<usize> = (0..tracks.len()).collect();
-            order.sort_by_key(|&dim| target.strides[dim]);
+            if array.order() == Order::RowMajor {
+                order.reverse();
+            }
             let make = |strides: &[u64], side: fn(&Stretch) -> (u64, u64)| {
                 let element = Datatype::bytes(comm.mpi()).contiguous(elem as i32)?;
                 let nest = |inner: Datatype, &dim: &usize| {

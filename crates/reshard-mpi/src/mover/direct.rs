@@ -14,7 +14,7 @@ use super::lots::{Lot, Lots};
 use super::readers::Readers;
 use super::{Moving, Progress, Tally};
 use crate::ffi::collective::Reduce;
-use crate::ffi::comm::Comm;
+use crate::private::Private;
 use reshard::engine::Data;
 use reshard::rank::Direct;
 use reshard_plan::{Error, ErrorKind, Plan, Result};
@@ -56,7 +56,7 @@ pub struct DirectMover {
 
 impl DirectMover {
     /// Collective.
-    pub fn new(plan: &Arc<Plan>, comm: &Comm, hands: Hands, limit: Option<Duration>) -> Result<Self> {
+    pub fn new(plan: &Arc<Plan>, comm: &Private, hands: Hands, limit: Option<Duration>) -> Result<Self> {
         let rank = comm.rank();
         let (together, unit_bytes) = match hands {
             Hands::Own => (false, None),
@@ -78,7 +78,18 @@ impl DirectMover {
             (!own, (lot.receivers[0] + comm.size() - rank) % comm.size(), lot.number)
         });
         let own = lots.iter().filter(|lot| lot.receivers.contains(&rank)).count();
-        let (owners, readers) = owners_and_readers(plan, rank as u64);
+        let (owners, mut readers) = owners_and_readers(plan, rank as u64);
+        if together {
+            // All that receive something of a lot look at how its owners were called, whether they read from each or not.
+            let of_lot = direct.lots().iter().flat_map(|lot| {
+                let array = &plan.arrays()[lot.array];
+                let owned = lot.sources.iter().any(|&source| array.sources()[source].rank == rank as u64);
+                let receivers = lot.targets.iter().map(|&target| array.targets()[target].rank as usize);
+                receivers.filter(move |&receiver| owned && receiver != rank)
+            });
+            readers.extend(of_lot);
+            readers = sorted(readers);
+        }
         let crowded = comm.node(limit)?.is_crowded();
         let board = Arc::new(Board::share(comm, at_home, limit)?);
         let readers = Arc::new(Readers::new(Arc::clone(&board), readers, limit, crowded));
@@ -150,13 +161,12 @@ fn sorted(mut ranks: Vec<usize>) -> Vec<usize> {
 }
 
 /// All ranks must have cut the plan alike, or two would copy the same unit as different ones.
-fn check_alike(comm: &Comm, lots: &[Lot], limit: Option<Duration>) -> Result<()> {
+fn check_alike(comm: &Private, lots: &[Lot], limit: Option<Duration>) -> Result<()> {
     let mut hasher = DefaultHasher::new();
     lots.hash(&mut hasher);
     let number = hasher.finish();
-    let mut most = [number, !number];
-    comm.all_reduce_within(&mut most, Reduce::Max, limit)?;
-    if most[0] != !most[1] {
+    let most = comm.reduce(number, Reduce::Max, limit)?;
+    if comm.reduce(number, Reduce::Min, limit)? != most {
         return Err(Error::new(
             ErrorKind::Mpi,
             "the ranks have cut the same plan differently: their processors are not alike; use the mover `shared-source`",
@@ -168,9 +178,7 @@ fn check_alike(comm: &Comm, lots: &[Lot], limit: Option<Duration>) -> Result<()>
 impl Moving for DirectMover {
     fn begin(&mut self, _: &mut Data<'_>, call: u64) {
         (self.copied, self.at_work) = (0, None);
-        let mut hasher = DefaultHasher::new();
-        (self.lots.readers().arrays(), call).hash(&mut hasher);
-        self.lots.begin(hasher.finish());
+        self.lots.begin(call);
     }
 
     #[allow(unsafe_code)]
@@ -201,14 +209,19 @@ impl Moving for DirectMover {
     fn give_up(&mut self) {
         let taken = self.lots.close();
         let end = Instant::now() + LAST_UNITS;
-        while !self.lots.are_back(&taken) {
-            if Instant::now() > end {
-                self.lots.readers().lose_destination();
-                break;
-            }
+        let mut are_back = self.lots.are_back(&taken);
+        while !are_back && Instant::now() < end {
             std::thread::yield_now();
+            are_back = self.lots.are_back(&taken);
+        }
+        if are_back {
+            self.lots.end();
         }
         self.lots.leave();
+    }
+
+    fn refuse(&mut self) {
+        self.lots.skip();
     }
 
     fn late(&self) -> String {

@@ -13,9 +13,9 @@
 //! its receiver has received all before it, so both are at it: receives are posted for all parcels of that step before any
 //! later one gets a place.
 
-use super::{Tally, named};
+use super::{Tally, named, other_call};
 use crate::ffi::comm::Comm;
-use crate::owned::Slot;
+use crate::owned::{Head, Slot};
 use reshard::engine::Data;
 use reshard::rank::{Cursor, Parcel, Porter};
 use reshard_plan::{Error, ErrorKind, Result};
@@ -34,9 +34,38 @@ pub struct Leg {
     pub parcel: Parcel,
 }
 
+/// Whose letters they are: which engine's, and of which run. The first of the engine's tags is that of its first group.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    pub tag: u32,
+    /// The tag of barriers, behind those of all groups.
+    pub barriers: u32,
+    pub engine: u64,
+    pub run: u64,
+    pub call: u64,
+}
+
+impl Marks {
+    pub fn head(self, ordinal: u64, letter: usize) -> Head {
+        Head { engine: self.engine, run: self.run, call: self.call, piece: ordinal << 32 | letter as u64 }
+    }
+}
+
+/// For each leg, how many before it go between the same ranks in the same group.
+fn ordinals(legs: &[Leg], peer: impl Fn(&Parcel) -> (u64, usize)) -> Vec<u64> {
+    let mut counts = std::collections::HashMap::new();
+    let mut next = |leg: &Leg| {
+        let count = counts.entry(peer(&leg.parcel)).or_insert(0);
+        *count += 1;
+        *count - 1
+    };
+    legs.iter().map(&mut next).collect()
+}
+
 /// Letters that leave.
 pub struct Outbox {
     legs: Vec<Leg>,
+    ordinals: Vec<u64>,
     /// Those of the step under way: from here, as many as there are cursors in use.
     first: usize,
     going: Vec<Going>,
@@ -52,10 +81,26 @@ struct Going {
     letters: usize,
 }
 
+impl Going {
+    /// All is sent. A parcel of which nothing travels goes in an empty letter, which tells how its sender was called.
+    fn is_done(&self) -> bool {
+        self.cursor.finished() && self.letters > 0
+    }
+}
+
 impl Outbox {
     /// At most `most` parcels go in a step.
-    pub fn new(legs: Vec<Leg>, most: usize, slots: usize, letter: usize, lockstep: bool) -> Result<Self> {
+    pub fn new(
+        porter: &Porter,
+        legs: Vec<Leg>,
+        most: usize,
+        slots: usize,
+        letter: usize,
+        lockstep: bool,
+    ) -> Result<Self> {
+        let to = |parcel: &Parcel| (porter.ends(parcel).1, porter.ends(parcel).2);
         Ok(Self {
+            ordinals: ordinals(&legs, to),
             legs,
             first: 0,
             going: vec![Going::default(); most],
@@ -83,13 +128,13 @@ impl Outbox {
     pub fn advance(
         &mut self,
         porter: &mut Porter,
-        comm: &Comm,
+        (comm, marks): (&Comm, Marks),
         data: &Data<'_>,
         last: u64,
         tally: &mut Tally,
     ) -> Result<bool> {
         let mut free = self.settle()?;
-        let sent = self.going[..self.open].iter().all(|going| going.cursor.finished());
+        let sent = self.going[..self.open].iter().all(Going::is_done);
         if sent && self.open > 0 && (free == self.slots.len() || !self.lockstep) {
             self.first += self.open;
             self.open = 0;
@@ -108,7 +153,7 @@ impl Outbox {
             if free == 0 {
                 break;
             }
-            if self.going[k].cursor.finished() {
+            if self.going[k].is_done() {
                 continue;
             }
             let Some(slot) = self.slots.iter_mut().find(|slot| slot.is_free()) else { break };
@@ -118,7 +163,8 @@ impl Outbox {
             let bytes = porter.pack(data, parcel, &mut going.cursor, slot.bytes());
             let (_, to, group) = porter.ends(parcel);
             let acknowledged = self.lockstep || going.letters % ACKNOWLEDGED == ACKNOWLEDGED - 1;
-            slot.send(comm, 0..bytes, to as usize, group as u32, acknowledged)?;
+            let head = marks.head(self.ordinals[self.first + k], going.letters);
+            slot.send(comm, head, 0..bytes, (to as usize, marks.tag + group as u32), acknowledged)?;
             going.letters += 1;
             free -= 1;
             tally.pack += began.elapsed();
@@ -144,6 +190,7 @@ pub struct Inbox {
     legs: Vec<Leg>,
     /// For each, the one before it that comes from the same rank for the same arrays: letters are told apart by their order.
     behind: Vec<Option<usize>>,
+    ordinals: Vec<u64>,
     /// Parcels that are coming: `first` to `end`, in a ring.
     first: usize,
     end: usize,
@@ -162,17 +209,19 @@ struct Coming {
     unpacked: usize,
 }
 
-/// A receive under way.
+/// A receive under way, or a letter that waits for those before it.
 #[derive(Clone, Copy)]
 struct Posted {
     leg: usize,
-    /// Which of its letters.
-    letter: usize,
+    /// Which letter has come, and its bytes.
+    come: Option<(usize, usize)>,
 }
 
 impl Inbox {
     /// At most `most` parcels come in a step.
     pub fn new(porter: &Porter, legs: Vec<Leg>, most: usize, slots: usize, letter: usize) -> Result<Self> {
+        let from = |parcel: &Parcel| (porter.ends(parcel).0, porter.ends(parcel).2);
+        let ordinals = ordinals(&legs, from);
         let mut latest = std::collections::HashMap::new();
         let behind = legs.iter().enumerate().map(|(at, leg)| {
             let (from, _, group) = porter.ends(&leg.parcel);
@@ -180,6 +229,7 @@ impl Inbox {
         });
         Ok(Self {
             behind: behind.collect(),
+            ordinals,
             legs,
             first: 0,
             end: 0,
@@ -207,7 +257,7 @@ impl Inbox {
     pub fn advance(
         &mut self,
         porter: &mut Porter,
-        comm: &Comm,
+        (comm, marks): (&Comm, Marks),
         data: &mut Data<'_>,
         last: u64,
         tally: &mut Tally,
@@ -217,12 +267,13 @@ impl Inbox {
             && self.end - self.first < room
             && leg.step <= last
         {
-            let (cursor, letters) = (porter.open(data, &leg.parcel), porter.letters(data, &leg.parcel));
+            let (cursor, letters) =
+                (porter.open(data, &leg.parcel), porter.letters(data, &leg.parcel).max(1));
             self.coming[self.end % room] = Coming { cursor, letters, posted: 0, unpacked: 0 };
             self.end += 1;
         }
-        self.post(porter, comm)?;
-        let moved = self.unpack(porter, data, tally)?;
+        self.post(porter, comm, marks)?;
+        let moved = self.unpack(porter, (comm, marks), data, tally)?;
         while self.first < self.end {
             let coming = &self.coming[self.first % room];
             if coming.unpacked < coming.letters {
@@ -234,7 +285,7 @@ impl Inbox {
     }
 
     /// One receive for each parcel before a second for any, earlier parcels first.
-    fn post(&mut self, porter: &Porter, comm: &Comm) -> Result<()> {
+    fn post(&mut self, porter: &Porter, comm: &Comm, marks: Marks) -> Result<()> {
         let room = self.coming.len();
         for ahead in 1..=AHEAD {
             for at in self.first..self.end {
@@ -251,8 +302,8 @@ impl Inbox {
                 }
                 let Some(slot) = self.posted.iter().position(Option::is_none) else { return Ok(()) };
                 let (from, _, group) = porter.ends(&self.legs[at].parcel);
-                self.slots[slot].receive(comm, from as usize, group as u32)?;
-                self.posted[slot] = Some(Posted { leg: at, letter: posted });
+                self.slots[slot].receive(comm, from as usize, marks.tag + group as u32)?;
+                self.posted[slot] = Some(Posted { leg: at, come: None });
                 self.coming[at % room].posted += 1;
             }
         }
@@ -260,14 +311,19 @@ impl Inbox {
     }
 
     /// Unpacks a letter that has come, if one has.
-    fn unpack(&mut self, porter: &mut Porter, data: &mut Data<'_>, tally: &mut Tally) -> Result<bool> {
+    fn unpack(
+        &mut self,
+        porter: &mut Porter,
+        (comm, marks): (&Comm, Marks),
+        data: &mut Data<'_>,
+        tally: &mut Tally,
+    ) -> Result<bool> {
         let room = self.coming.len();
         for slot in 0..self.posted.len() {
-            let Some(Posted { leg, letter }) = self.posted[slot] else { continue };
+            let Some((leg, letter, bytes)) = self.take_in(slot, porter, comm, marks)? else { continue };
             if letter != self.coming[leg % room].unpacked {
                 continue;
             }
-            let Some(bytes) = self.slots[slot].settled()? else { continue };
             let began = Instant::now();
             let parcel = &self.legs[leg].parcel;
             let coming = &mut self.coming[leg % room];
@@ -288,6 +344,53 @@ impl Inbox {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// The letter that has come into a slot, by its head: its leg, which of the leg's letters it is, and its bytes. One of an
+    /// engine or a run that is over is thrown away, and its place offered again: letters behind it then come into other places
+    /// than they were expected in, and say themselves which they are.
+    fn take_in(
+        &mut self,
+        slot: usize,
+        porter: &Porter,
+        comm: &Comm,
+        marks: Marks,
+    ) -> Result<Option<(usize, usize, usize)>> {
+        let Some(Posted { leg, come }) = self.posted[slot] else { return Ok(None) };
+        if let Some((letter, bytes)) = come {
+            return Ok(Some((leg, letter, bytes)));
+        }
+        let Some(bytes) = self.slots[slot].settled()? else { return Ok(None) };
+        let head = self.slots[slot].head();
+        let (from, _, group) = porter.ends(&self.legs[leg].parcel);
+        if head.engine != marks.engine || head.run < marks.run {
+            self.slots[slot].receive(comm, from as usize, marks.tag + group as u32)?;
+            return Ok(None);
+        }
+        let refused = |what: &str| Error::new(ErrorKind::Mpi, format!("rank {from} {what}"));
+        if head.run != marks.run {
+            return Err(refused(
+                "is in a later run than this rank: all ranks must run an engine equally often; the destination is an unfinished \
+                 mixture",
+            ));
+        }
+        if head.call != marks.call {
+            return Err(other_call(from as usize, comm.rank()));
+        }
+        let (ordinal, letter) = (head.piece >> 32, (head.piece & u64::from(u32::MAX)) as usize);
+        let meant = (self.first..self.end).find(|&at| {
+            let (other, _, of_group) = porter.ends(&self.legs[at].parcel);
+            (other, of_group, self.ordinals[at]) == (from, group, ordinal)
+        });
+        let leg =
+            meant.ok_or_else(|| refused("sent something that is not expected: it runs another plan"))?;
+        self.posted[slot] = Some(Posted { leg, come: Some((letter, bytes)) });
+        Ok(Some((leg, letter, bytes)))
+    }
+
+    /// Nobody waits for what is still to come. False if MPI may still receive some of it.
+    pub fn abandon(&mut self) -> bool {
+        Slot::abandon(self.slots.iter_mut())
     }
 
     /// Ranks that something is to come from.

@@ -88,6 +88,16 @@ impl<M: Memory> Lots<M> {
         self.begun
     }
 
+    /// The next run is none for this rank: it does not begin it, and nobody need wait for it.
+    pub fn skip(&mut self) {
+        self.run += 1;
+        (self.begun, self.received) = (true, false);
+        self.readers.begin(self.run);
+        self.close();
+        self.leave();
+        self.readers.end(self.run);
+    }
+
     /// Notices what the others did. Whether this rank has begun for them, too: if not, there is nothing it could do.
     pub fn look(&mut self) -> Result<bool> {
         if !self.tell_begun() {
@@ -153,7 +163,7 @@ impl<M: Memory> Lots<M> {
 
     /// Why own lots will not be finished: somebody panicked over a unit, or a receiver has given up.
     fn hopeless(&self) -> Option<Error> {
-        let gave_up = |rank: &&usize| self.board.read(**rank, Note::GivenUp) >= self.run;
+        let gave_up = |rank: &&usize| self.board.read(**rank, Note::GivenUp) == self.run;
         self.unfinished().find_map(|lot| {
             let dropped = self.board.dropped_by(lot.home).map(panicked);
             dropped.or_else(|| lot.receivers.iter().find(gave_up).map(|&rank| given_up(rank)))
@@ -173,6 +183,7 @@ impl<M: Memory> Lots<M> {
             ));
         }
         self.board.write(Note::Received, self.run);
+        self.readers.end(self.run);
         self.received = true;
         Ok(())
     }
@@ -189,6 +200,11 @@ impl<M: Memory> Lots<M> {
     pub fn are_back(&self, taken: &[u64]) -> bool {
         let mut own = self.lots.iter().zip(taken);
         own.all(|(lot, &taken)| lot.tickets(&self.board).are_back(taken))
+    }
+
+    /// When they are: nobody writes to this rank's destinations any more.
+    pub fn end(&self) {
+        self.readers.end(self.run);
     }
 
     /// After that, or when it was waited for in vain: nobody needs to wait for what is not read any more.

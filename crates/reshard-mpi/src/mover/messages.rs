@@ -3,11 +3,14 @@
 //! Parcels between ranks of one node may take the short way, through [`Boxes`]; all others are [letters](super::letters).
 //! While nothing can be sent or received, a rank does what it can do alone.
 
+use super::barriers::Barriers;
 use super::boxes::{BOXES, Boxes, HEAD};
-use super::letters::{AHEAD, Inbox, Leg, Outbox};
+use super::letters::{AHEAD, Inbox, Leg, Marks, Outbox};
 use super::{Moving, Progress, Tally, named};
 use crate::ffi::comm::Comm;
-use crate::ffi::node::Node;
+use crate::node::Node;
+use crate::owned::Head;
+use crate::private::{Private, Registration};
 use reshard::engine::{Data, MessagesOptions};
 use reshard::rank::{Porter, Program, Step, messages};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
@@ -28,14 +31,13 @@ const FEW_PAGES: usize = 1 << 13;
 const SENDS: usize = 16;
 
 /// When a rank may go on to the next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
     /// As soon as it can: sending and receiving each on their own.
     Free,
     /// When it has received all of a step, and what it sent is being received.
     Lockstep,
-    /// When all ranks have: so many steps are over.
-    Barriers(u64),
+    /// When all ranks have.
+    Barriers(Barriers),
 }
 
 /// What a rank has room for.
@@ -66,7 +68,7 @@ impl Room {
     /// Collective the first time for a communicator.
     pub fn new(
         plan: &Arc<Plan>,
-        comm: &Comm,
+        comm: &Private,
         options: &MessagesOptions,
         mixed: bool,
         limit: Option<Duration>,
@@ -93,25 +95,28 @@ impl Room {
         if let Some(memory) = options.memory {
             // Each rank has its share: the plan's ranks together keep to the amount.
             let ranks = plan.ranks().len().max(1) as u64;
-            let fixed = porter.scratch_bytes() + (counts.lanes * HEAD) as u64;
+            let meets = if program.meets { Barriers::BYTES } else { 0 };
+            let fixed = porter.scratch_bytes() + (counts.lanes * HEAD + meets) as u64;
             let mine = (memory / ranks).saturating_sub(fixed);
             let boxes = counts.lanes * BOXES;
             let slots = sender + coming + boxes;
-            let least = slots as u64 * porter.longest_elem();
+            let least = slots as u64 * (porter.longest_elem() + Head::BYTES as u64);
             if mine < least || memory / ranks < fixed {
                 return Err(Error::new(
                     ErrorKind::Memory,
                     format!(
                         "{memory} bytes were given for the messages of {ranks} ranks; this plan needs at least {} bytes, so much \
-                         for each rank as the one that needs most: one element for each of {slots} messages under way, and \
-                         {fixed} beside them",
+                         for each rank as the one that needs most: a head and one element for each of {slots} messages under way, \
+                         and {fixed} beside them",
                         (least + fixed) * ranks,
                     ),
                 ));
             }
             // Shorter letters first, down to a few pages; then fewer; then as short as it takes.
-            let fit =
-                |counts: &Counts| (mine / (counts.sends + counts.receives + boxes).max(1) as u64) as usize;
+            let fit = |counts: &Counts| {
+                let each = (mine / (counts.sends + counts.receives + boxes).max(1) as u64) as usize;
+                each.saturating_sub(Head::BYTES)
+            };
             if fit(&counts) < FEW_PAGES {
                 (counts.sends, counts.receives) = (sender * 2, coming);
             }
@@ -131,7 +136,7 @@ impl Room {
 /// What a porter sends and receives, in this order: between nodes, and within this one.
 fn sorted(porter: &Porter, program: &Program, node: Option<&Node>) -> ([Vec<Leg>; 2], [Vec<Leg>; 2]) {
     let (mut abroad, mut near): ([Vec<Leg>; 2], [Vec<Leg>; 2]) = Default::default();
-    let is_near = |rank: u64| node.is_some_and(|node| node.find(rank as usize).is_some());
+    let is_near = |rank: u64| node.is_some_and(|node| node.has(rank as usize));
     for Step { number, sends, receives } in &program.steps {
         for parcel in &program.sends[sends.clone()] {
             let legs = if is_near(porter.ends(parcel).1) { &mut near } else { &mut abroad };
@@ -147,7 +152,8 @@ fn sorted(porter: &Porter, program: &Program, node: Option<&Node>) -> ([Vec<Leg>
 
 pub struct MessagesMover {
     porter: Porter,
-    comm: Arc<Comm>,
+    comm: Arc<Private>,
+    marks: Marks,
     outbox: Outbox,
     inbox: Inbox,
     boxes: Option<Boxes>,
@@ -157,39 +163,48 @@ pub struct MessagesMover {
     pace: Pace,
     /// Steps of all ranks.
     steps: u64,
-    limit: Option<Duration>,
     tally: Tally,
 }
 
 impl MessagesMover {
-    /// With the room this rank has, and letters of a length all agree on. Collective if there are boxes.
+    /// With the room this rank has, and letters of a length all agree on. Collective.
     pub fn new(
-        comm: &Arc<Comm>,
+        registration: &Registration,
         Room { porter, program, mixed, counts, letter }: Room,
+        groups: usize,
         lockstep: bool,
         limit: Option<Duration>,
     ) -> Result<Self> {
+        let comm = registration.comm();
         let letter = letter.min(porter.letter());
         let porter = porter.with_letters(letter);
         let node = mixed.then(|| comm.node(limit)).transpose()?;
         let (abroad, near) = sorted(&porter, &program, node);
         let letter = porter.letter();
-        let boxes = node.map(|node| Boxes::new(node, &porter, near, letter, limit)).transpose()?;
-        let [sends, receives] = abroad;
-        let outbox = Outbox::new(sends, counts.going, counts.sends, letter, lockstep)?;
-        let inbox = Inbox::new(&porter, receives, counts.coming, counts.receives, letter)?;
+        let boxes = node.map(|node| Boxes::new(comm, node, &porter, near, letter, limit)).transpose()?;
         let pace = match (program.meets, lockstep) {
-            (true, _) => Pace::Barriers(0),
+            (true, _) => Pace::Barriers(Barriers::new()?),
             (false, true) => Pace::Lockstep,
             (false, false) => Pace::Free,
         };
-        let letter_bytes = ((counts.sends + counts.receives) * letter) as u64;
+        let [sends, receives] = abroad;
+        let outbox = Outbox::new(&porter, sends, counts.going, counts.sends, letter, lockstep)?;
+        let inbox = Inbox::new(&porter, receives, counts.coming, counts.receives, letter)?;
+        let meets = if program.meets { Barriers::BYTES } else { 0 };
+        let letter_bytes = ((counts.sends + counts.receives) * (letter + Head::BYTES) + meets) as u64;
         let boxes_bytes = (counts.lanes * (HEAD + BOXES * letter)) as u64;
         let tally = Tally::default();
         let comm = Arc::clone(comm);
+        let marks = Marks {
+            tag: registration.tag(),
+            barriers: registration.tag() + groups as u32,
+            engine: registration.number(),
+            ..Marks::default()
+        };
         Ok(Self {
             porter,
             comm,
+            marks,
             outbox,
             inbox,
             boxes,
@@ -197,7 +212,6 @@ impl MessagesMover {
             boxes_bytes,
             pace,
             steps: program.all_steps,
-            limit,
             tally,
         })
     }
@@ -206,19 +220,11 @@ impl MessagesMover {
     fn last_step(&mut self) -> Result<u64> {
         let at = |step: Option<u64>| step.unwrap_or(u64::MAX);
         let at = at(self.outbox.step()).min(at(self.inbox.step()));
-        match self.pace {
+        match &mut self.pace {
             Pace::Free => Ok(u64::MAX),
             Pace::Lockstep => Ok(at),
-            Pace::Barriers(over) => {
-                // A rank without anything to do in a step, or in any, meets the others all the same.
-                let mut over = over;
-                while over < at.min(self.steps) {
-                    self.comm.barrier_within(self.limit)?;
-                    over += 1;
-                }
-                self.pace = Pace::Barriers(over);
-                Ok(over)
-            }
+            // A rank without anything to do in a step, or in any, meets the others all the same.
+            Pace::Barriers(barriers) => barriers.meet(&self.comm, self.marks, at.min(self.steps)),
         }
     }
 }
@@ -231,32 +237,48 @@ impl Moving for MessagesMover {
         if let Some(boxes) = &mut self.boxes {
             boxes.begin(call);
         }
-        if let Pace::Barriers(over) = &mut self.pace {
-            *over = 0;
+        if let Pace::Barriers(barriers) = &mut self.pace {
+            barriers.begin();
         }
+        self.marks = Marks { run: self.marks.run + 1, call, ..self.marks };
         self.tally = Tally { steps: self.steps, ..Tally::default() };
     }
 
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
         let last = self.last_step()?;
-        let Self { porter, comm, outbox, inbox, boxes, tally, .. } = self;
-        let moved = inbox.advance(porter, comm, data, last, tally)?
-            || outbox.advance(porter, comm, data, last, tally)?
-            || boxes.as_mut().map_or(Ok(false), |boxes| boxes.advance(porter, data, tally))?
-            || porter.work_alone(data);
+        let Self { porter, comm, marks, outbox, inbox, boxes, tally, .. } = self;
+        let comm: (&Comm, Marks) = (comm, *marks);
+        let mut moved = inbox.advance(porter, comm, data, last, tally)?
+            || outbox.advance(porter, comm, data, last, tally)?;
+        if !moved && let Some(boxes) = boxes {
+            moved = boxes.advance(porter, data, tally)?;
+        }
+        moved = moved || porter.work_alone(data);
         let done = outbox.is_done() && inbox.is_done() && boxes.as_ref().is_none_or(Boxes::is_done);
-        match self.pace {
+        match &self.pace {
             // The last steps may be the others'.
-            Pace::Barriers(over) if done && over < self.steps => Ok(Progress::Moved),
+            Pace::Barriers(barriers) if done && barriers.over() < self.steps => Ok(Progress::of(moved)),
             _ if done && !moved => Ok(Progress::Done),
             _ => Ok(Progress::of(moved)),
         }
     }
 
+    fn abandon(&mut self, failed: bool) -> bool {
+        let barriers = match &mut self.pace {
+            Pace::Barriers(barriers) => barriers.abandon(),
+            Pace::Free | Pace::Lockstep => true,
+        };
+        self.inbox.abandon() && barriers && !failed
+    }
+
     fn late(&self) -> String {
         let near = self.boxes.as_ref().map_or_else(Vec::new, Boxes::late);
         let abroad = [self.outbox.late(&self.porter), self.inbox.late(&self.porter)].concat();
-        named([abroad, near].concat())
+        let late = [abroad, near].concat();
+        match &self.pace {
+            Pace::Barriers(barriers) if late.is_empty() => named([barriers.waits_for(&self.comm)]),
+            _ => named(late),
+        }
     }
 
     fn tally(&self) -> Tally {

@@ -4,12 +4,13 @@
 //! |---|---|---|
 //! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs; who copies what says `lots.rs`, who still reads `readers.rs` | sources are [`Shared`](crate::Shared), and destinations perhaps |
 //! | `relay.rs` | packed into small shared boxes (`lane.rs`), assembled from them | private arrays on one node |
-//! | `messages.rs` | packed messages in the order of a schedule (`letters.rs`), those within a node through shared boxes (`boxes.rs`) | between nodes |
+//! | `messages.rs` | packed messages in the order of a schedule (`letters.rs`, `barriers.rs`), those within a node through shared boxes (`boxes.rs`) | between nodes |
 //! | `collective.rs` | all packed, one `MPI_Alltoallv`, all unpacked; or all described, one `MPI_Alltoallw` | to compare with |
 //!
 //! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end. What
 //! ranks of a node tell each other through shared memory is in types of its own (`word.rs`), which models drive, too.
 
+mod barriers;
 mod board;
 #[allow(unsafe_code)]
 mod boxes;
@@ -69,14 +70,35 @@ pub struct Tally {
 
 /// One rank's side of moving the arrays of a plan, again and again.
 pub trait Moving: Send {
+    /// Whether a run is one call of MPI, which waits for the others.
+    fn is_one_call(&self) -> bool {
+        false
+    }
+
+    /// Refuses what it cannot do.
+    fn check(&self, data: &Data<'_>) -> Result<()> {
+        let _ = data;
+        Ok(())
+    }
+
     /// Begins a run. `call` stands for what the caller gave that must be alike on all ranks: numbers that scale, shared arrays.
     fn begin(&mut self, data: &mut Data<'_>, call: u64);
 
     /// Does a piece of it, if there is one to do. The data is the one the run began with, or one entered alike.
     fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress>;
 
-    /// The run failed, and nothing more will be done in it.
+    /// The run failed, and nothing more will be done in it, or in any after it.
     fn give_up(&mut self) {}
+
+    /// The run that would be next cannot be begun here, and neither can any after it.
+    fn refuse(&mut self) {}
+
+    /// The mover goes, after its last run has failed or not. False if a message of it may still be on its way, or MPI receive
+    /// something for it.
+    fn abandon(&mut self, failed: bool) -> bool {
+        let _ = failed;
+        true
+    }
 
     /// Whom the run waits for.
     fn late(&self) -> String;

@@ -6,7 +6,7 @@ use super::{Patience, named};
 use crate::shared::Neighbours;
 use reshard_plan::Result;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The ranks that read a rank's source, and how far they are.
@@ -18,16 +18,13 @@ pub struct Readers<M = Neighbours> {
     crowded: bool,
     /// The run this rank has begun last, for itself.
     run: AtomicU64,
-    /// Somebody may write to this rank's destination for ever.
-    lost: AtomicBool,
-    /// What stands for the arrays that move in the next run.
-    arrays: AtomicU64,
+    /// The last run in which nobody writes to this rank's destinations any more.
+    ended: AtomicU64,
 }
 
 impl<M: Memory> Readers<M> {
     pub fn new(board: Arc<Board<M>>, ranks: Vec<usize>, limit: Option<Duration>, crowded: bool) -> Self {
-        let (run, lost, arrays) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
-        Self { board, ranks, limit, crowded, run, lost, arrays }
+        Self { board, ranks, limit, crowded, run: AtomicU64::new(0), ended: AtomicU64::new(0) }
     }
 
     /// The run this rank has begun last, perhaps not yet for the others to see.
@@ -70,22 +67,14 @@ impl<M: Memory> Readers<M> {
         }
     }
 
-    /// A rank that copies to this one's destination did not come back.
-    pub fn lose_destination(&self) {
-        self.lost.store(true, Ordering::Relaxed);
+    /// A run is over for this rank: nobody writes to its destinations any more. Of a run that failed with a rank stuck in the
+    /// middle of copying to them this is never said.
+    pub fn end(&self, run: u64) {
+        self.ended.store(run, Ordering::Relaxed);
     }
 
-    /// Whether that was so in the last run.
-    pub fn take_lost_destination(&self) -> bool {
-        self.lost.swap(false, Ordering::Relaxed)
-    }
-
-    /// The next run moves these arrays.
-    pub fn set_arrays(&self, number: u64) {
-        self.arrays.store(number, Ordering::Relaxed);
-    }
-
-    pub fn arrays(&self) -> u64 {
-        self.arrays.load(Ordering::Relaxed)
+    /// Whether a run is over.
+    pub fn has_ended(&self, run: u64) -> bool {
+        self.ended.load(Ordering::Relaxed) >= run
     }
 }

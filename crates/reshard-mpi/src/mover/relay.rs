@@ -15,7 +15,7 @@
 use super::lane::{Emptying, Filling, LINE, Lane, MANY, Shelf, Spot, tell_emptied};
 use super::{Moving, Progress, Tally, named, other_call, too_little};
 use crate::ffi::collective::Reduce;
-use crate::ffi::comm::Comm;
+use crate::private::Private;
 use crate::shared::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::{self, Bundle, Relay};
@@ -31,6 +31,9 @@ const PLENTY: usize = 8 << 20;
 
 /// Boxes are used in turn, and those of many ranks have more pages than a processor remembers.
 const PAGES: Pages = Pages::Huge;
+
+/// With little memory, chunks are not made so short that there are more than this: each rank lists those of all.
+const MOST_CHUNKS: u64 = 1 << 22;
 
 /// The most receivers of a bundle.
 const MOST: usize = 8;
@@ -73,7 +76,7 @@ impl RelayMover {
     /// Collective. All boxes of a chunk have together about `chunk` bytes, less if all ranks' would take more than `memory`.
     pub fn new(
         plan: &Arc<Plan>,
-        comm: &Comm,
+        comm: &Private,
         chunk: u64,
         memory: Option<u64>,
         limit: Option<Duration>,
@@ -104,9 +107,8 @@ impl RelayMover {
         let neighbours = Neighbours::share(comm, bytes, PAGES, limit)?;
         places().zip(spots).for_each(|((lane, place), spot)| lane.furnish(&neighbours, place, spot));
         let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
-        let mut all = vec![0; mine.len() * comm.size()];
         // Also tells that all boxes stand in their places.
-        comm.all_gather_within(&mine, &mut all, limit)?;
+        let all = comm.gather(&mine, limit)?;
         let lane = |sender: usize| {
             let number = |k: usize| {
                 let at = sender * mine.len() + (me * 3 + k) * 8;
@@ -293,7 +295,7 @@ impl Moving for RelayMover {
 /// same chunks; how many boxes it has is each sender's own business.
 fn fitting(
     plan: &Arc<Plan>,
-    comm: &Comm,
+    comm: &Private,
     chunk: u64,
     memory: Option<u64>,
     limit: Option<Duration>,
@@ -305,15 +307,14 @@ fn fitting(
             (FEW..=most).rev().find(|&most| segment(&relay, chunk, most) <= PLENTY).unwrap_or(FEW);
         let Some(memory) = memory else { return Ok((relay, chunk, most_here)) };
         let taken = Neighbours::taken(segment(&relay, chunk, most_here), PAGES);
-        let mut all = [relay.scratch_bytes() + taken as u64];
-        comm.all_reduce_within(&mut all, Reduce::Sum, limit)?;
-        if all[0] <= memory {
+        let all = comm.reduce(relay.scratch_bytes() + taken as u64, Reduce::Sum, limit)?;
+        if all <= memory {
             return Ok((relay, chunk, most_here));
         }
         if most > FEW {
             most = FEW;
-        } else if chunk <= 1 {
-            return Err(too_little(memory, all[0]));
+        } else if chunk <= 1 || plan.bytes() / chunk > MOST_CHUNKS {
+            return Err(too_little(memory, all));
         } else {
             chunk /= 2;
         }

@@ -1,17 +1,17 @@
 //! Arrays that the other ranks of a node can reach.
 
-use super::{HEAD, Neighbours, Pages};
+use super::{HEAD, Neighbours, Pages, too_large};
+use crate::agree::agree;
 use crate::ffi::comm::Comm;
+use crate::ffi::library::is_forked;
 use crate::mover::readers::Readers;
+use crate::wait::DEADLINE;
 use bytemuck::Pod;
-use reshard_plan::Result;
+use reshard_plan::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-/// So long a rank waits for the others to share.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// This rank's part of an array, in memory that all ranks of the node can reach: moving it takes one copy instead of two, and if
 /// the destination is such a part, too, any rank can make that copy.
@@ -25,31 +25,53 @@ pub struct Shared<T> {
     len: usize,
     /// Who may still read it.
     lent: Mutex<Vec<Lent>>,
-    /// Another rank may write to it for ever.
-    lost: bool,
+    /// The last run that had it as its destination: until that has ended, other ranks may write to it, and if it ended with one
+    /// of them stuck, for ever.
+    written: Option<Lent>,
     elements: PhantomData<T>,
 }
 
-/// The last run in which it was lent to the ranks that read it with an engine.
+/// A run of an engine in which other ranks have to do with it.
 struct Lent {
     readers: Arc<Readers>,
     run: u64,
 }
 
 impl<T: Pod> Shared<T> {
-    /// Zeros, as many as this rank wants. Collective over the communicator, whose ranks must be on one node.
+    /// Zeros, as many as this rank wants. Collective over the communicator, whose ranks must be on one node. A rank waits for
+    /// the others, but no longer than two minutes: see [`Shared::zeroed_within`].
     pub fn zeroed(comm: &Comm, len: usize) -> Result<Self> {
-        assert!(align_of::<T>() <= HEAD, "elements of ordinary alignment");
-        let bytes = len.saturating_mul(size_of::<T>());
-        let neighbours = Neighbours::share(&*comm.private()?, bytes, Pages::Huge, Some(LIMIT))?;
+        Self::zeroed_within(comm, len, Some(DEADLINE))
+    }
+
+    /// As [`Shared::zeroed`], but fails if the other ranks do not come in time.
+    pub fn zeroed_within(comm: &Comm, len: usize, limit: Option<Duration>) -> Result<Self> {
+        const { assert!(align_of::<T>() <= HEAD, "elements of ordinary alignment") };
+        let comm = comm.private_within(limit)?;
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize - HEAD);
+        let fits = bytes.map(|_| ()).ok_or_else(|| too_large(len, size_of::<T>()));
+        agree(&comm, "a shared array", &[], fits, 0, limit)?;
+        if let Some(apart) = comm.node(limit)?.apart() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("an array cannot be shared, because {apart}; use messages"),
+            ));
+        }
+        let neighbours = Neighbours::share(&comm, bytes.unwrap_or(0), Pages::Huge, limit)?;
         // Mostly it is lent to the readers of one engine, and that takes no memory then.
         let lent = Mutex::new(Vec::with_capacity(1));
-        Ok(Self { neighbours, len, lent, lost: false, elements: PhantomData })
+        Ok(Self { neighbours, len, lent, written: None, elements: PhantomData })
     }
 
     /// Waits until no other rank reads this part any more, so that it may be written to without waiting. Fails if one does not
     /// get through within the engine's deadline, and names it.
     pub fn settle(&mut self) -> Result<()> {
+        if is_forked() {
+            return Err(Error::new(
+                ErrorKind::Mpi,
+                "this process was forked off the one that shares the array; write to it in the parent",
+            ));
+        }
         let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Each is waited for, whatever became of the others.
         let mut settled = Ok(());
@@ -72,27 +94,35 @@ impl<T: Pod> Shared<T> {
         &self.neighbours
     }
 
-    /// This part, to be written to by all ranks, and those of all. It counts as lost until it is found.
-    pub(crate) fn own_and_parts(&mut self) -> Result<(&mut [T], &Neighbours)> {
+    /// This part, to be written to by all ranks in the next run of an engine, and those of all. Nobody looks at it until that
+    /// run has ended.
+    pub(crate) fn own_and_parts(&mut self, readers: &Arc<Readers>) -> Result<(&mut [T], &Neighbours)> {
+        self.check()?;
         self.settle()?;
         let first = self.first();
-        self.lost = true;
+        self.written = Some(Lent { readers: Arc::clone(readers), run: readers.run() + 1 });
         // SAFETY: as in `deref_mut`; the other parts are given out as addresses.
         let own = unsafe { std::slice::from_raw_parts_mut(first, self.len) };
         Ok((own, &self.neighbours))
     }
 
-    /// No other rank writes to it any more.
-    pub(crate) fn find(&mut self) {
-        self.lost = false;
+    /// Fails if another rank may write to it.
+    pub(crate) fn check(&self) -> Result<()> {
+        let writes = |written: &Lent| !written.readers.has_ended(written.run);
+        match self.written.as_ref().is_some_and(writes) {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorKind::Mpi,
+                "a shared part was the destination of a run that failed or was forgotten, and a rank that copied to it did not \
+                 come back: it may still write to it; make a new one",
+            )),
+        }
     }
 
     fn look(&self) {
-        assert!(
-            !self.lost,
-            "a shared part was the destination of a run that failed, and a rank that copied to it did not come back: it may \
-             still write to it; make a new one"
-        );
+        if let Err(error) = self.check() {
+            panic!("{error}");
+        }
     }
 
     fn first(&self) -> *mut T {

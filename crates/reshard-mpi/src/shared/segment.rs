@@ -13,6 +13,9 @@ const HUGE: usize = 2 << 20;
 /// `MADV_COLLAPSE`, since Linux 6.1: make huge pages of these now, whatever the settings for shared memory are.
 const COLLAPSE: libc::c_int = 25;
 
+/// `MFD_NOEXEC_SEAL`, since Linux 6.3.
+const NOEXEC: libc::c_uint = 8;
+
 /// What memory is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
@@ -61,15 +64,9 @@ impl Segment {
         let refused = |error: io::Error| {
             Error::new(ErrorKind::Memory, format!("{bytes} bytes of shared memory could not be had: {error}"))
         };
-        // SAFETY: the name is a C string.
-        let fd = unsafe { libc::memfd_create(c"reshard".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(refused(io::Error::last_os_error()));
-        }
-        // SAFETY: just made, and nobody else's.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let file = File::from(fd);
+        let file = anonymous_file().map_err(refused)?;
         file.set_len(pages.taken(bytes) as u64).map_err(refused)?;
+        seal(&file).map_err(refused)?;
         let segment = Self::map(&file, bytes, pages).map_err(refused)?;
         Ok((segment, file.into()))
     }
@@ -77,6 +74,12 @@ impl Segment {
     /// The memory of another process.
     pub fn open(pid: u64, fd: u64, bytes: usize, pages: Pages) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"))?;
+        // It must not change its length under us, either.
+        // SAFETY: an open file.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+            return Err(io::Error::other("what was found there is another file"));
+        }
         let length = file.metadata()?.len();
         let taken = pages.taken(bytes);
         if length != taken as u64 {
@@ -142,6 +145,32 @@ impl Segment {
     }
 }
 
+/// A file without a name.
+fn anonymous_file() -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // Some systems want it said that nothing in it will be run; older ones do not know the word.
+    for flags in [flags | NOEXEC, flags] {
+        // SAFETY: the name is a C string.
+        let fd = unsafe { libc::memfd_create(c"reshard".as_ptr(), flags) };
+        if fd >= 0 {
+            // SAFETY: just made, and nobody else's.
+            return Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
+        }
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// Nobody can make the file shorter or longer from now on: a mapping of it that has lost its end would be the end of whoever
+/// reads it.
+fn seal(file: &File) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: an open file.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 impl Drop for Reserved {
     fn drop(&mut self) {
         // SAFETY: mapped with these numbers, all of it; nobody has a borrow any more.
@@ -180,6 +209,14 @@ mod tests {
         let (pid, fd) = (u64::from(std::process::id()), file.as_raw_fd() as u64);
         let said = Segment::open(pid, fd, 6000, Pages::Ordinary).err().unwrap().to_string();
         assert_eq!(said, "5000 bytes instead of 6000");
+    }
+
+    #[test]
+    fn nobody_can_shorten_it() {
+        let (_one, file) = Segment::create(5000, Pages::Ordinary).unwrap();
+        let file = File::from(file);
+        assert!(file.set_len(0).is_err() && file.set_len(9000).is_err());
+        assert_eq!(file.metadata().unwrap().len(), 5000);
     }
 
     #[test]

@@ -1,0 +1,265 @@
+//! What this rank gives to a run: its own parts of each array, and how they are scaled on the way.
+
+use super::MpiEngine;
+use crate::mover::Mover;
+use crate::mover::readers::Readers;
+use crate::private::Private;
+use crate::shared::{Neighbours, Shared};
+use bytemuck::Pod;
+use reshard::Number;
+use reshard::engine::{Data, Scaling};
+use reshard_plan::{Error, ErrorKind, Plan, Result};
+use std::hash::{DefaultHasher, Hash};
+use std::sync::Arc;
+
+/// This rank's parts of one array for one run: source and destination, in its own memory or in memory that the node shares.
+///
+/// ```no_run
+/// # fn f(engine: &mut reshard_mpi::MpiEngine, x: &[f64], y: &mut [f64], i: &[u8], j: &mut [u8]) -> reshard::Result<()> {
+/// use reshard_mpi::Own;
+/// // Two arrays in one run; the first becomes 2 * x - y.
+/// engine.run_all(&mut [&mut Own::new(x, y).scaled(2.0, -1.0), &mut Own::new(i, j)])?;
+/// # Ok(()) }
+/// ```
+pub struct Own<'a, T> {
+    from: Source<'a, T>,
+    to: Option<Target<'a, T>>,
+    /// Elements of any size, given as bytes.
+    as_bytes: bool,
+    scales: Option<(T, T, bool)>,
+    scaling: Option<Scaling>,
+}
+
+enum Source<'a, T> {
+    Private(&'a [T]),
+    Shared(&'a Shared<T>),
+}
+
+enum Target<'a, T> {
+    Private(&'a mut [T]),
+    Shared(&'a mut Shared<T>),
+}
+
+impl<'a, T: Pod> Own<'a, T> {
+    fn of(from: Source<'a, T>, to: Target<'a, T>) -> Self {
+        Self { from, to: Some(to), as_bytes: false, scales: None, scaling: None }
+    }
+
+    /// Parts in this rank's own memory.
+    pub fn new(from: &'a [T], to: &'a mut [T]) -> Self {
+        Self::of(Source::Private(from), Target::Private(to))
+    }
+
+    /// Parts in memory that the node shares, for the mover [`Mover::Shared`].
+    pub fn shared(from: &'a Shared<T>, to: &'a mut Shared<T>) -> Self {
+        Self::of(Source::Shared(from), Target::Shared(to))
+    }
+
+    /// A source in memory that the node shares and any destination, for the mover [`Mover::SharedSource`].
+    pub fn shared_source(from: &'a Shared<T>, to: &'a mut [T]) -> Self {
+        Self::of(Source::Shared(from), Target::Private(to))
+    }
+}
+
+impl Own<'_, u8> {
+    /// The parts are bytes of elements of any size.
+    #[must_use]
+    pub fn as_bytes(self) -> Self {
+        Self { as_bytes: true, ..self }
+    }
+}
+
+impl<T: Number> Own<'_, T> {
+    /// The destination becomes `alpha * source + beta * destination`. All ranks must give the same alpha and beta. A beta of
+    /// zero does not read the destination, an alpha of zero does not read the source.
+    #[must_use]
+    pub fn scaled(mut self, alpha: T, beta: T) -> Self {
+        self.scales = Some((alpha, beta, self.scales.is_some_and(|(_, _, conjugated)| conjugated)));
+        self.with_scaling()
+    }
+
+    /// The conjugate of the source in its place. Real numbers stay as they are.
+    #[must_use]
+    pub fn conjugated(mut self) -> Self {
+        let (alpha, beta, _) = self.scales.unwrap_or((T::ONE, T::zeroed(), false));
+        self.scales = Some((alpha, beta, true));
+        self.with_scaling()
+    }
+
+    fn with_scaling(mut self) -> Self {
+        self.scaling =
+            self.scales.and_then(|(alpha, beta, conjugated)| Scaling::new(alpha, beta, conjugated));
+        self
+    }
+}
+
+/// What an engine knows when parts are entered into a run.
+pub struct Entering<'e> {
+    pub(super) comm: &'e Private,
+    pub(super) plan: &'e Plan,
+    pub(super) mover: Mover,
+    /// For movers of shared arrays: for each array, the sources this rank reads and the destinations it writes.
+    pub(super) parts: &'e [[Vec<usize>; 2]],
+    pub(super) readers: Option<&'e Arc<Readers>>,
+    /// Stands for the shared arrays of the run.
+    pub(super) arrays: DefaultHasher,
+}
+
+/// The parts of one array for one run, whatever the type of its elements.
+pub trait OwnParts<'a> {
+    /// Enters the parts as an array of a plan.
+    #[doc(hidden)]
+    fn enter(&mut self, array: usize, data: &mut Data<'a>, entering: &mut Entering<'_>) -> Result<()>;
+
+    /// The run has begun: others read the source if it is shared.
+    #[doc(hidden)]
+    fn lend(&self, entering: &Entering<'_>);
+}
+
+impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
+    fn enter(&mut self, array: usize, data: &mut Data<'a>, entering: &mut Entering<'_>) -> Result<()> {
+        let to = self.to.take().ok_or_else(|| {
+            let what = format!("the parts given as array {array} were used in a run before");
+            Error::new(ErrorKind::Mismatch, what)
+        })?;
+        let fits = match (&self.from, &to) {
+            (Source::Shared(_), Target::Shared(_)) => entering.mover == Mover::Shared,
+            (Source::Shared(_), Target::Private(_)) => entering.mover == Mover::SharedSource,
+            (Source::Private(_), _) => !matches!(entering.mover, Mover::Shared | Mover::SharedSource),
+        };
+        if !fits {
+            return Err(unfit(entering.mover, matches!(self.from, Source::Shared(_))));
+        }
+        let (from, from_parts): (&'a [T], _) = match self.from {
+            Source::Private(from) => (from, None),
+            Source::Shared(from) => {
+                from.check()?;
+                (from, Some(from.parts()))
+            }
+        };
+        let (to, to_parts) = match (to, entering.readers) {
+            (Target::Private(to), _) => (to, None),
+            (Target::Shared(to), Some(readers)) => {
+                check_home(to.parts(), entering.comm)?;
+                let (own, parts) = to.own_and_parts(readers)?;
+                (own, Some(parts))
+            }
+            (Target::Shared(_), None) => return Err(unfit(entering.mover, true)),
+        };
+        let rank = entering.comm.rank() as u64;
+        if self.as_bytes {
+            data.enter_own_bytes(array, rank, bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to))?;
+        } else {
+            data.enter_own(array, rank, from, to, self.scaling)?;
+        }
+        if let Some(from) = from_parts {
+            check_home(from, entering.comm)?;
+            enter_others(data, array, entering, from, to_parts)?;
+            Neighbours::number(from, to_parts).hash(&mut entering.arrays);
+        }
+        Ok(())
+    }
+
+    fn lend(&self, entering: &Entering<'_>) {
+        if let (Source::Shared(from), Some(readers)) = (&self.from, entering.readers) {
+            from.lend(readers);
+        }
+    }
+}
+
+fn unfit(mover: Mover, shared: bool) -> Error {
+    let message = match mover {
+        Mover::Shared | Mover::SharedSource => format!(
+            "the mover `{mover}` moves parts made with `Shared`, and other parts were given; use `run_{}`, or choose another mover",
+            mover.name().replace('-', "_")
+        ),
+        _ if shared => format!(
+            "shared parts were given to the mover `{mover}`; choose the mover `shared`, or `shared-source` if only the source is"
+        ),
+        _ => format!("the mover `{mover}` cannot move these parts"),
+    };
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+/// Refuses parts that other processes share, or these in another order.
+fn check_home(parts: &Neighbours, comm: &Private) -> Result<()> {
+    if parts.belong_to(comm) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Mismatch,
+        "a shared array was given that was made on another communicator: its ranks are other processes, or in another order; make it \
+         on the engine's communicator",
+    ))
+}
+
+/// Enters the other ranks' parts of an array that this rank reads or writes.
+#[allow(unsafe_code)]
+fn enter_others(
+    data: &mut Data<'_>,
+    array: usize,
+    entering: &Entering<'_>,
+    from: &Neighbours,
+    to: Option<&Neighbours>,
+) -> Result<()> {
+    let planned = &entering.plan.arrays()[array];
+    let elem = planned.wanted().elem_bytes();
+    let rank = entering.comm.rank() as u64;
+    let [reads, writes] = &entering.parts[array];
+    for &source in reads {
+        let part = &planned.sources()[source];
+        let first = from.part(part.rank as usize, part.span, elem)?;
+        // SAFETY: mapped over the whole span. Its owner's run borrows it, and then it is lent: it is not written to until all
+        // readers are through.
+        unsafe { data.enter_foreign(array, source, first) };
+    }
+    for &target in writes {
+        let part = &planned.targets()[target];
+        if let (Some(to), true) = (to, part.rank != rank) {
+            let first = to.part(part.rank as usize, part.span, elem)?;
+            // SAFETY: mapped over the whole span.
+            unsafe { data.enter_foreign_target(array, target, first) };
+        }
+    }
+    Ok(())
+}
+
+impl MpiEngine {
+    /// Moves a plan's only array within shared memory: one copy, by whichever rank has time. Only for the mover
+    /// [`Mover::Shared`].
+    pub fn run_shared<T: Pod>(
+        &mut self,
+        from: &Shared<T>,
+        to: &mut Shared<T>,
+    ) -> Result<reshard::engine::Report> {
+        self.run_all(&mut [&mut Own::shared(from, to)])
+    }
+
+    /// The same for parts given as bytes.
+    pub fn run_shared_bytes(
+        &mut self,
+        from: &Shared<u8>,
+        to: &mut Shared<u8>,
+    ) -> Result<reshard::engine::Report> {
+        self.run_all(&mut [&mut Own::shared(from, to).as_bytes()])
+    }
+
+    /// Moves a plan's only array out of shared memory: one copy, by who receives it. Only for the mover
+    /// [`Mover::SharedSource`].
+    pub fn run_shared_source<T: Pod>(
+        &mut self,
+        from: &Shared<T>,
+        to: &mut [T],
+    ) -> Result<reshard::engine::Report> {
+        self.run_all(&mut [&mut Own::shared_source(from, to)])
+    }
+
+    /// The same for parts given as bytes.
+    pub fn run_shared_source_bytes(
+        &mut self,
+        from: &Shared<u8>,
+        to: &mut [u8],
+    ) -> Result<reshard::engine::Report> {
+        self.run_all(&mut [&mut Own::shared_source(from, to).as_bytes()])
+    }
+}
