@@ -9,10 +9,15 @@ mod help;
 #[path = "../runtime/installation.rs"]
 mod installation;
 mod lent;
+mod programs;
 mod rank;
 mod rings;
+mod sums;
+mod trials;
+mod trust;
 
 use installation::Installation;
+use reshard_mpi::Mover;
 use reshard_testkit::allocations::Counting;
 use reshard_testkit::full_sweep;
 use reshard_testkit::hosts::Hosts;
@@ -46,10 +51,80 @@ fn main() {
             let cases = if full_sweep() { 1_250 } else { 130 };
             installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
         }
+        for ranks in [1, 2, 4, 7] {
+            let cases = if full_sweep() { 600 } else { 40 };
+            installation.launch(&format!("sums {} {cases}", ranks * 13), ranks).succeeded(ranks);
+        }
         installation.launch("large", 4).succeeded(4);
         rings(installation);
+        programs(installation);
+        trust(installation);
         several_hosts(installation);
         faults(installation);
+    }
+}
+
+/// Several engines in flight at once.
+fn programs(installation: &Installation) {
+    for (ranks, share) in [(2, 4), (3, 2), (4, 2), (8, 1)] {
+        let count = share * if full_sweep() { 1_112 } else { 12 };
+        let outcome = installation.launch(&format!("programs {} {count}", ranks * 7), ranks);
+        outcome.succeeded(ranks);
+        outcome.show("programs:");
+    }
+    for ranks in [2, 4] {
+        let count = if full_sweep() { 500 } else { 24 };
+        let outcome = installation.launch(&format!("faults {} {count}", ranks * 11), ranks);
+        outcome.succeeded(ranks);
+        outcome.show("faults:");
+    }
+    let engines = if full_sweep() { 100_000 } else { 2_000 };
+    installation.launch(&format!("many-engines {engines}"), 2).succeeded(2);
+}
+
+/// What once went wrong: see `trust.rs`.
+fn trust(installation: &Installation) {
+    let play =
+        |part: &str, ranks: usize| installation.launch(&format!("trust {part}"), ranks).succeeded(ranks);
+    let private = ["private", "messages", "mixed", "lockstep"];
+    for mover in private {
+        play(&format!("looked-after-in-another-order {mover}"), 2);
+        play(&format!("begun-in-another-order {mover}"), 3);
+        play(&format!("forgotten {mover}"), 3);
+        play(&format!("panicked {mover}"), 3);
+        play(&format!("run-after-a-failure {mover}"), 3);
+    }
+    for mover in ["private", "messages", "mixed"] {
+        play(&format!("on-the-next-communicator {mover}"), 2);
+    }
+    for mover in ["private", "messages", "mixed", "shared", "shared-source"] {
+        play(&format!("refused-by-one {mover}"), 3);
+    }
+    for mover in Mover::ALL {
+        play(&format!("strides-of-its-own {mover}"), 4);
+    }
+    for mover in ["private", "messages", "mixed", "lockstep", "alltoallv", "alltoallw"] {
+        play(&format!("another-alpha {mover}"), 3);
+        play(&format!("parts-of-all {mover}"), 2);
+    }
+    for mover in ["shared", "shared-source"] {
+        play(&format!("of-another-communicator {mover}"), 3);
+    }
+    for mover in ["private", "messages", "shared"] {
+        play(&format!("out-of-reach {mover}"), 2);
+        play(&format!("forked {mover}"), 2);
+    }
+    play("larger-than-memory private", 2);
+    play("larger-than-memory messages", 2);
+    play("scalapack-elsewhere", 4);
+    for what in ["engine", "engine-and-never", "shared", "ring"] {
+        play(&format!("nobody-comes-at-first {what}"), 3);
+    }
+    play("looks-do-not-wait", 3);
+    // A namespace of processes for each rank: root's privilege, and not everywhere allowed.
+    match installation.launch_hidden("trust hidden", 2) {
+        Some(outcome) => outcome.succeeded(2),
+        None => println!("  namespaces of processes cannot be had here: their test is left out"),
     }
 }
 

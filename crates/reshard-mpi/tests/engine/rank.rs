@@ -1,6 +1,6 @@
 //! What a launched process does: its own part of every case, with every mover.
 
-use crate::{faults, help, lent, rings};
+use crate::{faults, help, lent, programs, rings, sums, trials, trust};
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
@@ -28,6 +28,36 @@ pub fn play(part: &str) {
         ["disagreement", seed, trials] => {
             faults::disagreement(world, seed.parse().unwrap(), trials.parse().unwrap());
         }
+        ["programs", seed, count] => programs::any(world, seed.parse().unwrap(), count.parse().unwrap()),
+        ["trust", what] => match what {
+            "scalapack-elsewhere" => trust::scalapack_elsewhere(world),
+            "looks-do-not-wait" => trust::looks_do_not_wait(world),
+            "hidden" => trust::hidden(world),
+            _ => panic!("no part {part}"),
+        },
+        ["trust", "nobody-comes-at-first", what] => trust::nobody_comes_at_first(world, what),
+        ["trust", what, mover] => {
+            let mover = mover.parse().unwrap();
+            match what {
+                "looked-after-in-another-order" => trust::looked_after_in_another_order(world, mover),
+                "begun-in-another-order" => trust::begun_in_another_order(world, mover),
+                "forgotten" | "panicked" => trust::left_behind(world, mover, what),
+                "on-the-next-communicator" => trust::on_the_next_communicator(world, mover),
+                "run-after-a-failure" => trust::run_after_a_failure(world, mover),
+                "strides-of-its-own" => trust::strides_of_its_own(world, mover),
+                "of-another-communicator" => trust::of_another_communicator(world, mover),
+                "another-alpha" => trust::another_alpha(world, mover),
+                "out-of-reach" => trust::out_of_reach(world, mover),
+                "parts-of-all" => trust::parts_of_all(world, mover),
+                "refused-by-one" => trust::refused_by_one(world, mover),
+                "larger-than-memory" => trust::larger_than_memory(world, mover),
+                "forked" => trust::forked(world, mover),
+                _ => panic!("no part {part}"),
+            }
+        }
+        ["faults", seed, count] => trials::faults(world, seed.parse().unwrap(), count.parse().unwrap()),
+        ["many-engines", count] => trials::many_engines(world, count.parse().unwrap()),
+        ["sums", seed, cases] => sums::any(world, seed.parse().unwrap(), cases.parse().unwrap()),
         ["rings", seed, count] => rings::any(world, seed.parse().unwrap(), count.parse().unwrap()),
         ["rings-round"] => rings::round(world),
         ["rings-disagreement", seed] => rings::disagreement(world, seed.parse().unwrap()),
@@ -69,14 +99,16 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
     let mut done = 0;
     while done < cases {
         let elems = if done % 10 == 0 { 60_000 } else { 1_500 };
-        let case = Case::random(&mut random, &Kinds { elems, procs: 4, ..Kinds::default() });
+        let kinds = Kinds { elems, procs: 4, own_strides: true, ..Kinds::default() };
+        let case = Case::random(&mut random, &kinds);
         let ranks = |layout: &Layout| layout.distribution().grid().sorted_ranks();
         let most = ranks(case.moving.from()).into_iter().chain(ranks(case.moving.to())).max();
         if most.unwrap() >= world.size() as u64 {
             continue;
         }
         done += 1;
-        let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
+        // Each rank knows the strides of its own parts alone.
+        let plan = Arc::new(Plan::new(vec![case.seen_by(world.rank() as u64)]).unwrap());
         for mover in Mover::ALL {
             let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
             let memory = random.one_in(3).then(|| random.within(1, 1 << 16) << random.within(0, 8));

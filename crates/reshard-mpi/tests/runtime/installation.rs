@@ -96,12 +96,40 @@ impl Installation {
 
     /// Starts this program with a part to play, and waits for it, but not for ever.
     pub fn launch(&self, part: &str, ranks: usize) -> Outcome {
+        self.play(self.launcher(ranks), part, ranks)
+    }
+
+    fn launcher(&self, ranks: usize) -> Command {
         let mut command = Command::new(&self.launcher);
         if self.family == "Open MPI" {
             command.args(["--allow-run-as-root", "--oversubscribe"]);
         }
         command.args(["-n", &ranks.to_string()]);
-        self.play(command, part, ranks)
+        command
+    }
+
+    /// The same with every rank in a namespace of processes of its own, where it cannot see the others; nothing if that cannot be
+    /// had.
+    pub fn launch_hidden(&self, part: &str, ranks: usize) -> Option<Outcome> {
+        let hide = ["--pid", "--fork", "--mount-proc"];
+        let works = Command::new("setarch")
+            .args(["-R", "unshare"])
+            .args(hide)
+            .arg("true")
+            .stderr(Stdio::null())
+            .status();
+        if !works.is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let mut command = self.launcher(ranks);
+        // Neither can MPI reach the others' memory there.
+        for (name, value) in [("OMPI_MCA_btl", "tcp,self"), ("OMPI_MCA_pml", "ob1"), ("UCX_TLS", "tcp,self")]
+        {
+            command.env(name, value);
+        }
+        // Processes that are alike to the last address, too: only a random number tells whose memory is whose.
+        command.args(["setarch", "-R", "unshare"]).args(hide);
+        Some(self.play(command, part, ranks))
     }
 
     /// The same on several hosts: so many ranks on each.
@@ -161,6 +189,11 @@ impl Outcome {
         for word in says {
             assert!(text.contains(word), "does not say {word:?}: {self}");
         }
+    }
+
+    /// Prints the lines that have a word.
+    pub fn show(&self, word: &str) {
+        self.text.lines().filter(|line| line.contains(word)).for_each(|line| println!("  {}", line.trim()));
     }
 
     pub fn never_says(&self, word: &str) {

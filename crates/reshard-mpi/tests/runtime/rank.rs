@@ -3,8 +3,8 @@
 use super::faults::{errors, from_nowhere};
 use super::values::{collectives, datatypes, messages, splits};
 use libloading::os::unix::Library;
-use reshard_mpi::{Comm, Mpi, RawComm, Request, launched};
-use reshard_plan::{ErrorKind, Result};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, RawComm, Request, launched};
+use reshard_plan::{Distribution, ErrorKind, Layout, Move, Order, Plan, Result};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +128,7 @@ fn host() {
     let session = mpi.init().unwrap();
     let world = session.world();
     messages(&world.private().unwrap()).unwrap();
+    let mut engines = [Mover::Messages, Mover::Private].map(|mover| engine(world, mover));
     // An error would end the host on its own communicator; on the private one it is returned.
     from_nowhere(&world.private().unwrap());
     let line = format!("[{}/{} done]", world.rank(), world.size());
@@ -139,10 +140,31 @@ fn host() {
     drop(again);
     // SAFETY: begun above.
     assert_eq!(unsafe { finalize() }, 0);
+    // Nothing is called any more: MPI would end the process.
+    for engine in &mut engines {
+        let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
+        let said = engine.run_own(&from, &mut to).unwrap_err().to_string();
+        assert!(said.contains("MPI has ended"), "{said}");
+    }
+    drop(engines);
     assert!(private.upgrade().is_none(), "the end of MPI takes the duplicate with it");
     assert!(mpi.init().unwrap_err().to_string().contains("has ended"));
     drop(library);
     println!("{line}");
+}
+
+/// An engine that has run once.
+fn engine(world: &Comm, mover: Mover) -> MpiEngine {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let size = world.size();
+    let [from, to] = [3, 5].map(|block| layout(&format!("{size}/{block} of 400")));
+    let plan = Plan::new(vec![Move::new(from, to).unwrap()]).unwrap();
+    let options = MpiOptions { mover, ..MpiOptions::default() };
+    let mut engine = MpiEngine::new(Arc::new(plan), world, options).unwrap();
+    let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
+    engine.run_own(&from, &mut to).unwrap();
+    assert!(to.iter().all(|&value| value == 1.0));
+    engine
 }
 
 /// Requests and communicators may wander between threads.

@@ -134,8 +134,7 @@ pub fn splits(world: &Comm) -> Result<()> {
         part.private()?.all_reduce(&mut sum, Reduce::Sum)?;
         assert_eq!(sum[0] as usize, members.iter().sum::<usize>());
     }
-    let node = world.split_shared()?;
-    assert_eq!((node.rank(), node.size()), (me, size), "all test ranks share a node");
+    assert!(world.private()?.is_one_node(SOON)?, "all test ranks share a node");
     Ok(())
 }
 

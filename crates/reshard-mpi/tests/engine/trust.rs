@@ -1,0 +1,532 @@
+//! Runs that must not say that all is well when it is not, and waits that must have an end: each of these once went wrong.
+
+use reshard::engine::{Engine, MessagesOptions};
+use reshard::ring::RingProblem;
+use reshard::{Distribution, Layout, Move, Order, Pair, Plan, Redistribution};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Scalapack, Shared};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Longer than anything takes that does not wait for a deadline.
+const SOON: Duration = Duration::from_secs(10);
+
+fn layout(text: &str) -> Layout {
+    Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor)
+}
+
+fn plan(from: &str, to: &str) -> Arc<Plan> {
+    Arc::new(Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap())
+}
+
+fn options(mover: Mover, deadline: Duration) -> MpiOptions {
+    MpiOptions { mover, deadline: Some(deadline), ..MpiOptions::default() }
+}
+
+fn meet(world: &Comm) {
+    world.barrier_within(Some(LONG)).unwrap();
+}
+
+/// Cut into blocks of one size, or of another.
+struct Exchange {
+    elems: u64,
+    from: [u64; 2],
+    ranks: u64,
+}
+
+impl Exchange {
+    fn new(world: &Comm, number: u64) -> Self {
+        Self { elems: 20_000 + number, from: [3 + number, 7], ranks: world.size() as u64 }
+    }
+
+    fn plan(&self) -> Arc<Plan> {
+        let side = |block: u64| format!("{}/{block} of {}", self.ranks, self.elems);
+        plan(&side(self.from[0]), &side(self.from[1]))
+    }
+
+    /// This rank's part of the elements, whose values are their global index and a number.
+    fn values(&self, rank: usize, side: usize, salt: u64) -> Vec<u64> {
+        let layout = layout(&format!("{}/{} of {}", self.ranks, self.from[side], self.elems));
+        let distribution = layout.distribution();
+        let all =
+            (0..self.elems).filter(|&at| distribution.local_from_global(&[at]).unwrap().0 == rank as u64);
+        all.map(|at| at << 20 | salt).collect()
+    }
+}
+
+/// Two engines; both ranks begin one run of each in the same order, and wait in the same order, but look after them in
+/// different orders.
+pub fn looked_after_in_another_order(world: &Comm, mover: Mover) {
+    let exchanges = [Exchange::new(world, 1), Exchange::new(world, 2)];
+    let mut engines = exchanges
+        .each_ref()
+        .map(|exchange| MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap());
+    for round in 0..50 {
+        let from = exchanges.each_ref().map(|exchange| exchange.values(world.rank(), 0, round));
+        let mut to = exchanges.each_ref().map(|exchange| vec![0; exchange.values(world.rank(), 1, 0).len()]);
+        let [one, other] = &mut engines;
+        let [to_one, to_other] = &mut to;
+        let mut first = one.start(&from[0], to_one).unwrap();
+        let mut second = other.start(&from[1], to_other).unwrap();
+        let (mut first_ends, mut second_ends) = (false, false);
+        while !(first_ends && second_ends) {
+            if world.rank() == 0 {
+                second_ends = second.test().unwrap();
+                first_ends = first.test().unwrap();
+            } else {
+                first_ends = first.test().unwrap();
+                second_ends = second.test().unwrap();
+            }
+        }
+        first.wait().unwrap();
+        second.wait().unwrap();
+        for (exchange, to) in exchanges.iter().zip(&to) {
+            assert!(
+                *to == exchange.values(world.rank(), 1, round),
+                "round {round}: another engine's elements"
+            );
+        }
+    }
+}
+
+/// Two engines of one plan, begun in another order on rank 1: each has its own data.
+pub fn begun_in_another_order(world: &Comm, mover: Mover) {
+    let exchange = Exchange::new(world, 0);
+    let mut engines = [0, 1].map(|_| MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap());
+    let from = [1, 2].map(|salt| exchange.values(world.rank(), 0, salt));
+    let mut to = [1, 2].map(|_| vec![0; exchange.values(world.rank(), 1, 0).len()]);
+    {
+        let [one, other] = &mut engines;
+        let [to_one, to_other] = &mut to;
+        let mut runs = match world.rank() {
+            1 => {
+                let second = other.start(&from[1], to_other).unwrap();
+                [second, one.start(&from[0], to_one).unwrap()]
+            }
+            _ => {
+                let first = one.start(&from[0], to_one).unwrap();
+                [first, other.start(&from[1], to_other).unwrap()]
+            }
+        };
+        while !runs.iter_mut().map(|run| run.test().unwrap()).fold(true, |all, over| all & over) {}
+    }
+    for (salt, to) in [1, 2].into_iter().zip(&to) {
+        assert!(*to == exchange.values(world.rank(), 1, salt), "another engine's elements");
+    }
+}
+
+/// All of so many elements from rank 1 to rank 0.
+fn one_way(elems: u64) -> Arc<Plan> {
+    plan(&format!("1/{elems} ranks=1 of {elems}"), &format!("1/{elems} of {elems}"))
+}
+
+/// Rank 0 forgets a run, or panics in it and is caught, while something is on its way to it: the next engine's run has its own
+/// data.
+pub fn left_behind(world: &Comm, mover: Mover, how: &str) {
+    let begin = Instant::now();
+    for round in 0..4 {
+        let plan = one_way(100);
+        let mut engine = MpiEngine::new(Arc::clone(&plan), world, options(mover, LONG)).unwrap();
+        let from = vec![round; engine.source_len(0)];
+        let mut to = vec![u64::MAX; engine.target_len(0)];
+        if world.rank() == 0 {
+            let mut running = engine.start(&from, &mut to).unwrap();
+            // Every other time it has begun to receive.
+            let over = round % 2 == 0 && running.test().unwrap();
+            match how {
+                "forgotten" => std::mem::forget(running),
+                _ => {
+                    let caught = catch_unwind(AssertUnwindSafe(move || {
+                        let _running = running;
+                        panic!("on purpose");
+                    }));
+                    assert!(caught.is_err());
+                }
+            }
+            if !over {
+                let again = engine.run_own(&from, &mut to).unwrap_err().to_string();
+                assert!(again.contains("an earlier run failed"), "{again}");
+            }
+            drop(engine);
+        } else if let Err(error) = engine.run_own(&from, &mut to) {
+            assert!(error.to_string().contains("rank 0"), "{error}");
+        }
+        assert!(begin.elapsed() < SOON, "the others are told");
+        let mut engine = MpiEngine::new(plan, world, options(mover, LONG)).unwrap();
+        let from = vec![round + 100; engine.source_len(0)];
+        engine.run_own(&from, &mut to).unwrap();
+        assert!(to.iter().all(|&value| value == round + 100), "elements of the run before");
+    }
+}
+
+/// What was on its way to rank 0 on a communicator that is freed does not reach an engine on the next one, to which MPI may give
+/// the same number.
+pub fn on_the_next_communicator(world: &Comm, mover: Mover) {
+    for round in 0..20 {
+        let plan = one_way(100);
+        let own = || world.split(Some(0), world.rank() as u32).unwrap().unwrap();
+        {
+            let comm = own();
+            let mut engine = MpiEngine::new(Arc::clone(&plan), &comm, options(mover, LONG)).unwrap();
+            let from = vec![round; engine.source_len(0)];
+            let mut to = vec![u64::MAX; engine.target_len(0)];
+            if world.rank() == 0 {
+                std::mem::forget(engine.start(&from, &mut to).unwrap());
+                meet(world);
+            } else {
+                let _ = engine.start(&from, &mut to).and_then(|mut running| running.test());
+                meet(world);
+            }
+        }
+        let comm = own();
+        let mut engine = MpiEngine::new(plan, &comm, options(mover, LONG)).unwrap();
+        let from = vec![round + 100; engine.source_len(0)];
+        let mut to = vec![u64::MAX; engine.target_len(0)];
+        engine.run_own(&from, &mut to).unwrap();
+        assert!(to.iter().all(|&value| value == round + 100), "elements of another communicator");
+    }
+}
+
+/// Rank 1 is late beyond the deadline of one engine; another that was there before is run then.
+pub fn run_after_a_failure(world: &Comm, mover: Mover) {
+    // In some letters.
+    let plan = one_way(163_840);
+    let [mut fails, mut follows] =
+        [SHORT, LONG].map(|limit| MpiEngine::new(Arc::clone(&plan), world, options(mover, limit)).unwrap());
+    let mut to = vec![u64::MAX; fails.target_len(0)];
+    let mut run = |engine: &mut MpiEngine, salt: u64| {
+        let from: Vec<u64> = (0..engine.source_len(0) as u64).map(|at| at << 8 | salt).collect();
+        let outcome = engine.run_own(&from, &mut to);
+        let wrong = to.iter().enumerate().filter(|(at, value)| **value != (*at as u64) << 8 | salt).count();
+        outcome.map(|_| assert_eq!(wrong, 0, "elements of another run, and said that all is well"))
+    };
+    if world.rank() == 1 {
+        sleep(3 * SHORT);
+    }
+    if let Err(error) = run(&mut fails, 1) {
+        assert!(error.to_string().contains("rank"), "{error}");
+    }
+    for salt in 2..5 {
+        run(&mut follows, salt).unwrap();
+    }
+}
+
+/// Every rank has a leading dimension of its own, and tells nobody.
+pub fn strides_of_its_own(world: &Comm, mover: Mover) {
+    let (rows, cols, rank) = (37, 29, world.rank() as u64);
+    let texts = ["4x1/3x5", "1x4/4x2"].map(|text| format!("{text} of {rows}x{cols}"));
+    let own = |text: &str| {
+        let layout = layout(text);
+        let height = layout.distribution().local_shape(rank).unwrap()[0];
+        layout.with_strides_of(rank, &[1, height + 3 * rank + 1]).unwrap()
+    };
+    let [from, to] = texts.each_ref().map(|text| own(text));
+    let moving = Move::new(from.clone(), to.clone()).unwrap();
+    let mut engine =
+        MpiEngine::in_units(Arc::new(Plan::new(vec![moving]).unwrap()), world, options(mover, LONG), 64)
+            .unwrap();
+    assert_eq!(engine.source_len(0) as u64, from.span(rank).unwrap());
+    let mut source = vec![u64::MAX; engine.source_len(0)];
+    let mut expected = vec![u64::MAX - 1; engine.target_len(0)];
+    for row in 0..rows {
+        for col in 0..cols {
+            for (layout, part) in [(&from, &mut source), (&to, &mut expected)] {
+                let (owner, local) = layout.distribution().local_from_global(&[row, col]).unwrap();
+                if owner == rank {
+                    part[layout.address(rank, &local).unwrap() as usize] = row << 32 | col;
+                }
+            }
+        }
+    }
+    let mut target = vec![u64::MAX - 1; expected.len()];
+    let share = |part: &[u64]| {
+        let mut shared = Shared::zeroed(world, part.len()).unwrap();
+        shared.copy_from_slice(part);
+        shared
+    };
+    match mover {
+        Mover::Shared => {
+            let (from, mut to) = (share(&source), share(&target));
+            engine.run_shared(&from, &mut to).unwrap();
+            target.copy_from_slice(&to);
+        }
+        Mover::SharedSource => {
+            engine.run_shared_source(&share(&source), &mut target).map(drop).unwrap();
+        }
+        _ => engine.run_own(&source, &mut target).map(drop).unwrap(),
+    }
+    assert!(target == expected, "rank {rank} with {mover}");
+}
+
+/// Shared arrays that were made on a communicator whose ranks are the same processes in another order.
+pub fn of_another_communicator(world: &Comm, mover: Mover) {
+    let backwards = world.split(Some(0), (world.size() - world.rank()) as u32).unwrap().unwrap();
+    let exchange = Exchange::new(world, 0);
+    let mut engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
+    let len = exchange.elems as usize;
+    let mut from: Shared<u64> = Shared::zeroed(&backwards, len).unwrap();
+    let mut to: Shared<u64> = Shared::zeroed(&backwards, len).unwrap();
+    from.fill(world.rank() as u64);
+    let said = match mover {
+        Mover::Shared => engine.run_shared(&from, &mut to),
+        _ => engine.run_shared_source(&from, &mut vec![0; len]),
+    };
+    let said = said.unwrap_err().to_string();
+    assert!(said.contains("another communicator"), "{said}");
+    // The same processes in the same order will do.
+    let same = world.split(Some(0), world.rank() as u32).unwrap().unwrap();
+    let mut engine = MpiEngine::new(exchange.plan(), world, options(Mover::Shared, LONG)).unwrap();
+    let values = exchange.values(world.rank(), 0, 7);
+    let mut from: Shared<u64> = Shared::zeroed(&same, values.len()).unwrap();
+    let expected = exchange.values(world.rank(), 1, 7);
+    let mut to: Shared<u64> = Shared::zeroed(&same, expected.len()).unwrap();
+    from.copy_from_slice(&values);
+    engine.run_shared(&from, &mut to).unwrap();
+    assert!(to[..] == expected);
+}
+
+/// Rank 0 gives another alpha than the others: whoever receives something of it is told, or its data is right.
+pub fn another_alpha(world: &Comm, mover: Mover) {
+    let ranks = world.size();
+    // Everybody receives something of rank 0.
+    let text = format!("{ranks}/1 of {}", ranks * ranks * 40);
+    let to = format!("{ranks}/40 of {}", ranks * ranks * 40);
+    let begin = Instant::now();
+    for alpha in [0.0, 3.0] {
+        let mut engine = MpiEngine::new(plan(&text, &to), world, options(mover, LONG)).unwrap();
+        let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![9.0; engine.target_len(0)]);
+        let given = if world.rank() == 0 { alpha } else { 2.0 };
+        let outcome = engine.run_scaled(&from, &mut to, given, 1.0);
+        if let Mover::Alltoallv | Mover::Alltoallw = mover {
+            assert!(outcome.unwrap_err().to_string().contains("does not scale"));
+            continue;
+        }
+        match outcome {
+            Ok(_) => assert!(to.iter().all(|&value| value == 9.0 + given), "{alpha}: {to:?}"),
+            Err(error) => {
+                let said = error.to_string();
+                assert!(said.contains("gives other alpha, beta or arrays"), "{said}");
+            }
+        }
+        assert!(begin.elapsed() < SOON, "long before the deadline");
+        meet(world);
+        drop(engine);
+    }
+    let mut engine = MpiEngine::new(plan(&text, &to), world, options(mover, LONG)).unwrap();
+    let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![9.0; engine.target_len(0)]);
+    if !matches!(mover, Mover::Alltoallv | Mover::Alltoallw) {
+        engine.run_scaled(&from, &mut to, 2.0, -1.0).unwrap();
+        assert!(to.iter().all(|&value| value == -7.0));
+    }
+}
+
+/// Strides that reach further than any memory, for few elements.
+pub fn out_of_reach(world: &Comm, mover: Mover) {
+    let stride = 1 << 59;
+    let far = layout("1x1/8x8 of 8x4").with_strides(&[1, stride]).unwrap();
+    let near = layout("1x1/8x8 ranks=1 of 8x4");
+    for (from, to) in [(far.clone(), near.clone()), (near, far)] {
+        let plan = Plan::new(vec![Move::new(from, to).unwrap()]).unwrap();
+        let error =
+            MpiEngine::new(Arc::new(plan), world, options(mover, LONG)).err().expect("no memory is so large");
+        assert!(error.to_string().contains("a process can have"), "{error}");
+    }
+}
+
+/// All ranks' parts, where each rank is to give its own.
+pub fn parts_of_all(world: &Comm, mover: Mover) {
+    let exchange = Exchange::new(world, 0);
+    let engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
+    let mut whole = Redistribution::with(engine);
+    let from: Vec<Vec<u64>> = (0..world.size()).map(|rank| exchange.values(rank, 0, 1)).collect();
+    let mut to: Vec<Vec<u64>> = (0..world.size()).map(|rank| exchange.values(rank, 1, 0)).collect();
+    let said = whole.run_all(&mut [&mut Pair::new(&from, &mut to)]).unwrap_err().to_string();
+    assert!(said.contains("give its own parts") || said.contains("cannot go on"), "{said}");
+}
+
+/// ScaLAPACK numbers processes by the world: on another communicator it is not even tried.
+pub fn scalapack_elsewhere(world: &Comm) {
+    let part = world.split(Some(world.rank() as u32 % 2), 0).unwrap().unwrap();
+    let layout = layout("1x1/8x8 of 64x64");
+    assert!(Scalapack::new(&part, &layout, &layout).is_none());
+}
+
+/// What is made first on a communicator, in which rank 1 does not take part, until it does.
+pub fn nobody_comes_at_first(world: &Comm, what: &str) {
+    let exchange = Exchange::new(world, 0);
+    let make = |deadline: Duration| -> reshard::Result<()> {
+        match what {
+            "engine" | "engine-and-never" => {
+                MpiEngine::new(exchange.plan(), world, options(Mover::Auto, deadline)).map(drop)
+            }
+            "shared" => Shared::<u64>::zeroed_within(world, 5, Some(deadline)).map(drop),
+            _ => {
+                let procs = world.size();
+                let problem = RingProblem::new(vec![4; procs], vec![4; procs]);
+                let options = MpiRingOptions { deadline: Some(deadline), ..MpiRingOptions::default() };
+                MpiRing::of_problem(problem, 8, world, options).map(drop)
+            }
+        }
+    };
+    let begin = Instant::now();
+    if world.rank() == 1 {
+        sleep(4 * SHORT);
+    } else {
+        let said = make(SHORT).unwrap_err().to_string();
+        assert!(said.contains("waited 0.3 s") && said.contains("for the first time"), "{said}");
+        assert!(begin.elapsed() < 3 * SHORT);
+    }
+    if what != "engine-and-never" {
+        make(LONG).unwrap();
+    }
+}
+
+/// Rank 1 gives a part that is too short: all ranks are told so, at once.
+pub fn refused_by_one(world: &Comm, mover: Mover) {
+    let exchange = Exchange::new(world, 0);
+    let begin = Instant::now();
+    let mut engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
+    let mut from = exchange.values(world.rank(), 0, 1);
+    let mut to = vec![0; exchange.values(world.rank(), 1, 0).len()];
+    if world.rank() == 1 {
+        from.pop();
+    }
+    let outcome = match mover {
+        Mover::Shared | Mover::SharedSource => {
+            let (shared, mut to): (Shared<u64>, Shared<u64>) =
+                (Shared::zeroed(world, from.len()).unwrap(), Shared::zeroed(world, to.len()).unwrap());
+            let outcome = match mover {
+                Mover::Shared => engine.run_shared(&shared, &mut to),
+                _ => engine.run_shared_source(&shared, &mut to.to_vec()),
+            };
+            assert!(to.iter().all(|&value| value == 0), "may be looked at");
+            outcome
+        }
+        _ => engine.run_own(&from, &mut to),
+    };
+    let said = outcome.unwrap_err().to_string();
+    let why = "the source part of rank 1 has";
+    assert!(said.contains(why) || said.contains("rank 1 shares"), "{said}");
+    assert!(world.rank() == 1 || said.contains("rank 1"), "{said}");
+    assert!(begin.elapsed() < SOON, "long before the deadline");
+    let again = engine.run_own(&from, &mut to).unwrap_err().to_string();
+    assert!(again.contains("an earlier run failed") || again.contains("rank 1"), "{again}");
+    // And of something that is made together.
+    let len = if world.rank() == 1 { usize::MAX } else { 5 };
+    let said = Shared::<u64>::zeroed(world, len).err().expect("no memory is so large").to_string();
+    assert!(said.contains("rank 1: ") && said.contains("more than can be addressed"), "{said}");
+    assert!(begin.elapsed() < SOON);
+    // All goes on.
+    let (from, expected) = (exchange.values(world.rank(), 0, 3), exchange.values(world.rank(), 1, 3));
+    let mut engine = MpiEngine::new(exchange.plan(), world, options(Mover::Messages, LONG)).unwrap();
+    engine.run_own(&from, &mut to).unwrap();
+    assert!(to == expected);
+}
+
+/// With barriers between the steps, looking after a run does not wait for a rank that is not there.
+pub fn looks_do_not_wait(world: &Comm) {
+    let exchange = Exchange::new(world, 0);
+    let messages = MessagesOptions { barriers: true, ..MessagesOptions::default() };
+    let options = MpiOptions { mover: Mover::Messages, messages, deadline: Some(LONG) };
+    let mut engine = MpiEngine::new(exchange.plan(), world, options).unwrap();
+    let from = exchange.values(world.rank(), 0, 1);
+    let mut to = vec![0; exchange.values(world.rank(), 1, 0).len()];
+    if world.rank() == 1 {
+        sleep(4 * SHORT);
+    }
+    let mut longest = Duration::ZERO;
+    let mut running = engine.start(&from, &mut to).unwrap();
+    loop {
+        let begin = Instant::now();
+        let over = running.test().unwrap();
+        longest = longest.max(begin.elapsed());
+        if over {
+            break;
+        }
+    }
+    running.wait().unwrap();
+    assert!(to == exchange.values(world.rank(), 1, 1));
+    assert!(longest < 2 * SHORT, "one look took {longest:?}");
+}
+
+/// Arrays larger than any memory are refused at once, and those that some machine may hold do not take long to plan.
+pub fn larger_than_memory(world: &Comm, mover: Mover) {
+    let begin = Instant::now();
+    let sides = |elems: u64| plan(&format!("2/64 of {elems}"), &format!("2/48 of {elems}"));
+    let error =
+        MpiEngine::new(sides(1 << 50), world, options(mover, LONG)).err().expect("4 PiB for each rank");
+    assert!(error.to_string().contains("a process can have"), "{error}");
+    let engine = MpiEngine::new(sides(1 << 36), world, options(mover, LONG)).unwrap();
+    assert_eq!(engine.plan().bytes(), 8 << 36);
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+}
+
+/// A child of this process drops what its parent runs on: neither the parent nor the other ranks notice.
+#[allow(unsafe_code)]
+pub fn forked(world: &Comm, mover: Mover) {
+    let exchange = Exchange::new(world, 0);
+    let mut engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
+    let expected = exchange.values(world.rank(), 1, 1);
+    let from = exchange.values(world.rank(), 0, 1);
+    let (mut shared_from, mut shared_to): (Shared<u64>, Shared<u64>) =
+        (Shared::zeroed(world, from.len()).unwrap(), Shared::zeroed(world, expected.len()).unwrap());
+    shared_from.copy_from_slice(&from);
+    let mut to = vec![0; expected.len()];
+    for round in 0..4 {
+        to.fill(round);
+        if round % 2 == 0 {
+            // SAFETY: the child ends without returning, and calls nothing that needs a lock of another thread.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let refused = match mover {
+                    Mover::Shared => engine.run_shared(&shared_from, &mut shared_to),
+                    _ => engine.run_own(&from, &mut to),
+                };
+                let said = refused.err().map_or(String::new(), |error| error.to_string());
+                let settled = shared_from.settle().is_err();
+                drop(engine);
+                drop((shared_from, shared_to));
+                // SAFETY: ends the child, without what MPI would do at the end.
+                unsafe { libc::_exit(if said.contains("forked") && settled { 0 } else { 1 }) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for the child just made.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "what the child found");
+        }
+        match mover {
+            Mover::Shared => {
+                engine.run_shared(&shared_from, &mut shared_to).unwrap();
+                assert!(shared_to[..] == expected);
+            }
+            _ => {
+                engine.run_own(&from, &mut to).unwrap();
+                assert!(to == expected, "round {round}");
+            }
+        }
+    }
+}
+
+/// What is chosen where ranks cannot see each other's memory, and why; movers that need it are refused.
+pub fn hidden(world: &Comm) {
+    let exchange = Exchange::new(world, 0);
+    let mut engine = MpiEngine::new(exchange.plan(), world, options(Mover::Auto, LONG)).unwrap();
+    assert_eq!(engine.mover(), Mover::Messages, "{}", engine.why());
+    assert!(engine.why().contains("namespaces"), "{}", engine.why());
+    let from = exchange.values(world.rank(), 0, 1);
+    let mut to = vec![0; exchange.values(world.rank(), 1, 0).len()];
+    engine.run_own(&from, &mut to).unwrap();
+    assert!(to == exchange.values(world.rank(), 1, 1));
+    for mover in [Mover::Private, Mover::Shared] {
+        let error = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).err().expect("hidden");
+        assert!(
+            error.to_string().contains("one node") && error.to_string().contains("namespaces"),
+            "{error}"
+        );
+    }
+    assert!(Shared::<u8>::zeroed(world, 1).is_err());
+}
