@@ -48,6 +48,9 @@ struct Answer {
     mpi: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mover: Option<&'static str>,
+    /// Why this mover.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
 }
 
 /// What messages add.
@@ -115,6 +118,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
         sent,
         mpi: None,
         mover: None,
+        why: None,
     };
     let mut screen = Screen::new();
     if args.json {

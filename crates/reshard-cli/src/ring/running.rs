@@ -189,8 +189,8 @@ fn verified(
     if in_ring {
         items.fill(rank, &mut part);
     }
-    let one_node = world.split_shared().map_err(failed)?.size() == world.size();
-    let comm = world.private().map_err(failed)?;
+    let comm = world.private_within(limit).map_err(failed)?;
+    let one_node = comm.is_one_node(limit).map_err(failed)?;
     let moved = makespan(&comm, limit, one_node, || engine.run(&mut part[..]));
     let (_, run_seconds) = moved.map_err(failed)?;
     let mut seen = items.none_seen();

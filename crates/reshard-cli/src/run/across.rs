@@ -53,6 +53,7 @@ pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> 
         sent,
         mpi: Some(session.mpi().version().to_string()),
         mover: Some(engine.mover().name()),
+        why: Some(engine.why().to_string()),
     };
     let mut screen = Screen::new();
     if args.json {
@@ -134,8 +135,7 @@ impl<'a> Bench<'a> {
         let source = Part::zeroed(world, shares_source, from)?;
         // Long enough for a copy of the source, too.
         let target = Part::zeroed(world, shares_target, target_bytes.max(from))?;
-        let node = world.split_shared().map_err(failed)?;
-        let one_node = node.size() == world.size();
+        let one_node = world.private().and_then(|comm| comm.is_one_node(options.deadline)).map_err(failed)?;
         let copy = PlainCopy::new(1).map_err(failed)?;
         Ok(Self { world, engine, options, copy, source, target, target_bytes, one_node })
     }
