@@ -32,6 +32,23 @@ pub enum Command {
     Explain(Explain),
 }
 
+impl Command {
+    /// What it does, after "while".
+    pub fn doing(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "running a redistribution",
+            Self::Bench(_) => "measuring a redistribution",
+            Self::Plan(_) => "planning a redistribution",
+            Self::Schedule(_) => "scheduling a redistribution",
+            Self::Layout(_) => "explaining a layout",
+            Self::Relabel(_) => "looking for better ranks",
+            Self::Simulate(_) => "simulating a redistribution",
+            Self::Ring(_) => "evening out the loads of a ring",
+            Self::Explain(_) => "drawing a redistribution",
+        }
+    }
+}
+
 const NOTATION: &str = "\
 Layouts: GRID/BLOCK as in 16/3 or 4x4/64x64, or HPF words as in '(cyclic(64), block) on 4x4' and
 '(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), order=col (rank order),

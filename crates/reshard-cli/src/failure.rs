@@ -1,5 +1,6 @@
 //! How the program fails: one sentence on standard error, and an exit code scripts can trust.
 
+use reshard_plan::ErrorKind;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -23,14 +24,22 @@ impl Failure {
 
     /// An error of the planner about the value of a flag.
     pub fn of_flag(flag: &'static str) -> impl Fn(reshard_plan::Error) -> Self {
-        move |error| Self::Usage(format!("{flag}: {error}"))
+        move |error| Self::of(&error, format!("{flag}: {error}"))
     }
 
     /// An error of the planner, whose last words may be said more exactly with a flag's name.
     pub fn hint(hint: &'static str, flag: &'static str) -> impl Fn(reshard_plan::Error) -> Self {
         move |error| {
             let message = error.to_string();
-            Self::Usage(if message.ends_with(hint) { format!("{message} with {flag}") } else { message })
+            Self::of(&error, if message.ends_with(hint) { format!("{message} with {flag}") } else { message })
+        }
+    }
+
+    /// An error of the planner in other words. That there is no memory is no mistake of whoever typed.
+    pub fn of(error: &reshard_plan::Error, message: String) -> Self {
+        match error.kind() {
+            ErrorKind::Memory => Self::Failed(message),
+            _ => Self::Usage(message),
         }
     }
 
@@ -84,7 +93,7 @@ impl From<serde_json::Error> for Failure {
 
 impl From<reshard_plan::Error> for Failure {
     fn from(error: reshard_plan::Error) -> Self {
-        Self::Usage(error.to_string())
+        Self::of(&error, error.to_string())
     }
 }
 

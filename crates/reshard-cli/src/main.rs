@@ -4,7 +4,7 @@
 //! answer as text or JSON. Results go to standard output, talk to standard error. Exit code 0: done; 1: failed;
 //! 2: wrong usage, with one sentence that says what to do.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod args;
 mod bench;
@@ -12,6 +12,7 @@ mod board;
 mod explain;
 mod failure;
 mod layout;
+mod memory;
 mod plan;
 mod problem;
 mod relabel;
@@ -32,8 +33,15 @@ use std::time::Duration;
 /// How long a rank that has nothing to say waits for the one that has.
 const OTHERS_SPEAK: Duration = Duration::from_secs(2);
 
+#[global_allocator]
+static ALLOCATOR: memory::LastWord = memory::LastWord;
+
 fn main() -> ExitCode {
-    let result = match Args::try_parse() {
+    let args = Args::try_parse();
+    if let Ok(args) = &args {
+        memory::wanted_while(args.command.doing());
+    }
+    let result = match args {
         Ok(Args { command: Command::Run(args) }) => run::run(&args),
         Ok(Args { command: Command::Bench(args) }) => bench::run(&args),
         Ok(Args { command: Command::Plan(args) }) => plan::run(&args),

@@ -5,6 +5,7 @@ use crate::board::{self, Listed};
 use crate::failure::Failure;
 use crate::problem::Described;
 use crate::screen::{Screen, counted};
+use reshard_plan::memory;
 use reshard_plan::notation::print_shape;
 use reshard_plan::{Classes, Message, Method, Overlap, Part, Problem, Run, Traffic};
 use serde::Serialize;
@@ -98,7 +99,7 @@ pub fn run(args: &args::Plan) -> Result<(), Failure> {
         period: periods(problem),
         total_elems: messages.iter().map(|message| message.elems).sum(),
         local_elems: staying.map(|message| message.elems).sum(),
-        messages: messages.iter().map(Listed::from).collect(),
+        messages: memory::listed(messages.iter().map(Listed::from), "the messages as they are printed")?,
         window: (!described.is_plain()).then(|| Windowed::of(problem)),
         of_rank,
     };
@@ -120,7 +121,11 @@ fn all_messages(problem: &Problem, method: Method) -> Result<Vec<Message>, Failu
             "this redistribution has {count} messages, and at most {MOST_MESSAGES} are listed; ask for one rank at a \
              time with --rank"
         ))),
-        _ => Ok(table.messages().collect()),
+        count => {
+            let mut messages = memory::with_room(count as usize, "a list of all messages")?;
+            messages.extend(table.messages());
+            Ok(messages)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::problem::Described;
 use crate::screen::{Screen, counted};
 use reshard_plan::Problem;
+use reshard_plan::memory;
 use reshard_plan::cost::{CostModel, Duplex, predict};
 use reshard_plan::schedule::{Options, Schedule, Strategy};
 use reshard_plan::simulate::{Busy, Machine, Network, Sent, Stream, Timeline, simulate};
@@ -107,10 +108,11 @@ impl Meant {
     pub fn run(&self) -> Result<(Schedule, Timeline), Failure> {
         let schedule = Schedule::with(&self.described.problem, &self.options).map_err(|error| {
             let message = error.to_string();
-            Failure::usage(&message.replace(
+            let message = message.replace(
                 "ask for one rank at a time",
                 "larger runs are simulated by the strategy optimal, in one block-cyclic dimension over whole periods",
-            ))
+            );
+            Failure::of(&error, message)
         })?;
         let timeline = simulate(&schedule, &self.machine, self.barriers)?;
         Ok((schedule, timeline))
@@ -155,7 +157,8 @@ pub fn run(args: &args::Simulate) -> Result<(), Failure> {
                 predicted: predict(&schedule, &meant.machine.cost).seconds,
                 busy: of_ports(timeline.busy()),
                 timeline: (timeline.messages().len() <= MOST_LISTED)
-                    .then(|| timeline.messages().iter().map(listed).collect()),
+                    .then(|| memory::listed(timeline.messages().iter().map(listed), "the timeline as it is printed"))
+                    .transpose()?,
                 ..empty(&meant, problem)
             };
             (simulated, Some(timeline))

@@ -5,6 +5,7 @@
 
 use crate::axis::MAX_LEN;
 use crate::error::{Error, Result};
+use crate::memory;
 use std::sync::Arc;
 
 /// The most dimensions a grid or an array may have.
@@ -97,8 +98,10 @@ impl Grid {
         if let Some(&rank) = ranks.iter().find(|&&rank| rank > MAX_LEN) {
             return Err(Error::too_large(format!("rank {rank} was given; ranks reach 2^62 at most")));
         }
+        // In order, and both lists once more as they are kept.
+        memory::check(3 * ranks.len() as u128 * 8, "the ranks of a grid")?;
         let mut by_rank: Vec<u64> = (0..self.size()).collect();
-        by_rank.sort_by_key(|&at| ranks[at as usize]);
+        by_rank.sort_unstable_by_key(|&at| ranks[at as usize]);
         if let Some(twice) = by_rank.windows(2).find(|two| ranks[two[0] as usize] == ranks[two[1] as usize]) {
             return Err(Error::mismatch(format!(
                 "rank {} is listed twice; each process of a grid needs a rank of its own",

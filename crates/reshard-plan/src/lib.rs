@@ -30,6 +30,8 @@ pub mod distribution;
 pub mod error;
 pub mod grid;
 pub mod layout;
+#[doc(hidden)]
+pub mod memory;
 pub mod notation;
 pub mod overlap;
 pub mod plan;

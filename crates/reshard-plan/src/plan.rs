@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::grid::{Grid, MAX_DIMS, Order};
 use crate::layout::Layout;
+use crate::memory;
 use crate::problem::{Problem, Window};
 use crate::track::Track;
 use std::ops::Range;
@@ -209,6 +210,10 @@ impl Array {
     fn new(wanted: Move) -> Result<Self> {
         let problem = &wanted.problem;
         [problem.from(), problem.to()].into_iter().try_for_each(|side| check_ranks(side.grid()))?;
+        // What is kept of each rank: a few numbers for each dimension, in lists of their own.
+        let ranks = u128::from(problem.from().grid().size()) + u128::from(problem.to().grid().size());
+        let each = size_of::<Source>().max(size_of::<Target>()) + 64 + 24 * problem.shape().len();
+        memory::check(ranks * each as u128, "what a plan says of each rank")?;
         let sources = problem
             .from()
             .grid()
@@ -379,9 +384,8 @@ fn rows(
         )));
     }
     let part = if problem.axes() == [1, 0] { part.transposed() } else { part };
-    let indices: Vec<Vec<u64>> =
-        (0..2).map(|dim| window_indices(problem, dim, coords[dim], &tracks[dim])).collect();
-    let (rows, columns) = (&indices[0], &indices[1]);
+    let rows = window_indices(problem, 0, coords[0], &tracks[0])?;
+    let columns = window_indices(problem, 1, coords[1], &tracks[1])?;
     let all = rows.len();
     let range = |&column: &u64| {
         // Window indices ascend with the position, so a triangle takes the first of a column, or the last.
@@ -395,17 +399,18 @@ fn rows(
         };
         first as u64..end as u64
     };
+    memory::check(columns.len() as u128 * size_of::<Range<u64>>() as u128 + 16, "the rows of a triangle")?;
     Ok(columns.iter().map(range).collect())
 }
 
 /// The window index of every position along one axis of the destination.
-fn window_indices(problem: &Problem, dim: usize, coord: u64, track: &Track) -> Vec<u64> {
+fn window_indices(problem: &Problem, dim: usize, coord: u64, track: &Track) -> Result<Vec<u64>> {
     let axis = &problem.to().axes()[dim];
-    let mut indices = Vec::with_capacity(track.elems() as usize);
+    let mut indices = memory::with_room(track.elems() as usize, "the indices of a triangle")?;
     for piece in track.pieces() {
         let global = |local: u64| axis.global_from_local(coord, local).unwrap_or(0);
         indices
             .extend((piece.to..piece.to + piece.len).map(|local| global(local) - problem.to_offset()[dim]));
     }
-    indices
+    Ok(indices)
 }

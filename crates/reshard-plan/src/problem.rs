@@ -7,6 +7,7 @@
 use crate::distribution::{Distribution, same_dims};
 use crate::error::{Error, Result};
 use crate::grid::{Grid, by_x, elems_of, product};
+use crate::memory;
 use crate::overlap::{Method, Overlap, Rhythm, Side, Sides};
 use std::sync::Arc;
 
@@ -240,7 +241,8 @@ impl Part {
     /// Each rank of the other grid with whom anything is shared, ascending, and how many elements.
     pub fn shares(&self, other: &Grid) -> Result<Vec<(u64, u64)>> {
         let per_axis: Vec<_> = self.overlaps.iter().map(Overlap::shares).collect();
-        check_peers(&per_axis.iter().map(|shares| shares.len() as u64).collect::<Vec<_>>())?;
+        let peers = check_peers(&per_axis.iter().map(|shares| shares.len() as u64).collect::<Vec<_>>())?;
+        memory::check(u128::from(peers) * 16, "what one rank shares with others")?;
         let rows: Vec<&[(u64, u64)]> = per_axis.iter().map(Vec::as_slice).collect();
         Ok(multiply(&rows, &self.peer_dims, other))
     }
@@ -249,10 +251,10 @@ impl Part {
 /// The most peers one rank's list may have.
 const MOST_PEERS: u64 = 10_000_000;
 
-/// Refuses a list of more peers than fits in memory, given their number on each axis.
-pub(crate) fn check_peers(on_axes: &[u64]) -> Result<()> {
+/// The number of peers, given their number on each axis; refused if a list of them would be too long.
+pub(crate) fn check_peers(on_axes: &[u64]) -> Result<u64> {
     match product(on_axes) {
-        Some(peers) if peers <= MOST_PEERS => Ok(()),
+        Some(peers) if peers <= MOST_PEERS => Ok(peers),
         _ => Err(Error::too_large(format!(
             "one rank shares elements with more than {MOST_PEERS} others; their coordinates can be asked for, axis by axis"
         ))),

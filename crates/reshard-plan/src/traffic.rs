@@ -7,6 +7,7 @@
 use crate::classes::Classes;
 use crate::error::{Error, Result};
 use crate::grid::{Order, elems_of};
+use crate::memory;
 use crate::overlap::{MAX_STEPS, Method, Overlap, Sides};
 use crate::problem::{Problem, check_peers, multiply};
 
@@ -18,6 +19,9 @@ const MOST_PAIRS: u128 = 1 << 24;
 
 /// All processes of one axis together may have so many runs: seconds of work.
 const MOST_RUNS: u128 = 1 << 30;
+
+/// What a list of one rank's messages is called.
+const OF_ONE: &str = "the messages of one rank";
 
 /// So many elements from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,7 +69,7 @@ impl<'a> Traffic<'a> {
             return Ok(Vec::new());
         }
         let shares = self.problem.sends(rank, self.method)?.shares(self.problem.to().grid())?;
-        Ok(shares.into_iter().map(|(to, elems)| Message { from: rank, to, elems }).collect())
+        memory::listed(shares.into_iter().map(|(to, elems)| Message { from: rank, to, elems }), OF_ONE)
     }
 
     /// What a rank receives, by sender; nothing if it is not part of the destination.
@@ -74,7 +78,7 @@ impl<'a> Traffic<'a> {
             return Ok(Vec::new());
         }
         let shares = self.problem.receives(rank, self.method)?.shares(self.problem.from().grid())?;
-        Ok(shares.into_iter().map(|(from, elems)| Message { from, to: rank, elems }).collect())
+        memory::listed(shares.into_iter().map(|(from, elems)| Message { from, to: rank, elems }), OF_ONE)
     }
 
     /// How many elements one rank owes another.
@@ -119,6 +123,9 @@ impl<'a> Traffic<'a> {
                         self.method
                     )));
                 }
+                let rows = busy.len() as u128 * size_of::<(u64, Row)>() as u128;
+                let cells = pairs.min(runs) * size_of::<(u64, u64)>() as u128;
+                memory::check(rows + cells, &format!("the table of dimension {dim}"))?;
                 busy.into_iter()
                     .map(|process| Ok((process, Overlap::by(self.method, &sides, process)?.shares())))
                     .collect()
@@ -126,7 +133,9 @@ impl<'a> Traffic<'a> {
             .collect::<Result<Vec<Vec<_>>>>()?;
         let longest =
             |rows: &Vec<(u64, Row)>| rows.iter().map(|(_, row)| row.len() as u64).max().unwrap_or(0);
-        check_peers(&axes.iter().map(longest).collect::<Vec<_>>())?;
+        // One rank at a time is multiplied out: its shares, and the messages they become.
+        let peers = check_peers(&axes.iter().map(longest).collect::<Vec<_>>())?;
+        memory::check(u128::from(peers) * (16 + size_of::<Message>() as u128), OF_ONE)?;
         Ok(Table { problem: self.problem, axes })
     }
 }

@@ -8,6 +8,7 @@
 //! Integers only: 64 bits where nothing can overflow, 128 otherwise.
 
 use crate::error::{Error, Result};
+use crate::memory;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 /// So much from a row to a column.
@@ -30,10 +31,10 @@ pub(crate) fn cheapest(
     let reach = most.checked_mul(8 * (supply.len() + demand.len() + 1) as u128);
     match reach.and_then(|reach| i128::try_from(reach).ok()) {
         Some(reach) if reach < i64::MAX.into() => {
-            Ok(ship(supply, demand, &matrix::<i64>(supply, demand, fill)?, i64::MAX))
+            ship(supply, demand, &matrix::<i64>(supply, demand, fill)?, i64::MAX)
         }
         Some(reach) if reach < i128::MAX => {
-            Ok(ship(supply, demand, &matrix::<i128>(supply, demand, fill)?, i128::MAX))
+            ship(supply, demand, &matrix::<i128>(supply, demand, fill)?, i128::MAX)
         }
         _ => Err(too_costly()),
     }
@@ -55,8 +56,9 @@ fn matrix<T: Number + TryFrom<u128>>(
     demand: &[u64],
     fill: &mut dyn FnMut(usize, &mut [u128]) -> Result<()>,
 ) -> Result<Vec<T>> {
-    let mut costs = Vec::with_capacity(supply.len() * demand.len());
-    let mut row_costs = vec![0; demand.len()];
+    let cells = supply.len().saturating_mul(demand.len());
+    let mut costs = memory::with_room(cells, "the costs of an assignment")?;
+    let mut row_costs = memory::filled(0, demand.len(), "the costs of a row")?;
     for row in 0..supply.len() {
         fill(row, &mut row_costs)?;
         for &cost in &row_costs {
@@ -81,20 +83,24 @@ struct Search<T> {
     seen: Vec<bool>,
 }
 
-fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Vec<Shipment> {
-    let width = demand.len();
-    let mut room = demand.to_vec();
-    let mut held: Vec<Vec<(usize, u64)>> = vec![Vec::new(); width];
-    let (mut u, mut v) = (vec![T::default(); supply.len()], vec![T::default(); width]);
+fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Result<Vec<Shipment>> {
+    const WHAT: &str = "the search for an assignment";
+    let (height, width) = (supply.len(), demand.len());
+    let mut room = memory::listed(demand.iter().copied(), WHAT)?;
+    // What a column holds is a list of its own, of few rows.
+    memory::check((height + width) as u128 * size_of::<[(usize, u64); 4]>() as u128, WHAT)?;
+    let mut held: Vec<Vec<(usize, u64)>> = memory::filled(Vec::new(), width, WHAT)?;
+    let mut u = memory::filled(T::default(), height, WHAT)?;
+    let mut v = memory::filled(T::default(), width, WHAT)?;
     let mut search = Search {
-        distance: vec![far; width],
-        before: vec![0; width],
-        done: vec![false; width],
-        ready: Vec::new(),
-        passed: Vec::new(),
-        rows: Vec::new(),
-        through: vec![None; supply.len()],
-        seen: vec![false; supply.len()],
+        distance: memory::filled(far, width, WHAT)?,
+        before: memory::filled(0, width, WHAT)?,
+        done: memory::filled(false, width, WHAT)?,
+        ready: memory::with_room(width, WHAT)?,
+        passed: memory::with_room(width, WHAT)?,
+        rows: memory::with_room(height, WHAT)?,
+        through: memory::filled(None, height, WHAT)?,
+        seen: memory::filled(false, height, WHAT)?,
     };
     for (root, &amount) in supply.iter().enumerate() {
         let mut left = amount;
@@ -116,11 +122,11 @@ fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Vec<S
             left -= amount;
         }
     }
-    let shipments = held
-        .iter()
-        .enumerate()
-        .flat_map(|(column, rows)| rows.iter().map(move |&(row, amount)| Shipment { row, column, amount }));
-    shipments.collect()
+    let mut shipments = memory::with_room(held.iter().map(Vec::len).sum(), "an assignment")?;
+    for (column, rows) in held.iter().enumerate() {
+        shipments.extend(rows.iter().map(|&(row, amount)| Shipment { row, column, amount }));
+    }
+    Ok(shipments)
 }
 
 impl<T: Number> Search<T> {

@@ -123,7 +123,7 @@ impl Wanted {
     /// Too little memory is a mistake of whoever typed if an amount was typed.
     fn refused(&self, error: Error) -> Failure {
         match self.memory {
-            Some(_) if error.kind() == ErrorKind::Memory => Failure::of_flag("--memory")(error),
+            Some(_) if error.kind() == ErrorKind::Memory => Failure::Usage(format!("--memory: {error}")),
             _ => failed(error),
         }
     }

@@ -7,6 +7,7 @@
 use super::{Among, Found, Relabel, Volume};
 use crate::error::{Error, Result};
 use crate::grid::Grid;
+use crate::memory;
 use crate::problem::Problem;
 use crate::traffic::Traffic;
 use crate::transport::{cheapest, too_costly};
@@ -19,6 +20,9 @@ const MOST_CELLS: u128 = 1 << 25;
 
 /// So many pairs of a position and a source rank are looked at, for each candidate that has a cost of its own.
 const MOST_PAIRS: u128 = 1 << 32;
+
+/// What lists as long as these are called.
+const CANDIDATES: &str = "the ranks to choose from";
 
 pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Found> {
     let candidates = candidates(asked, given)?;
@@ -74,7 +78,7 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Found> {
         }
         Ok(())
     };
-    let (supply, demand) = (vec![1; ranks.len()], vec![1; candidates.len()]);
+    let (supply, demand) = (vec![1; ranks.len()], memory::filled(1, candidates.len(), CANDIDATES)?);
     let mut labels = ranks.clone();
     for shipment in cheapest(&supply, &demand, most, &mut fill)? {
         labels[shipment.row] = candidates[shipment.column];
@@ -97,7 +101,8 @@ fn candidates(asked: &Relabel<'_>, given: &Grid) -> Result<Vec<u64>> {
              block-cyclic layouts over whole periods, all source ranks being candidates, can be larger"
         )));
     }
-    let mut ranks: Vec<u64> = given.ranks().collect();
+    let mut ranks: Vec<u64> = memory::with_room(most as usize, CANDIDATES)?;
+    ranks.extend(given.ranks());
     if asked.among == Among::Both {
         ranks.extend(asked.arrays.iter().flat_map(|(problem, _)| problem.from().grid().ranks()));
     }

@@ -11,6 +11,7 @@ use super::{Among, Found, Relabel, Volume};
 use crate::classes::Classes;
 use crate::error::Result;
 use crate::grid::Grid;
+use crate::memory;
 use crate::quotient::Quotient;
 use crate::transport::cheapest;
 use std::collections::HashSet;
@@ -44,7 +45,9 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Found>> {
     }
 
     let periods = extent / classes.period();
-    let volumes: Vec<u128> = (0..classes.count()).map(|class| classes.volume(class) * periods).collect();
+    let count = classes.count() as usize;
+    let volumes = (0..count).map(|class| classes.volume(class as u128) * periods);
+    let volumes: Vec<u128> = memory::listed(volumes, "the lengths of all classes")?;
     let kept = |labels: &[u64]| -> u128 {
         let pairs = labels.iter().zip(0..).filter_map(|(&label, receiver)| {
             // In one dimension the coordinate of a rank is its position.
@@ -52,7 +55,10 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Found>> {
         });
         pairs.map(|class| volumes[class as usize]).sum()
     };
-    let ranks: Vec<u64> = given.ranks().collect();
+    // The ranks as they are, their labels, and those that are taken: a table that is at worst half full, a byte beside each.
+    memory::check(u128::from(given.size()) * (8 + 16 + 8 + 4 * 9), "the ranks of the destination")?;
+    let mut ranks: Vec<u64> = memory::with_room(given.size() as usize, "the ranks of the destination")?;
+    ranks.extend(given.ranks());
     let volume = |labels: &[u64]| {
         let kept = kept(labels);
         Volume::plain(kept, extent - kept, bytes)
@@ -73,7 +79,8 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Found>> {
 fn place(small: &Quotient, volumes: &[u128], source: &Grid, given: &Grid) -> Result<Vec<Option<u64>>> {
     let (row_types, col_types) = (small.row_types() as usize, small.column_types() as usize);
     // The class with the longest messages between two types: of several the first.
-    let mut best: Vec<Option<usize>> = vec![None; row_types * col_types];
+    let mut best: Vec<Option<usize>> =
+        memory::filled(None, row_types * col_types, "the pairs of types of ranks")?;
     for (class, &volume) in volumes.iter().enumerate() {
         let best = &mut best[class % row_types * col_types + class % col_types];
         if best.is_none_or(|best| volumes[best] < volume) {

@@ -4,6 +4,7 @@
 //! the door no sum and no product of an item count and a cost overflows.
 
 use crate::error::{Error, Result};
+use crate::memory;
 
 /// Items of a ring, and any time its links could take together, stay below this.
 const MOST: u128 = 1 << 62;
@@ -84,9 +85,9 @@ pub struct RingProblem {
 impl RingProblem {
     /// A ring of links that all take one unit of time, in both directions, whose items have no order.
     pub fn new(loads: Vec<u64>, targets: Vec<u64>) -> Result<Self> {
-        let costs = vec![1; loads.len()];
-        let (direction, ordered) = (Direction::Bi, false);
-        Self { loads, targets, right: costs.clone(), left: costs, direction, ordered }.checked()
+        let costs = || memory::filled(1, loads.len(), "the costs of all links");
+        let (right, left, direction, ordered) = (costs()?, costs()?, Direction::Bi, false);
+        Self { loads, targets, right, left, direction, ordered }.checked()
     }
 
     /// The same links with other loads and targets.
@@ -130,7 +131,8 @@ impl RingProblem {
     /// # Ok::<(), reshard_plan::Error>(())
     /// ```
     pub fn between_gen_blocks(from: &[u64], to: &[u64]) -> Result<Self> {
-        Self::new(from.to_vec(), to.to_vec())?.in_order()
+        let list = |of: &[u64]| memory::listed(of.iter().copied(), "the slices of a layout");
+        Self::new(list(from)?, list(to)?)?.in_order()
     }
 
     fn checked(self) -> Result<Self> {

@@ -7,10 +7,11 @@ use super::events::{self, Priority};
 use super::exact::{self, Ways};
 use super::flow::Flows;
 use super::problem::{Direction, RingProblem, Side};
-use super::program::Program;
+use super::program::{Program, Transfer};
 use super::reverse::Reversed;
 use super::stream::soonest;
 use crate::error::Result;
+use crate::memory;
 
 /// Rings of more processes are not simulated item by item.
 const MOST_SIMULATED: usize = 1_000;
@@ -129,10 +130,13 @@ impl Solution {
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn solve(problem: &RingProblem) -> Result<Solution> {
+    // What each process has too many, flows twice, and up to two programs of two transfers for each link.
+    let each = 4 * size_of::<i64>() + 4 * size_of::<Transfer>();
+    memory::check(problem.procs() as u128 * each as u128, "the flows and transfers of a ring")?;
     let flows = Flows::new(problem);
     if problem.direction() == Direction::Uni {
         let (x, bound) = flows.best();
-        return Ok(one_way(&Net::new(problem, flows.at(x)), bound));
+        return one_way(&Net::new(problem, flows.at(x)), bound);
     }
     let (x, bound) = flows.best();
     if let Some((x, _)) = flows.best_light((x, bound)).filter(|&(_, time)| time == bound) {
@@ -145,22 +149,22 @@ pub fn solve(problem: &RingProblem) -> Result<Solution> {
     if let Some(program) = closed::right_then_left(&net, bound) {
         return Ok(Solution::new(program, Method::EqualLinks, bound));
     }
-    Ok(general(problem, &flows, x, bound))
+    general(problem, &flows, x, bound)
 }
 
 /// In one direction the flows are fixed, and as soon as possible is the best there is.
-fn one_way(net: &Net<'_>, bound: u64) -> Solution {
+fn one_way(net: &Net<'_>, bound: u64) -> Result<Solution> {
     if let Some(program) = closed::one_way(net) {
-        return Solution::new(program, Method::OneWay, bound);
+        return Ok(Solution::new(program, Method::OneWay, bound));
     }
-    let found = soonest(net, Side::Right);
+    let found = soonest(net, Side::Right)?;
     let bound = if found.exact { found.program.makespan() } else { bound };
-    Solution::new(found.program, Method::Soonest, bound)
+    Ok(Solution::new(found.program, Method::Soonest, bound))
 }
 
 /// Where no formula holds: several programs, the best of which is kept.
-fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Solution {
-    let mut best = soonest_either(&Net::new(problem, flows.at(x)), bound);
+fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Result<Solution> {
+    let mut best = soonest_either(&Net::new(problem, flows.at(x)), bound)?;
     if let Some((x, time)) = flows.best_light((x, bound)).filter(|&(_, time)| time < best.makespan)
         && let Some(program) = closed::right_then_left(&Net::new(problem, flows.at(x)), time)
     {
@@ -180,17 +184,17 @@ fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Solu
             best = Solution::new(program, Method::Search, best.lower_bound);
         }
     }
-    best
+    Ok(best)
 }
 
 /// As soon as possible, the better of right first and left first.
-fn soonest_either(net: &Net<'_>, bound: u64) -> Solution {
-    let right_first = Solution::new(soonest(net, Side::Right).program, Method::Soonest, bound);
+fn soonest_either(net: &Net<'_>, bound: u64) -> Result<Solution> {
+    let right_first = Solution::new(soonest(net, Side::Right)?.program, Method::Soonest, bound);
     if right_first.makespan == bound {
-        return right_first;
+        return Ok(right_first);
     }
-    let left_first = Solution::new(soonest(net, Side::Left).program, Method::Soonest, bound);
-    if right_first.makespan <= left_first.makespan { right_first } else { left_first }
+    let left_first = Solution::new(soonest(net, Side::Left)?.program, Method::Soonest, bound);
+    Ok(if right_first.makespan <= left_first.makespan { right_first } else { left_first })
 }
 
 /// Item by item, for all flows that could be better than the best so far, until one is as fast as the bound.

@@ -11,6 +11,8 @@
 use super::chains::{Chain, Net};
 use super::problem::Side;
 use super::program::{Program, Transfer};
+use crate::error::Result;
+use crate::memory;
 
 /// Runs kept for one link, and for all together, before some are joined; and how many become one.
 const MOST_RUNS: usize = 64;
@@ -108,16 +110,16 @@ pub(crate) struct Soonest {
 }
 
 /// As soon as possible, chains towards `first` before the others where they meet.
-pub(crate) fn soonest(net: &Net<'_>, first: Side) -> Soonest {
+pub(crate) fn soonest(net: &Net<'_>, first: Side) -> Result<Soonest> {
     let procs = net.flow.len();
     let mut all =
         Streams { net, transfers: Vec::new(), sent: vec![0; procs], received: vec![0; procs], exact: true };
     for side in [first, first.opposite()] {
         for chain in net.chains(side) {
-            all.run_chain(chain);
+            all.run_chain(chain)?;
         }
     }
-    Soonest { program: Program::new(procs, all.transfers), exact: all.exact }
+    Ok(Soonest { program: Program::new(procs, all.transfers), exact: all.exact })
 }
 
 struct Streams<'a> {
@@ -130,7 +132,7 @@ struct Streams<'a> {
 }
 
 impl Streams<'_> {
-    fn run_chain(&mut self, chain: Chain) {
+    fn run_chain(&mut self, chain: Chain) -> Result<()> {
         let mut arriving = Stream::default();
         for rank in self.net.senders(chain) {
             let to = self.net.next(rank, chain.side);
@@ -150,16 +152,18 @@ impl Streams<'_> {
                 stream.flatten();
                 self.exact = false;
             }
-            self.transfers.extend(stream.runs.iter().map(|run| Transfer {
+            let transfers = stream.runs.iter().map(|run| Transfer {
                 from: rank as u64,
                 side: chain.side,
                 items: run.items,
                 start: run.start,
                 end: run.last() + cost,
-            }));
+            });
+            memory::extend(&mut self.transfers, transfers, "the transfers of a ring")?;
             self.sent[rank] = self.sent[rank].max(stream.free);
             self.received[to] = self.received[to].max(stream.free);
             arriving = stream;
         }
+        Ok(())
     }
 }

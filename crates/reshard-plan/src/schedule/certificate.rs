@@ -10,6 +10,9 @@
 //! may be treated together (their average is a solution too), so for block-cyclic redistributions the bound costs the
 //! same whatever the number of processes.
 
+use crate::error::Result;
+use crate::memory;
+
 /// One kind of message: how long, between which kinds of process, how many of it each process of that kind has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
@@ -38,9 +41,12 @@ const MOST_CELLS: usize = 6_000_000;
 /// More lengths than this are rounded down to as many.
 const MOST_LENGTHS: usize = 24;
 
+/// What lists as long as the tableau are called.
+const TABLEAU: &str = "the bound of a schedule's price";
+
 /// The least `alpha * steps + beta * cost` of any schedule, with at most so many steps if given: a bound, rounded up to a
 /// whole number. `None` if that takes more than the `effort` left, counted in cells of the simplex tableau.
-pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>, effort: &mut u64) -> Option<u128> {
+pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>, effort: &mut u64) -> Result<Option<u128>> {
     let mut lengths: Vec<u64> = of.kinds.iter().map(|kind| kind.elems).collect();
     lengths.sort_unstable();
     lengths.dedup();
@@ -49,14 +55,14 @@ pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>, effor
         lengths = (0..MOST_LENGTHS).map(|at| lengths[at * lengths.len() / MOST_LENGTHS]).collect();
     }
     if lengths.is_empty() {
-        return Some(0);
+        return Ok(Some(0));
     }
     // Each kind fits the blocks from its own length on.
     let fits: Vec<usize> =
         of.kinds.iter().map(|kind| lengths.partition_point(|&length| length <= kind.elems) - 1).collect();
     let split = Split { of, lengths: &lengths, fits: &fits };
-    let (shares, toll) = split.best(alpha as f64, beta as f64, steps, effort)?;
-    split.proven(&shares, toll, alpha, beta, steps)
+    let best = split.best(alpha as f64, beta as f64, steps, effort)?;
+    Ok(best.and_then(|(shares, toll)| split.proven(&shares, toll, alpha, beta, steps)))
 }
 
 struct Split<'a> {
@@ -72,12 +78,22 @@ impl Split<'_> {
 
     /// A split of the prices, and a toll that every step pays on top, to be given back for as many steps as are allowed. By
     /// the simplex method on the dual, whose all-slack basis is feasible.
-    fn best(&self, alpha: f64, beta: f64, steps: Option<u64>, effort: &mut u64) -> Option<(Vec<f64>, f64)> {
+    fn best(
+        &self,
+        alpha: f64,
+        beta: f64,
+        steps: Option<u64>,
+        effort: &mut u64,
+    ) -> Result<Option<(Vec<f64>, f64)>> {
         let (kinds, levels, processes) = (self.of.kinds.len(), self.lengths.len(), self.processes());
         // Columns: worth of each kind; shares by level and process; the toll.
         let columns = kinds + levels * processes + 1;
         let share = |level: usize, process: usize| kinds + level * processes + process;
-        let mut rows: Vec<(Vec<(usize, f64)>, f64)> = Vec::new();
+        let height = levels + self.fits.iter().map(|&fits| levels - fits).sum::<usize>();
+        if height.saturating_mul(columns + height + 1) > MOST_CELLS {
+            return Ok(None);
+        }
+        let mut rows: Vec<(Vec<(usize, f64)>, f64)> = memory::with_room(height, TABLEAU)?;
         for (index, kind) in self.of.kinds.iter().enumerate() {
             for level in self.fits[index]..levels {
                 let pays = vec![
@@ -98,17 +114,14 @@ impl Split<'_> {
             }
             rows.push((split, (alpha + beta * length as f64) / unit));
         }
-        if rows.len() * (columns + rows.len() + 1) > MOST_CELLS {
-            return None;
-        }
         let mut worth = vec![0.0; columns];
         worth[..kinds].fill(1.0);
         if let Some(steps) = steps {
             worth[columns - 1] = -(steps as f64);
         }
-        let solution = simplex(&rows, &worth, effort)?;
+        let Some(solution) = simplex(&rows, &worth, effort)? else { return Ok(None) };
         let shares = solution[kinds..kinds + levels * processes].iter().map(|share| share * unit).collect();
-        Some((shares, solution[columns - 1] * unit))
+        Ok(Some((shares, solution[columns - 1] * unit)))
     }
 
     /// What a split proves, in integers: shares are rounded down, and cut where they exceed the price and the toll.
@@ -158,11 +171,11 @@ impl Split<'_> {
 
 /// Maximises `worth . x` subject to sparse rows `row . x <= limit`, `x >= 0`, all limits at least 0. `None` if it does not
 /// come to an end in time.
-fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64], effort: &mut u64) -> Option<Vec<f64>> {
+fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64], effort: &mut u64) -> Result<Option<Vec<f64>>> {
     let (count, columns) = (rows.len(), worth.len());
     let width = columns + 1;
     // Slacks are kept implicitly: a basic variable's row expresses it by the others.
-    let mut table = vec![0.0_f64; (count + 1) * width];
+    let mut table = memory::filled(0.0_f64, (count + 1) * width, TABLEAU)?;
     for (index, (row, limit)) in rows.iter().enumerate() {
         for &(column, value) in row {
             table[index * width + column] = value;
@@ -179,9 +192,11 @@ fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64], effort: &mut u64) -
     let mut column_variable: Vec<usize> = (0..columns).collect();
     let cells = ((count + 1) * width) as u64;
     loop {
-        *effort = effort.checked_sub(cells)?;
+        let Some(left) = effort.checked_sub(cells) else { return Ok(None) };
+        *effort = left;
         let bottom = &table[count * width..count * width + columns];
-        let (enter, value) = bottom.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let least = bottom.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((enter, value)) = least else { return Ok(None) };
         if value > -1e-9 {
             let mut solution = vec![0.0; columns];
             for (row, &variable) in row_variable.iter().enumerate() {
@@ -189,12 +204,13 @@ fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64], effort: &mut u64) -
                     solution[variable] = table[row * width + columns];
                 }
             }
-            return Some(solution);
+            return Ok(Some(solution));
         }
         let leave = (0..count).filter(|row| table[row * width + enter] > 1e-9).min_by(|&a, &b| {
             let ratio = |row: usize| table[row * width + columns] / table[row * width + enter];
             ratio(a).total_cmp(&ratio(b))
-        })?;
+        });
+        let Some(leave) = leave else { return Ok(None) };
         pivot(&mut table, width, count + 1, leave, enter);
         std::mem::swap(&mut row_variable[leave], &mut column_variable[enter]);
     }

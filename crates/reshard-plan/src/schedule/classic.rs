@@ -1,15 +1,17 @@
 //! What others do, kept to compare with: the caterpillar, Walker and Otto's schedule, and everything at once.
 
+use super::STEPS;
 use super::graph::Graph;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::problem::Problem;
 
 /// ScaLAPACK's exchange as Desprez et al. count it (their Table 19): of N processes, number i sends to number i - d in
 /// step d. It takes N steps, some of them perhaps empty.
-pub(super) fn caterpillar(graph: &Graph) -> Vec<u64> {
+pub(super) fn caterpillar(graph: &Graph) -> Result<Vec<u64>> {
     let processes = graph.senders.len().max(graph.receivers.len());
     let step = |sender: usize, receiver: usize| (processes + sender - receiver) % processes;
-    graph.edges.iter().map(|edge| step(edge.sender, edge.receiver) as u64).collect()
+    memory::listed(graph.edges.iter().map(|edge| step(edge.sender, edge.receiver) as u64), STEPS)
 }
 
 /// Everything at once: each sender begins with the receiver after itself and keeps `in_flight` messages on the way.
@@ -19,7 +21,7 @@ pub(super) fn eager(graph: &Graph, in_flight: u64) -> Result<Vec<u64>> {
             "0 messages in flight were allowed; at least 1 is needed to get anywhere",
         ));
     }
-    let mut steps = vec![0; graph.edges.len()];
+    let mut steps = memory::filled(0, graph.edges.len(), STEPS)?;
     let mut begin = 0;
     for edges in graph.edges.chunk_by(|a, b| a.sender == b.sender) {
         // Sorted by receiver: rotate to begin after the sender's own number.
@@ -74,5 +76,5 @@ pub(super) fn walker_otto(problem: &Problem, graph: &Graph) -> Result<Vec<u64>> 
             (wide(short) + wide(processes) - wide(long) * wide(factor) % wide(processes)) % wide(processes);
         (j as u64 + factor - (long / group) % factor) % factor
     });
-    Ok(steps.collect())
+    memory::listed(steps, STEPS)
 }

@@ -5,8 +5,10 @@
 //! along edges of the two colours in turn and swap them, which frees it. The walk cannot come back to the sender.
 //! Chains stay short on redistributions, so this is fast; it is the fallback for whatever has no closed form.
 
+use super::STEPS;
 use super::graph::Graph;
 use crate::error::{Error, Result};
+use crate::memory;
 use std::collections::HashMap;
 
 const NONE: u32 = u32::MAX;
@@ -22,17 +24,17 @@ const MOST_BYTES: usize = 1 << 29;
 
 /// A step for each edge, from 0 to the maximum degree less one.
 pub(super) fn colour(graph: &Graph) -> Result<Vec<u64>> {
-    let colours = graph.max_degree() as usize;
-    let (sent, received) = graph.degrees();
+    let colours = graph.max_degree()? as usize;
+    let (sent, received) = graph.degrees()?;
     let busy = sent.iter().chain(&received).filter(|&&degree| degree > FEW).count();
     if busy.saturating_mul(colours / 8) > MOST_BYTES {
         return Err(Error::too_large(format!(
             "{busy} processes have many messages each, the busiest {colours}; they cannot all be scheduled at once"
         )));
     }
-    let mut at_sender = Ports::new(&sent, colours);
-    let mut at_receiver = Ports::new(&received, colours);
-    let mut steps = vec![0_u32; graph.edges.len()];
+    let mut at_sender = Ports::new(&sent, colours)?;
+    let mut at_receiver = Ports::new(&received, colours)?;
+    let mut steps = memory::filled(0_u32, graph.edges.len(), STEPS)?;
     for (index, edge) in graph.edges.iter().enumerate() {
         let (sender, receiver) = (edge.sender, edge.receiver);
         // Both have a free colour: fewer than `colours` of their edges are coloured yet.
@@ -49,7 +51,7 @@ pub(super) fn colour(graph: &Graph) -> Result<Vec<u64>> {
         at_sender.set(sender, colour, index as u32);
         at_receiver.set(receiver, colour, index as u32);
     }
-    Ok(steps.into_iter().map(u64::from).collect())
+    memory::listed(steps.into_iter().map(u64::from), STEPS)
 }
 
 /// Swaps the colours `taken` and `free` along the chain that begins at `receiver` with `taken`.
@@ -105,12 +107,18 @@ enum Edges {
 }
 
 impl Ports {
-    fn new(degrees: &[usize], colours: usize) -> Self {
+    fn new(degrees: &[usize], colours: usize) -> Result<Self> {
+        const WHAT: &str = "the steps each rank has taken";
         let edges = if degrees.len().saturating_mul(colours) <= MOST_CELLS {
-            Edges::Table(vec![NONE; degrees.len() * colours])
+            Edges::Table(memory::filled(NONE, degrees.len() * colours, WHAT)?)
         } else {
-            Edges::Maps(vec![HashMap::new(); degrees.len()])
+            // A map grows when it is seven eighths full, and then has a byte beside each entry.
+            let entries = degrees.iter().map(|&degree| 4 * degree as u128 + 4).sum::<u128>();
+            memory::check(entries * 9, WHAT)?;
+            Edges::Maps(memory::filled(HashMap::new(), degrees.len(), WHAT)?)
         };
+        let busy = degrees.iter().filter(|&&degree| degree > FEW).count();
+        memory::check(busy as u128 * (colours / 8 + 32) as u128, WHAT)?;
         let words = |degree: &usize| {
             if *degree <= FEW {
                 return Vec::new();
@@ -121,7 +129,7 @@ impl Ports {
             }
             words
         };
-        Self { colours, edges, used: degrees.iter().map(words).collect() }
+        Ok(Self { colours, edges, used: memory::listed(degrees.iter().map(words), WHAT)? })
     }
 
     fn edge(&self, vertex: usize, colour: usize) -> u32 {

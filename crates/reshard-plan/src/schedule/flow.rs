@@ -5,6 +5,8 @@
 //! successive cheapest paths find the integer optimum. Lower bounds are met by paying for them more than all edges
 //! together are worth; if some are still not met, nothing meets them.
 
+use crate::error::Result;
+use crate::memory;
 use std::collections::VecDeque;
 
 /// Least and most edges to take at a vertex.
@@ -19,14 +21,24 @@ pub(super) fn heaviest_within(
     senders: &[Range],
     receivers: &[Range],
     edges: &[(usize, usize, u64)],
-) -> Option<Vec<bool>> {
+) -> Result<Option<Vec<bool>>> {
     if senders.iter().chain(receivers).any(|range| range.least > range.most) {
-        return None;
+        return Ok(None);
     }
     let total: i128 = edges.iter().map(|edge| i128::from(edge.2)).sum();
     let reward = total + 1;
     let (source, sink) = (senders.len() + receivers.len(), senders.len() + receivers.len() + 1);
-    let mut network = Network { arcs: Vec::new(), of_node: vec![Vec::new(); sink + 1] };
+    const WHAT: &str = "the flow of a block of steps";
+    let arcs = 2 * (2 * (senders.len() + receivers.len()) + edges.len());
+    // Lists that grow as they are filled have up to twice the room, and four places at least.
+    memory::check((2 * arcs + 4 * sink) as u128 * 8, WHAT)?;
+    let mut network = Network {
+        arcs: memory::with_room(arcs, WHAT)?,
+        of_node: memory::filled(Vec::new(), sink + 1, WHAT)?,
+        distance: memory::filled(i128::MAX, sink + 1, WHAT)?,
+        arrived_by: memory::filled(usize::MAX, sink + 1, WHAT)?,
+        waits: memory::filled(false, sink + 1, WHAT)?,
+    };
     for (vertex, range) in senders.iter().enumerate() {
         network.add(source, vertex, range.least, -reward);
         network.add(source, vertex, range.most - range.least, 0);
@@ -43,9 +55,9 @@ pub(super) fn heaviest_within(
     // Arcs come in pairs, forward and back; the first of each vertex is its lower bound.
     let unmet = |arcs: &[Arc]| arcs.chunks(4).any(|arcs| arcs[0].left > 0);
     if unmet(&network.arcs[..first]) {
-        return None;
+        return Ok(None);
     }
-    Some(network.arcs[first..].chunks(2).map(|arcs| arcs[0].left == 0).collect())
+    memory::listed(network.arcs[first..].chunks(2).map(|arcs| arcs[0].left == 0), WHAT).map(Some)
 }
 
 struct Arc {
@@ -57,6 +69,10 @@ struct Arc {
 struct Network {
     arcs: Vec<Arc>,
     of_node: Vec<Vec<usize>>,
+    /// For each node, while a path is looked for: how far it is, the arc it is reached by, and whether it waits in the queue.
+    distance: Vec<i128>,
+    arrived_by: Vec<usize>,
+    waits: Vec<bool>,
 }
 
 impl Network {
@@ -69,10 +85,10 @@ impl Network {
 
     /// Sends one unit along a cheapest path, if that is worth something.
     fn augment(&mut self, source: usize, sink: usize) -> bool {
-        let nodes = self.of_node.len();
-        let mut distance = vec![i128::MAX; nodes];
-        let mut arrived_by = vec![usize::MAX; nodes];
-        let mut waits = vec![false; nodes];
+        let (distance, arrived_by, waits) = (&mut self.distance, &mut self.arrived_by, &mut self.waits);
+        distance.fill(i128::MAX);
+        arrived_by.fill(usize::MAX);
+        waits.fill(false);
         let mut queue = VecDeque::from([source]);
         distance[source] = 0;
         while let Some(node) = queue.pop_front() {

@@ -4,11 +4,15 @@
 //! closed form does without.
 
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::problem::Problem;
 use crate::traffic::{Message, Traffic};
 
 /// The most messages a graph may hold.
 const MOST_MESSAGES: u128 = 10_000_000;
+
+/// What lists as long as the messages are called.
+pub(super) const MESSAGES: &str = "a list of all messages";
 
 /// Senders and receivers by index, and every message between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,17 +47,16 @@ impl Graph {
         if table.message_count() > MOST_MESSAGES {
             return Err(too_many(table.message_count()));
         }
+        let mut edges = memory::with_room(table.message_count() as usize, MESSAGES)?;
+        let ranks = u128::from(grids[0].size()) + u128::from(grids[1].size());
+        memory::check(ranks * 8, "the ranks of both grids")?;
         let (senders, receivers) = (grids[0].sorted_ranks(), grids[1].sorted_ranks());
         let messages = table.messages().filter(|message| !(shared_ranks && message.from == message.to));
-        let mut edges: Vec<Edge> = messages
-            .map(|message| Edge {
-                sender: senders.binary_search(&message.from).expect("senders are the source's ranks"),
-                receiver: receivers
-                    .binary_search(&message.to)
-                    .expect("receivers are the destination's ranks"),
-                elems: message.elems,
-            })
-            .collect();
+        edges.extend(messages.map(|message| Edge {
+            sender: senders.binary_search(&message.from).expect("senders are the source's ranks"),
+            receiver: receivers.binary_search(&message.to).expect("receivers are the destination's ranks"),
+            elems: message.elems,
+        }));
         edges.sort_unstable_by_key(|edge| (edge.sender, edge.receiver));
         Ok(Self { senders, receivers, edges })
     }
@@ -64,55 +67,78 @@ impl Graph {
     }
 
     /// Messages of each sender and of each receiver.
-    pub fn degrees(&self) -> (Vec<usize>, Vec<usize>) {
-        let (mut sent, mut received) = (vec![0; self.senders.len()], vec![0; self.receivers.len()]);
+    pub fn degrees(&self) -> Result<(Vec<usize>, Vec<usize>)> {
+        let (mut sent, mut received) = self.of_each(0)?;
         for edge in &self.edges {
             sent[edge.sender] += 1;
             received[edge.receiver] += 1;
         }
-        (sent, received)
+        Ok((sent, received))
+    }
+
+    /// A value for each sender and for each receiver.
+    pub fn of_each<T: Clone>(&self, value: T) -> Result<(Vec<T>, Vec<T>)> {
+        let of = |count: usize| memory::filled(value.clone(), count, "what is known of each rank");
+        Ok((of(self.senders.len())?, of(self.receivers.len())?))
     }
 
     /// The greatest number of messages of any process: no schedule has fewer steps.
-    pub fn max_degree(&self) -> u64 {
-        let (sent, received) = self.degrees();
-        sent.into_iter().chain(received).max().unwrap_or(0) as u64
+    pub fn max_degree(&self) -> Result<u64> {
+        let (sent, received) = self.degrees()?;
+        Ok(sent.into_iter().chain(received).max().unwrap_or(0) as u64)
     }
 
     /// The greatest number of messages any process sends.
-    pub fn max_sent(&self) -> u64 {
-        self.degrees().0.into_iter().max().unwrap_or(0) as u64
+    pub fn max_sent(&self) -> Result<u64> {
+        Ok(self.degrees()?.0.into_iter().max().unwrap_or(0) as u64)
     }
 
     /// The greatest number of elements any process sends or receives: W, which nothing can beat.
-    pub fn max_load(&self) -> u64 {
-        let (mut sent, mut received) = (vec![0; self.senders.len()], vec![0; self.receivers.len()]);
+    pub fn max_load(&self) -> Result<u64> {
+        let (mut sent, mut received) = self.of_each(0)?;
         for edge in &self.edges {
             sent[edge.sender] += edge.elems;
             received[edge.receiver] += edge.elems;
         }
-        sent.into_iter().chain(received).max().unwrap_or(0)
+        Ok(sent.into_iter().chain(received).max().unwrap_or(0))
     }
 
     /// LB1: if every process's messages are sorted from longest to shortest, the i-th costliest step costs at least the
     /// longest of all i-th messages. The sum bounds the total cost of any schedule in steps; it is at least W.
-    pub fn cost_bound(&self) -> u128 {
-        let mut lists = vec![Vec::new(); self.senders.len() + self.receivers.len()];
-        for edge in &self.edges {
-            lists[edge.sender].push(edge.elems);
-            lists[self.senders.len() + edge.receiver].push(edge.elems);
-        }
+    pub fn cost_bound(&self) -> Result<u128> {
+        const WHAT: &str = "the bound of a schedule's cost";
         let mut longest: Vec<u64> = Vec::new();
-        for list in &mut lists {
-            list.sort_unstable_by(|a, b| b.cmp(a));
-            if list.len() > longest.len() {
-                longest.resize(list.len(), 0);
+        let (sent, received) = self.degrees()?;
+        let sides: [(Vec<usize>, fn(&Edge) -> usize); 2] =
+            [(sent, |edge| edge.sender), (received, |edge| edge.receiver)];
+        for (mut ends, process) in sides {
+            // All lists of a side one after the other; where each begins, and once they are filled where it ends.
+            let mut lengths = memory::filled(0_u64, self.edges.len(), WHAT)?;
+            let mut begin = 0;
+            for end in &mut ends {
+                begin += std::mem::replace(end, begin);
             }
-            for (most, &elems) in longest.iter_mut().zip(list.iter()) {
-                *most = (*most).max(elems);
+            for edge in &self.edges {
+                let end = &mut ends[process(edge)];
+                lengths[*end] = edge.elems;
+                *end += 1;
+            }
+            let mut begin = 0;
+            for end in ends {
+                let list = &mut lengths[begin..end];
+                list.sort_unstable_by(|a, b| b.cmp(a));
+                if list.len() > longest.len() {
+                    let more = list.len() - longest.len();
+                    memory::reserve(&mut longest, more, WHAT)?;
+                    longest.resize(list.len(), 0);
+                }
+                for (most, &elems) in longest.iter_mut().zip(list.iter()) {
+                    *most = (*most).max(elems);
+                }
+                begin = end;
             }
         }
-        longest.into_iter().map(u128::from).sum()
+        Ok(longest.into_iter().map(u128::from).sum())
     }
 }
 

@@ -9,10 +9,15 @@
 use super::Step;
 use super::graph::Graph;
 use crate::error::{Error, Result};
+use crate::memory;
+use crate::traffic::Message;
 use std::cmp::Reverse;
 
 /// Past this many messages looking through all that wait takes too long.
 const MOST_MESSAGES: usize = 50_000;
+
+/// What lists of such moments are called.
+const STARTS: &str = "the moments at which messages start";
 
 /// Which waiting message goes first.
 #[derive(Clone, Copy)]
@@ -37,12 +42,21 @@ pub(super) fn steps(graph: &Graph, orders: &[Vec<u64>]) -> Result<(Vec<Step>, u6
     let rules =
         [Urgency::Load, Urgency::Length].into_iter().chain(orders.iter().map(|order| Urgency::Order(order)));
     let in_order = orders.iter().map(|order| starts_in_order(graph, order));
-    let runs = rules.map(|urgency| starts(graph, urgency)).chain(in_order);
-    let (starts, makespan) = runs.min_by_key(|run| run.1).unwrap_or_default();
-    let mut moments = starts.clone();
+    let mut best: Option<(Vec<u64>, u64)> = None;
+    for run in rules.map(|urgency| starts(graph, urgency)).chain(in_order) {
+        let run = run?;
+        // Of equally fast ones the first.
+        if best.as_ref().is_none_or(|best| run.1 < best.1) {
+            best = Some(run);
+        }
+    }
+    let (starts, makespan) = best.unwrap_or_default();
+    let mut moments = memory::listed(starts.iter().copied(), STARTS)?;
     moments.sort_unstable();
     moments.dedup();
-    let mut steps = vec![Step::default(); moments.len()];
+    // Lists that grow as they are filled have up to twice the room, and four places at least.
+    memory::check((2 * starts.len() + 4 * moments.len()) as u128 * size_of::<Message>() as u128, STARTS)?;
+    let mut steps = memory::filled(Step::default(), moments.len(), STARTS)?;
     for (edge, start) in graph.edges.iter().zip(starts) {
         let step = &mut steps[moments.partition_point(|&moment| moment < start)];
         step.cost = step.cost.max(edge.elems);
@@ -53,11 +67,11 @@ pub(super) fn steps(graph: &Graph, orders: &[Vec<u64>]) -> Result<(Vec<Step>, u6
 
 /// When each message starts if every process keeps the order of the steps and nobody waits for a barrier, and when the last
 /// arrives.
-fn starts_in_order(graph: &Graph, steps: &[u64]) -> (Vec<u64>, u64) {
-    let (mut sender_free, mut receiver_free) = (vec![0; graph.senders.len()], vec![0; graph.receivers.len()]);
-    let mut starts = vec![0; graph.edges.len()];
-    let mut order: Vec<usize> = (0..graph.edges.len()).collect();
-    order.sort_by_key(|&index| steps[index]);
+fn starts_in_order(graph: &Graph, steps: &[u64]) -> Result<(Vec<u64>, u64)> {
+    let (mut sender_free, mut receiver_free) = graph.of_each(0)?;
+    let mut starts = memory::filled(0, graph.edges.len(), STARTS)?;
+    let mut order = memory::listed(0..graph.edges.len(), STARTS)?;
+    order.sort_unstable_by_key(|&index| (steps[index], index));
     for index in order {
         let edge = &graph.edges[index];
         let start: u64 = sender_free[edge.sender].max(receiver_free[edge.receiver]);
@@ -66,28 +80,30 @@ fn starts_in_order(graph: &Graph, steps: &[u64]) -> (Vec<u64>, u64) {
         let end: u64 = start.saturating_add(edge.elems);
         (sender_free[edge.sender], receiver_free[edge.receiver]) = (end, end);
     }
-    (starts, sender_free.into_iter().max().unwrap_or(0))
+    Ok((starts, sender_free.into_iter().max().unwrap_or(0)))
 }
 
 /// When each message starts, and when the last arrives.
-fn starts(graph: &Graph, urgency: Urgency<'_>) -> (Vec<u64>, u64) {
-    let (mut to_send, mut to_receive) =
-        (vec![0_u64; graph.senders.len()], vec![0_u64; graph.receivers.len()]);
+fn starts(graph: &Graph, urgency: Urgency<'_>) -> Result<(Vec<u64>, u64)> {
+    let (mut to_send, mut to_receive) = graph.of_each(0_u64)?;
     for edge in &graph.edges {
         to_send[edge.sender] += edge.elems;
         to_receive[edge.receiver] += edge.elems;
     }
-    let (mut sender_free, mut receiver_free) = (vec![0_u64; to_send.len()], vec![0_u64; to_receive.len()]);
-    let mut starts = vec![u64::MAX; graph.edges.len()];
-    let mut waiting: Vec<usize> = (0..graph.edges.len()).collect();
+    let (mut sender_free, mut receiver_free) = graph.of_each(0_u64)?;
+    let mut starts = memory::filled(u64::MAX, graph.edges.len(), STARTS)?;
+    let mut waiting = memory::listed(0..graph.edges.len(), STARTS)?;
+    let mut ready: Vec<usize> = memory::with_room(graph.edges.len(), STARTS)?;
     let (mut now, mut makespan) = (0, 0);
     while !waiting.is_empty() {
         let idle = |index: &usize| {
             let edge = &graph.edges[*index];
             sender_free[edge.sender] <= now && receiver_free[edge.receiver] <= now
         };
-        let mut ready: Vec<usize> = waiting.iter().copied().filter(idle).collect();
-        ready.sort_by_key(|&index| {
+        ready.clear();
+        ready.extend(waiting.iter().copied().filter(idle));
+        // No two have the same key.
+        ready.sort_unstable_by_key(|&index| {
             let edge = &graph.edges[index];
             let load = to_send[edge.sender] + to_receive[edge.receiver];
             match urgency {
@@ -96,7 +112,7 @@ fn starts(graph: &Graph, urgency: Urgency<'_>) -> (Vec<u64>, u64) {
                 Urgency::Order(steps) => (steps[index], Reverse(load), Reverse(edge.elems), index),
             }
         });
-        for index in ready {
+        for &index in &ready {
             let edge = &graph.edges[index];
             // One that went before may have taken a port.
             if sender_free[edge.sender] > now || receiver_free[edge.receiver] > now {
@@ -114,5 +130,5 @@ fn starts(graph: &Graph, urgency: Urgency<'_>) -> (Vec<u64>, u64) {
         let next = sender_free.iter().chain(&receiver_free).copied().filter(|&free| free > now).min();
         now = next.unwrap_or(now);
     }
-    (starts, makespan)
+    Ok((starts, makespan))
 }

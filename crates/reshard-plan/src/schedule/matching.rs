@@ -7,8 +7,10 @@
 //! A heaviest matching is an assignment problem, solved exactly in integers ([`transport`](crate::transport)). Stepwise
 //! only changes the weights: a busiest process that is met outweighs all lengths together.
 
-use super::graph::{Edge, Graph};
+use super::STEPS;
+use super::graph::{Edge, Graph, MESSAGES};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::transport::cheapest;
 
 /// Each step solves an assignment problem: past this many steps times processes squared that takes minutes.
@@ -26,15 +28,15 @@ pub(super) fn greedy(graph: &Graph) -> Result<Vec<u64>> {
 
 fn peel(graph: &Graph, fewest_steps: bool) -> Result<Vec<u64>> {
     let size = graph.senders.len().max(graph.receivers.len());
-    let least_steps = graph.max_degree() as usize;
+    let least_steps = graph.max_degree()? as usize;
     if least_steps.saturating_mul(size).saturating_mul(size) > MOST_WORK {
         return Err(Error::too_large(format!(
             "{least_steps} matchings of {size} processes were asked for, which would take minutes; use optimal"
         )));
     }
-    let mut steps = vec![u64::MAX; graph.edges.len()];
-    let mut left: Vec<usize> = (0..graph.edges.len()).collect();
-    let (mut sent, mut received) = graph.degrees();
+    let mut steps = memory::filled(u64::MAX, graph.edges.len(), STEPS)?;
+    let mut left = memory::listed(0..graph.edges.len(), MESSAGES)?;
+    let (mut sent, mut received) = graph.degrees()?;
     // Between equal lengths, messages of processes with many left are better: at most 2 x size for each of size edges.
     let length_weight = (2 * size * size) as u128 + 1;
     // And a busiest process that is met is worth more than all lengths together.
@@ -75,7 +77,9 @@ fn heaviest_matching(graph: &Graph, left: &[usize], weight: &impl Fn(&Edge) -> u
     } else {
         (graph.receivers.len(), graph.senders.len())
     };
-    let mut of_row: Vec<Vec<usize>> = vec![Vec::new(); rows];
+    // Lists that grow as they are filled have up to twice the room, and four places at least.
+    memory::check((2 * left.len() + 4 * rows) as u128 * 8, "the messages of each rank")?;
+    let mut of_row: Vec<Vec<usize>> = memory::filled(Vec::new(), rows, "the messages of each rank")?;
     for &index in left {
         of_row[ends(&graph.edges[index]).0].push(index);
     }
@@ -88,9 +92,13 @@ fn heaviest_matching(graph: &Graph, left: &[usize], weight: &impl Fn(&Edge) -> u
         }
         Ok(())
     };
-    let assigned = cheapest(&vec![1; rows], &vec![1; columns], most, &mut fill)?;
+    let each = memory::filled(1, columns.max(rows), "what is known of each rank")?;
+    let assigned = cheapest(&each[..rows], &each[..columns], most, &mut fill)?;
     let edge_of = |row: usize, column: usize| {
         of_row[row].iter().copied().find(|&index| ends(&graph.edges[index]).1 == column)
     };
-    Ok(assigned.iter().filter_map(|shipment| edge_of(shipment.row, shipment.column)).collect())
+    memory::listed(
+        assigned.iter().filter_map(|shipment| edge_of(shipment.row, shipment.column)),
+        "the messages of a step",
+    )
 }

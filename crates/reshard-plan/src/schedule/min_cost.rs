@@ -12,10 +12,11 @@
 
 use super::certificate::{self, Kind, Kinds};
 use super::flow::{Range, heaviest_within};
-use super::graph::{Edge, Graph};
-use super::{Options, colouring};
+use super::graph::{Edge, Graph, MESSAGES};
+use super::{Options, STEPS, colouring};
 use crate::classes::Classes;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::problem::Problem;
 use crate::quotient::Quotient;
 
@@ -43,13 +44,7 @@ pub(super) struct Found {
 
 pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Result<Found> {
     let (instance, kinds, lifted) = instance(problem, graph, options)?;
-    if instance.edges.len() > MOST_EDGES {
-        return Err(Error::too_large(format!(
-            "min-cost was asked for {} different messages, and takes at most {MOST_EDGES}; use optimal or stepwise",
-            instance.edges.len()
-        )));
-    }
-    let fewest = instance.max_degree();
+    let fewest = instance.max_degree()?;
     let most = match options.most_steps {
         Some(most) if most < fewest => {
             return Err(Error::out_of_range(format!(
@@ -71,8 +66,8 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
         // Every number of steps gets a fair share of what is left.
         let reserve = search.budget - search.budget / (most - steps + 1) as usize;
         search.budget -= reserve;
-        let all: Vec<usize> = (0..instance.edges.len()).collect();
-        search.peel(&mut vec![u64::MAX; instance.edges.len()], &all, 0, 0)?;
+        let all = memory::listed(0..instance.edges.len(), MESSAGES)?;
+        search.peel(&mut memory::filled(u64::MAX, instance.edges.len(), STEPS)?, &all, 0, 0)?;
         search.budget += reserve;
     }
     let (_, steps) = search.best.ok_or_else(|| {
@@ -82,35 +77,46 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
     })?;
     // The bound of the cost first, which every schedule is judged by; then as much of the price as there is effort for.
     let mut effort = EFFORT;
-    let bound_cost = cost_bound(&kinds, options.most_steps, &mut effort);
+    let bound_cost = cost_bound(&kinds, options.most_steps, &mut effort)?;
     Ok(Found {
-        steps: lifted.into_iter().map(|edge| steps[edge]).collect(),
+        steps: memory::listed(lifted.into_iter().map(|edge| steps[edge]), STEPS)?,
         bound_cost,
-        bound_price: bound_price(&kinds, options, fewest, most, &mut effort),
+        bound_price: bound_price(&kinds, options, fewest, most, &mut effort)?,
     })
 }
 
-fn cost_bound(kinds: &Kinds, most_steps: Option<u64>, effort: &mut u64) -> u128 {
-    certificate::bound(kinds, 0, 1, most_steps, effort).unwrap_or(0)
+fn cost_bound(kinds: &Kinds, most_steps: Option<u64>, effort: &mut u64) -> Result<u128> {
+    Ok(certificate::bound(kinds, 0, 1, most_steps, effort)?.unwrap_or(0))
 }
 
 /// No schedule has a lower price: by the prices themselves, or by the least cost for each number of steps, whichever says
 /// more.
-fn bound_price(kinds: &Kinds, options: &Options, fewest: u64, most: u64, effort: &mut u64) -> u128 {
+fn bound_price(
+    kinds: &Kinds,
+    options: &Options,
+    fewest: u64,
+    most: u64,
+    effort: &mut u64,
+) -> Result<u128> {
     let (alpha, beta) = (u128::from(options.alpha), u128::from(options.beta));
     let direct =
-        certificate::bound(kinds, options.alpha, options.beta, options.most_steps, effort).unwrap_or(0);
+        certificate::bound(kinds, options.alpha, options.beta, options.most_steps, effort)?.unwrap_or(0);
     if options.alpha == 0 {
-        return direct;
+        return Ok(direct);
     }
-    let mut at = |steps: u64, most: Option<u64>| {
-        let cost = beta.saturating_mul(cost_bound(kinds, most, effort));
-        (alpha * u128::from(steps)).saturating_add(cost)
+    let mut at = |steps: u64, most: Option<u64>| -> Result<u128> {
+        let cost = beta.saturating_mul(cost_bound(kinds, most, effort)?);
+        Ok((alpha * u128::from(steps)).saturating_add(cost))
     };
-    let beyond = at(most + 1, None);
-    let by_steps = (fewest..=most).map(|steps| at(steps, Some(steps))).min().unwrap_or(beyond);
+    let beyond = at(most + 1, None)?;
+    let mut by_steps = None;
+    for steps in fewest..=most {
+        let price = at(steps, Some(steps))?;
+        by_steps = Some(by_steps.map_or(price, |least: u128| least.min(price)));
+    }
+    let by_steps = by_steps.unwrap_or(beyond);
     let by_steps = if options.most_steps == Some(most) { by_steps } else { by_steps.min(beyond) };
-    direct.max(by_steps)
+    Ok(direct.max(by_steps))
 }
 
 /// The graph to solve, its messages by kind, and for each message of the problem the edge that stands for it.
@@ -118,15 +124,22 @@ fn instance(problem: &Problem, graph: &Graph, options: &Options) -> Result<(Grap
     if let Some(small) = quotient_instance(problem, graph, options)? {
         return Ok(small);
     }
+    if graph.edges.len() > MOST_EDGES {
+        return Err(Error::too_large(format!(
+            "min-cost was asked for {} different messages, and takes at most {MOST_EDGES}; use optimal or stepwise",
+            graph.edges.len()
+        )));
+    }
     let kind = |edge: &Edge| Kind { elems: edge.elems, row: edge.sender, column: edge.receiver };
     let kinds = Kinds {
-        kinds: graph.edges.iter().map(kind).collect(),
+        kinds: memory::listed(graph.edges.iter().map(kind), MESSAGES)?,
         rows: graph.senders.len(),
         columns: graph.receivers.len(),
         per_row: 1,
         per_column: 1,
     };
-    Ok((graph.clone(), kinds, (0..graph.edges.len()).collect()))
+    let all = memory::listed(0..graph.edges.len(), MESSAGES)?;
+    Ok((part_of(graph, &all)?, kinds, all))
 }
 
 fn quotient_instance(
@@ -175,10 +188,10 @@ fn quotient_instance(
         let link = quotient.link(sender, receiver).expect("every message has a class");
         ((link.class * rows + link.row_copy) * columns + link.column_copy) as usize
     });
-    let lifted = lifted.collect();
+    let lifted = memory::listed(lifted, MESSAGES)?;
     let small = Graph {
-        senders: (0..row_count as u64).collect(),
-        receivers: (0..column_count as u64).collect(),
+        senders: memory::listed((0..row_count).map(|row| row as u64), MESSAGES)?,
+        receivers: memory::listed((0..column_count).map(|column| column as u64), MESSAGES)?,
         edges,
     };
     let kinds = Kinds {
@@ -208,12 +221,12 @@ impl Search<'_> {
         if left.is_empty() {
             let price = super::price(self.options, used, cost);
             if self.best.as_ref().is_none_or(|(least, _)| price < *least) {
-                self.best = Some((price, steps.clone()));
+                self.best = Some((price, memory::listed(steps.iter().copied(), STEPS)?));
             }
             return Ok(());
         }
-        let rest = self.part(left);
-        let hope = super::price(self.options, used + rest.max_degree(), cost + rest.cost_bound());
+        let rest = part_of(self.graph, left)?;
+        let hope = super::price(self.options, used + rest.max_degree()?, cost + rest.cost_bound()?);
         if self.best.as_ref().is_some_and(|(least, _)| hope >= *least) {
             return Ok(());
         }
@@ -229,12 +242,12 @@ impl Search<'_> {
             self.budget = self.budget.saturating_sub(1);
             let (must, may): (Vec<usize>, Vec<usize>) =
                 left.iter().partition(|&&edge| self.graph.edges[edge].elems > next);
-            let Some(chosen) = choose(self.graph, &must, &may, self.allowed - used) else { continue };
-            let block = self.part(&chosen);
+            let Some(chosen) = choose(self.graph, &must, &may, self.allowed - used)? else { continue };
+            let block = part_of(self.graph, &chosen)?;
             for (&edge, step) in chosen.iter().zip(colouring::colour(&block)?) {
                 steps[edge] = used + step;
             }
-            let more_steps = block.max_degree();
+            let more_steps = block.max_degree()?;
             let more_cost = u128::from(more_steps) * u128::from(longest);
             let left: Vec<usize> = left.iter().copied().filter(|&edge| steps[edge] == u64::MAX).collect();
             self.peel(steps, &left, used + more_steps, cost + more_cost)?;
@@ -242,45 +255,49 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
 
-    fn part(&self, edges: &[usize]) -> Graph {
-        Graph {
-            senders: self.graph.senders.clone(),
-            receivers: self.graph.receivers.clone(),
-            edges: edges.iter().map(|&edge| self.graph.edges[edge]).collect(),
-        }
-    }
+/// Some edges of a graph, and all its processes.
+fn part_of(graph: &Graph, edges: &[usize]) -> Result<Graph> {
+    Ok(Graph {
+        senders: memory::listed(graph.senders.iter().copied(), "the ranks of both grids")?,
+        receivers: memory::listed(graph.receivers.iter().copied(), "the ranks of both grids")?,
+        edges: memory::listed(edges.iter().map(|&edge| graph.edges[edge]), MESSAGES)?,
+    })
 }
 
 /// The edges of a block: all of `must`, the heaviest of `may`, so that the rest fits into the steps left over. The block
 /// gets as few steps as that allows.
-fn choose(graph: &Graph, must: &[usize], may: &[usize], steps_left: u64) -> Option<Vec<usize>> {
-    let count = |edges: &[usize]| {
-        let (mut sent, mut received) = (vec![0_u64; graph.senders.len()], vec![0_u64; graph.receivers.len()]);
+fn choose(graph: &Graph, must: &[usize], may: &[usize], steps_left: u64) -> Result<Option<Vec<usize>>> {
+    let count = |edges: &[usize]| -> Result<_> {
+        let (mut sent, mut received) = graph.of_each(0_u64)?;
         for &edge in edges {
             sent[graph.edges[edge].sender] += 1;
             received[graph.edges[edge].receiver] += 1;
         }
-        (sent, received)
+        Ok((sent, received))
     };
-    let (must_sent, must_received) = count(must);
-    let (may_sent, may_received) = count(may);
+    let (must_sent, must_received) = count(must)?;
+    let (may_sent, may_received) = count(may)?;
     let candidates: Vec<(usize, usize, u64)> = may
         .iter()
         .map(|&edge| &graph.edges[edge])
         .map(|edge| (edge.sender, edge.receiver, edge.elems))
         .collect();
     let fewest = must_sent.iter().chain(&must_received).copied().max().unwrap_or(0);
-    (fewest..=steps_left).find_map(|steps| {
+    for steps in fewest..=steps_left {
         // After this block every vertex must have no more edges left than there are steps.
         let range = |(&must, &may): (&u64, &u64)| Range {
             least: may.saturating_sub(steps_left - steps),
             most: (steps - must).min(may),
         };
-        let senders: Vec<Range> = must_sent.iter().zip(&may_sent).map(range).collect();
-        let receivers: Vec<Range> = must_received.iter().zip(&may_received).map(range).collect();
-        let taken = heaviest_within(&senders, &receivers, &candidates)?;
-        let more = may.iter().zip(taken).filter(|(_, taken)| *taken).map(|(&edge, _)| edge);
-        Some(must.iter().copied().chain(more).collect())
-    })
+        const WHAT: &str = "what each rank may still send and receive";
+        let senders = memory::listed(must_sent.iter().zip(&may_sent).map(range), WHAT)?;
+        let receivers = memory::listed(must_received.iter().zip(&may_received).map(range), WHAT)?;
+        if let Some(taken) = heaviest_within(&senders, &receivers, &candidates)? {
+            let more = may.iter().zip(taken).filter(|(_, taken)| *taken).map(|(&edge, _)| edge);
+            return memory::listed(must.iter().copied().chain(more), MESSAGES).map(Some);
+        }
+    }
+    Ok(None)
 }

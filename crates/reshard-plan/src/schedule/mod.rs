@@ -32,6 +32,7 @@ mod split;
 pub use closed_form::ClosedForm;
 
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::problem::Problem;
 use crate::traffic::Message;
 use graph::Graph;
@@ -190,6 +191,9 @@ fn price(options: &Options, steps: u64, cost: u128) -> u128 {
     of_steps.saturating_add(u128::from(options.beta).saturating_mul(cost))
 }
 
+/// What a list of steps, one for each message, is called.
+const STEPS: &str = "the steps of all messages";
+
 fn total(steps: &[Step]) -> u128 {
     steps.iter().map(|step| u128::from(step.cost)).sum()
 }
@@ -204,18 +208,18 @@ impl Schedule {
     pub fn with(problem: &Problem, options: &Options) -> Result<Self> {
         let graph = Graph::new(problem, options.shared_ranks)?;
         let steps = match options.strategy {
-            Strategy::Optimal => by_step(&graph, &optimal(problem, &graph, options)?),
-            Strategy::Classes => by_step(&graph, &classes(problem, &graph, options)?),
-            Strategy::Stepwise => by_step(&graph, &matching::stepwise(&graph)?),
-            Strategy::Greedy => by_step(&graph, &matching::greedy(&graph)?),
-            Strategy::Caterpillar => by_step(&graph, &classic::caterpillar(&graph)),
-            Strategy::WalkerOtto => by_step(&graph, &classic::walker_otto(problem, &graph)?),
-            Strategy::Eager => by_step(&graph, &classic::eager(&graph, options.in_flight)?),
+            Strategy::Optimal => by_step(&graph, &optimal(problem, &graph, options)?)?,
+            Strategy::Classes => by_step(&graph, &classes(problem, &graph, options)?)?,
+            Strategy::Stepwise => by_step(&graph, &matching::stepwise(&graph)?)?,
+            Strategy::Greedy => by_step(&graph, &matching::greedy(&graph)?)?,
+            Strategy::Caterpillar => by_step(&graph, &classic::caterpillar(&graph)?)?,
+            Strategy::WalkerOtto => by_step(&graph, &classic::walker_otto(problem, &graph)?)?,
+            Strategy::Eager => by_step(&graph, &classic::eager(&graph, options.in_flight)?)?,
             Strategy::MinCost => {
                 let found = min_cost::solve(problem, &graph, options)?;
-                let steps = by_step(&graph, &found.steps);
+                let steps = by_step(&graph, &found.steps)?;
                 let cost = total(&steps);
-                let mut schedule = Self::bounded(options, &graph, steps, cost);
+                let mut schedule = Self::bounded(options, &graph, steps, cost)?;
                 schedule.bound_cost = schedule.bound_cost.max(found.bound_cost);
                 schedule.bound_price = schedule.bound_price.max(found.bound_price);
                 return Ok(schedule);
@@ -228,23 +232,23 @@ impl Schedule {
                     orders.push(matching::stepwise(&graph)?);
                 }
                 let (steps, makespan) = list::steps(&graph, &orders)?;
-                return Ok(Self::bounded(options, &graph, steps, makespan.into()));
+                return Self::bounded(options, &graph, steps, makespan.into());
             }
         };
         let cost = total(&steps);
-        let steps = if options.strategy == Strategy::Caterpillar { padded(steps, &graph) } else { steps };
-        Ok(Self::bounded(options, &graph, steps, cost))
+        let steps = if options.strategy == Strategy::Caterpillar { padded(steps, &graph)? } else { steps };
+        Self::bounded(options, &graph, steps, cost)
     }
 
-    fn bounded(options: &Options, graph: &Graph, steps: Vec<Step>, total_cost: u128) -> Self {
+    fn bounded(options: &Options, graph: &Graph, steps: Vec<Step>, total_cost: u128) -> Result<Self> {
         let bound_steps = match options.strategy {
-            Strategy::Eager => graph.max_sent().div_ceil(options.in_flight.max(1)),
-            _ => graph.max_degree(),
+            Strategy::Eager => graph.max_sent()?.div_ceil(options.in_flight.max(1)),
+            _ => graph.max_degree()?,
         };
         let bound_cost =
-            if options.strategy.keeps_steps() { graph.cost_bound() } else { graph.max_load().into() };
+            if options.strategy.keeps_steps() { graph.cost_bound()? } else { graph.max_load()?.into() };
         let bound_price = price(options, bound_steps, bound_cost);
-        Self { options: *options, steps, total_cost, bound_steps, bound_cost, bound_price, beaten: false }
+        Ok(Self { options: *options, steps, total_cost, bound_steps, bound_cost, bound_price, beaten: false })
     }
 
     /// The same schedule with its cost judged more sharply: by a bound that is harder to find, and by whether a cheaper
@@ -320,6 +324,7 @@ impl Schedule {
     /// no port used twice in a step.
     pub fn check(&self, problem: &Problem) -> Result<()> {
         let graph = Graph::new(problem, self.options.shared_ranks)?;
+        memory::check_tree::<(u64, u64), u64>(graph.edges.len(), "all messages by their ends")?;
         let mut owed: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for edge in &graph.edges {
             let message = graph.message(edge);
@@ -380,7 +385,7 @@ impl Judgement {
         let graph = Graph::new(problem, shared_ranks)?;
         let options = Options { alpha: 0, beta: 1, shared_ranks, ..Options::default() };
         let found = min_cost::solve(problem, &graph, &options)?;
-        Ok(Self { bound_cost: found.bound_cost, known_cost: total(&by_step(&graph, &found.steps)) })
+        Ok(Self { bound_cost: found.bound_cost, known_cost: total(&by_step(&graph, &found.steps)?) })
     }
 }
 
@@ -405,7 +410,7 @@ fn optimal(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u6
     if !options.shared_ranks
         && let Some(form) = ClosedForm::new(problem)?.filter(ClosedForm::is_optimal)
     {
-        return Ok(by_formula(problem, graph, &form));
+        return by_formula(problem, graph, &form);
     }
     colouring::colour(graph)
 }
@@ -418,43 +423,58 @@ fn classes(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u6
              period, where r and Q, and s and P, have no common factor; use the strategy optimal",
         )
     })?;
-    Ok(by_formula(problem, graph, &form))
+    by_formula(problem, graph, &form)
 }
 
-fn by_formula(problem: &Problem, graph: &Graph, form: &ClosedForm) -> Vec<u64> {
-    let coords = |grid: &crate::grid::Grid, ranks: &[u64]| -> Vec<Vec<u64>> {
-        ranks.iter().map(|&rank| grid.coords(rank).expect("ranks of this grid")).collect()
+fn by_formula(problem: &Problem, graph: &Graph, form: &ClosedForm) -> Result<Vec<u64>> {
+    let coords = |grid: &crate::grid::Grid, ranks: &[u64]| -> Result<Vec<Vec<u64>>> {
+        const WHAT: &str = "the coordinates of all ranks";
+        // A list for each rank, with what the allocator keeps about it.
+        memory::check(ranks.len() as u128 * (32 + 8 * grid.dims() as u128), WHAT)?;
+        let of = |&rank: &u64| grid.coords(rank).expect("ranks of this grid");
+        memory::listed(ranks.iter().map(of), WHAT)
     };
-    let senders = coords(problem.from().grid(), &graph.senders);
-    let receivers = coords(problem.to().grid(), &graph.receivers);
+    let senders = coords(problem.from().grid(), &graph.senders)?;
+    let receivers = coords(problem.to().grid(), &graph.receivers)?;
     let step = |edge: &graph::Edge| form.step(&senders[edge.sender], &receivers[edge.receiver]);
-    graph.edges.iter().map(|edge| step(edge).expect("the form has a step for every message")).collect()
+    let steps = graph.edges.iter().map(|edge| step(edge).expect("the form has a step for every message"));
+    memory::listed(steps, STEPS)
 }
 
 /// Edges grouped by their step.
-fn by_step(graph: &Graph, steps: &[u64]) -> Vec<Step> {
+fn by_step(graph: &Graph, steps: &[u64]) -> Result<Vec<Step>> {
     let count = steps.iter().max().map_or(0, |&last| last as usize + 1);
-    let mut grouped = vec![Step::default(); count];
+    let mut sizes = memory::filled(0_usize, count, STEPS)?;
+    steps.iter().for_each(|&step| sizes[step as usize] += 1);
+    let mut grouped = memory::filled(Step::default(), count, STEPS)?;
+    memory::check(graph.edges.len() as u128 * size_of::<Message>() as u128, "the messages of all steps")?;
+    for (step, size) in grouped.iter_mut().zip(sizes) {
+        memory::reserve(&mut step.messages, size, "the messages of a step")?;
+    }
     for (edge, &step) in graph.edges.iter().zip(steps) {
         grouped[step as usize].messages.push(graph.message(edge));
     }
     for step in &mut grouped {
-        step.cost = busiest_port(&step.messages);
+        step.cost = busiest_port(&step.messages)?;
     }
-    grouped
+    Ok(grouped)
 }
 
 /// The caterpillar rolls through all its steps, whether or not anybody has something to send.
-fn padded(mut steps: Vec<Step>, graph: &Graph) -> Vec<Step> {
-    steps.resize(graph.senders.len().max(graph.receivers.len()), Step::default());
-    steps
+fn padded(mut steps: Vec<Step>, graph: &Graph) -> Result<Vec<Step>> {
+    let count = graph.senders.len().max(graph.receivers.len());
+    let more = count.saturating_sub(steps.len());
+    memory::reserve(&mut steps, more, STEPS)?;
+    steps.resize(count, Step::default());
+    Ok(steps)
 }
 
-fn busiest_port(messages: &[Message]) -> u64 {
+fn busiest_port(messages: &[Message]) -> Result<u64> {
+    memory::check_tree::<[u64; 2], [u64; 2]>(messages.len(), "the loads of all ports")?;
     let (mut sent, mut received) = (BTreeMap::new(), BTreeMap::new());
     for message in messages {
         *sent.entry(message.from).or_insert(0) += message.elems;
         *received.entry(message.to).or_insert(0) += message.elems;
     }
-    sent.into_values().chain(received.into_values()).max().unwrap_or(0)
+    Ok(sent.into_values().chain(received.into_values()).max().unwrap_or(0))
 }

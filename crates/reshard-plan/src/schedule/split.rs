@@ -8,6 +8,7 @@
 use super::graph::Graph;
 use super::{Step, busiest_port};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::traffic::Message;
 
 /// Cutting looks for a matching of all processes in each step: past this many processes times messages it takes minutes.
@@ -21,12 +22,12 @@ pub(super) fn steps(graph: &Graph) -> Result<Vec<Step>> {
              async"
         )));
     }
-    let mut filled = Filled::new(graph);
+    let mut filled = Filled::new(graph)?;
     let mut steps = Vec::new();
     while filled.load > 0 {
-        let matching = filled.bottleneck_matching();
+        let matching = filled.bottleneck_matching()?;
         let lasts = matching.iter().map(|&edge| filled.edges[edge].left).min().unwrap_or(0);
-        let mut messages: Vec<Message> = Vec::new();
+        let mut messages: Vec<Message> = memory::with_room(matching.len(), "the messages of a step")?;
         for edge in matching {
             let edge = &mut filled.edges[edge];
             edge.left -= lasts;
@@ -36,7 +37,9 @@ pub(super) fn steps(graph: &Graph) -> Result<Vec<Step>> {
         }
         filled.load -= lasts;
         messages.sort_unstable();
-        steps.push(Step { cost: busiest_port(&messages), messages });
+        messages.shrink_to_fit();
+        let cost = busiest_port(&messages)?;
+        memory::push(&mut steps, Step { cost, messages }, "the steps of cut messages")?;
     }
     Ok(steps)
 }
@@ -58,17 +61,21 @@ struct Part {
 }
 
 impl Filled {
-    fn new(graph: &Graph) -> Self {
+    fn new(graph: &Graph) -> Result<Self> {
+        const WHAT: &str = "the traffic filled up";
         let (p, q) = (graph.senders.len(), graph.receivers.len());
-        let load = graph.max_load();
+        let load = graph.max_load()?;
+        let parts = 2 * graph.edges.len() + p + q;
+        // Lists that grow as they are filled have up to twice the room, and four places at least.
+        memory::check((2 * parts + 4 * (p + q)) as u128 * 8, WHAT)?;
         let mut filled = Self {
             size: p + q,
             load,
-            edges: Vec::new(),
-            of_row: vec![Vec::new(); p + q],
-            column_of: Vec::new(),
+            edges: memory::with_room(parts, WHAT)?,
+            of_row: memory::filled(Vec::new(), p + q, WHAT)?,
+            column_of: memory::with_room(parts, WHAT)?,
         };
-        let (mut sent, mut received) = (vec![0; p], vec![0; q]);
+        let (mut sent, mut received) = graph.of_each(0)?;
         for (index, edge) in graph.edges.iter().enumerate() {
             filled.add(edge.sender, edge.receiver, edge.elems, Some(index));
             // Its mirror balances the doubles.
@@ -82,7 +89,7 @@ impl Filled {
         for (receiver, received) in received.into_iter().enumerate() {
             filled.add(p + receiver, receiver, load - received, None);
         }
-        filled
+        Ok(filled)
     }
 
     fn add(&mut self, row: usize, column: usize, left: u64, message: Option<usize>) {
@@ -94,36 +101,38 @@ impl Filled {
     }
 
     /// The perfect matching whose shortest edge is longest.
-    fn bottleneck_matching(&self) -> Vec<usize> {
-        let mut lengths: Vec<u64> =
-            self.edges.iter().map(|edge| edge.left).filter(|&left| left > 0).collect();
+    fn bottleneck_matching(&self) -> Result<Vec<usize>> {
+        let lengths = self.edges.iter().map(|edge| edge.left).filter(|&left| left > 0);
+        let mut lengths = memory::listed(lengths, "the lengths of cut messages")?;
         lengths.sort_unstable();
         lengths.dedup();
         // The shortest length always has a perfect matching, since all rows and columns sum to the load.
         let (mut feasible, mut beyond) = (0, lengths.len());
         let mut best =
-            self.perfect_matching(lengths[0]).expect("a doubly balanced matrix has a perfect matching");
+            self.perfect_matching(lengths[0])?.expect("a doubly balanced matrix has a perfect matching");
         while feasible + 1 < beyond {
             let middle = feasible.midpoint(beyond);
-            match self.perfect_matching(lengths[middle]) {
+            match self.perfect_matching(lengths[middle])? {
                 Some(matching) => (feasible, best) = (middle, matching),
                 None => beyond = middle,
             }
         }
-        best
+        Ok(best)
     }
 
     /// A perfect matching among edges at least so long, by augmenting paths.
-    fn perfect_matching(&self, least: u64) -> Option<Vec<usize>> {
-        let mut edge_of_column = vec![usize::MAX; self.size];
-        let mut row_of_column = vec![usize::MAX; self.size];
+    fn perfect_matching(&self, least: u64) -> Result<Option<Vec<usize>>> {
+        const WHAT: &str = "a matching of all ranks";
+        let mut edge_of_column = memory::filled(usize::MAX, self.size, WHAT)?;
+        let mut row_of_column = memory::filled(usize::MAX, self.size, WHAT)?;
+        let mut seen = memory::filled(false, self.size, WHAT)?;
         for row in 0..self.size {
-            let mut seen = vec![false; self.size];
+            seen.fill(false);
             if !self.augment(row, least, &mut seen, &mut edge_of_column, &mut row_of_column) {
-                return None;
+                return Ok(None);
             }
         }
-        Some(edge_of_column)
+        Ok(Some(edge_of_column))
     }
 
     fn augment(

@@ -11,7 +11,8 @@ use super::matched::Matched;
 use super::network::{Fitted, Link};
 use super::{Fault, Machine, Program, Sent, Timeline};
 use crate::cost::{CostModel, Duplex};
-use crate::error::Error;
+use crate::error::{Error, Result as Planned};
+use crate::memory;
 use crate::traffic::Message;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -36,7 +37,7 @@ pub fn run(programs: &[Program], machine: &Machine) -> Result<Timeline, Fault> {
             machine.network
         ))));
     }
-    let mut engine = Engine::new(&matched, &machine.cost, network);
+    let mut engine = Engine::new(&matched, &machine.cost, network)?;
     engine.run();
     match engine.circle(programs) {
         Some(ranks) => Err(Fault::Deadlock { ranks }),
@@ -103,25 +104,29 @@ struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    fn new(of: &'a Matched, cost: &'a CostModel, network: Fitted) -> Self {
-        Self {
+    fn new(of: &'a Matched, cost: &'a CostModel, network: Fitted) -> Planned<Self> {
+        const WHAT: &str = "the state of a simulation";
+        let messages = of.messages.len();
+        // Every message may wait at both its ends, and be looked at there, before it starts.
+        memory::check_tree::<(u64, usize), ()>(3 * messages, WHAT)?;
+        Ok(Self {
             of,
             cost,
             network,
             now: 0.0,
-            events: BinaryHeap::new(),
-            place: vec![0; of.tracks.len()],
+            events: BinaryHeap::from(memory::with_room(messages + 1, WHAT)?),
+            place: memory::filled(0, of.tracks.len(), WHAT)?,
             at_barrier: 0,
-            come: vec![0; of.messages.len()],
+            come: memory::filled(0, messages, WHAT)?,
             ports: BTreeMap::new(),
             stirred: BTreeSet::new(),
             links: BTreeMap::new(),
             crossing: Vec::new(),
             flows: BTreeMap::new(),
             changed: BTreeSet::new(),
-            started: vec![0.0; of.messages.len()],
-            sent: Vec::with_capacity(of.messages.len()),
-        }
+            started: memory::filled(0.0, messages, WHAT)?,
+            sent: memory::with_room(messages, WHAT)?,
+        })
     }
 
     fn run(&mut self) {

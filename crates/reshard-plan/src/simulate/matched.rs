@@ -2,6 +2,7 @@
 
 use super::{Fault, Op, Program};
 use crate::error::Error;
+use crate::memory;
 use crate::traffic::Message;
 
 /// So many messages are simulated one by one.
@@ -19,8 +20,19 @@ pub(super) struct Matched {
 impl Matched {
     pub fn new(programs: &[Program]) -> Result<Self, Fault> {
         // (from, to, program, place in it) and the length: sorted, the n-th send of a pair meets its n-th receive.
-        let (mut sends, mut receives) = (Vec::new(), Vec::new());
-        let mut barriers = Vec::with_capacity(programs.len());
+        const WHAT: &str = "the messages of all programs";
+        let ops = || programs.iter().flat_map(|program| &program.ops);
+        let sent = ops().filter(|op| matches!(op, Op::Send { .. })).count();
+        let received = ops().filter(|op| matches!(op, Op::Receive { .. })).count();
+        if sent > MOST_MESSAGES {
+            return Err(Fault::Refused(Error::too_large(format!(
+                "there are {sent} messages, and at most {MOST_MESSAGES} are simulated one by one; larger runs are \
+                 streamed where the schedule is optimal, the network flat, and one dimension moves in whole periods"
+            ))));
+        }
+        let mut sends = memory::with_room(sent, WHAT)?;
+        let mut receives = memory::with_room(received, WHAT)?;
+        let mut barriers = memory::with_room(programs.len(), WHAT)?;
         for (number, program) in programs.iter().enumerate() {
             let mut count = 0_u64;
             for (place, op) in program.ops.iter().enumerate() {
@@ -31,13 +43,6 @@ impl Matched {
                 }
             }
             barriers.push((count, program.rank));
-        }
-        if sends.len() > MOST_MESSAGES {
-            return Err(Fault::Refused(Error::too_large(format!(
-                "there are {} messages, and at most {MOST_MESSAGES} are simulated one by one; larger runs are \
-                 streamed where the schedule is optimal, the network flat, and one dimension moves in whole periods",
-                sends.len()
-            ))));
         }
         sends.sort_unstable();
         receives.sort_unstable();
@@ -62,14 +67,18 @@ impl Matched {
         {
             return Err(Fault::Barriers { fewest: (fewest.1, fewest.0), most: (most.1, most.0) });
         }
-        let mut tracks: Vec<Vec<Option<usize>>> =
-            programs.iter().map(|program| vec![None; program.ops.len()]).collect();
+        memory::check(ops().count() as u128 * 16 + programs.len() as u128 * 16, WHAT)?;
+        let mut tracks: Vec<Vec<Option<usize>>> = memory::with_room(programs.len(), WHAT)?;
+        for program in programs {
+            tracks.push(memory::filled(None, program.ops.len(), WHAT)?);
+        }
         for ends in [&sends, &receives] {
             for (number, &(_, _, program, place, _)) in ends.iter().enumerate() {
                 tracks[program][place] = Some(number);
             }
         }
-        let ends = sends.iter().zip(&receives).map(|(send, receive)| (send.2, receive.2)).collect();
-        Ok(Self { messages: sends.iter().map(message).collect(), ends, tracks })
+        let ends = sends.iter().zip(&receives).map(|(send, receive)| (send.2, receive.2));
+        let ends = memory::listed(ends, WHAT)?;
+        Ok(Self { messages: memory::listed(sends.iter().map(message), WHAT)?, ends, tracks })
     }
 }

@@ -37,6 +37,7 @@ pub use timeline::{Busy, Sent, Timeline};
 
 use crate::cost::CostModel;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::schedule::Schedule;
 use std::collections::BTreeMap;
 
@@ -76,6 +77,7 @@ const MOST_WAITING: u64 = 50_000_000;
 /// Refuses a step in which so many messages crowd at one port that working them off takes minutes.
 fn check_crowds(schedule: &Schedule) -> Result<()> {
     for step in schedule.steps() {
+        memory::check_tree::<u64, u64>(step.messages.len(), "the messages of a step by receiver")?;
         let mut arrivals: BTreeMap<u64, u64> = BTreeMap::new();
         step.messages.iter().for_each(|message| *arrivals.entry(message.to).or_default() += 1);
         if let Some((rank, crowd)) = arrivals.into_iter().find(|&(_, crowd)| crowd * crowd > MOST_WAITING) {

@@ -5,11 +5,15 @@
 
 use crate::cost::{CostModel, ports_used};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::schedule::{Schedule, Strategy};
 use std::collections::BTreeMap;
 
 /// Programs of one run may hold so many operations, barriers included.
 const MOST_OPS: u64 = 20_000_000;
+
+/// What lists as long as all programs are called.
+const OPS: &str = "the programs of all ranks";
 
 /// One thing a program does. It goes on to the next when this has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,17 +70,25 @@ type Lane = (u64, bool, usize, usize);
 pub fn programs(schedule: &Schedule, cost: &CostModel, barriers: bool) -> Result<Vec<Program>> {
     let eager = schedule.options().strategy == Strategy::Eager;
     let together = ports_used(schedule, cost);
-    let mut lanes: BTreeMap<Lane, Vec<(usize, Op)>> = BTreeMap::new();
+    let messages = schedule.steps().iter().map(|step| step.messages.len()).sum::<usize>();
+    let mut placed: Vec<(Lane, usize, Op)> = memory::with_room(2 * messages, OPS)?;
     for (number, step) in schedule.steps().iter().enumerate() {
         let (round, lane) = (number / together, number % together);
         // How many messages of this step a rank has had already: several only if it is eager.
         let mut had: BTreeMap<(u64, bool), usize> = BTreeMap::new();
+        if eager {
+            memory::check_tree::<(u64, bool), usize>(2 * step.messages.len(), OPS)?;
+        }
         let mut place = |rank, receiving, op| {
-            let had = had.entry((rank, receiving)).or_insert(0);
+            let mut place = 0;
+            if eager {
+                let had = had.entry((rank, receiving)).or_insert(0);
+                place = *had;
+                *had += 1;
+            }
             // Eager receivers without barriers take whatever comes: every message is a program of its own.
-            let (lane, place) = if eager && receiving && !barriers { (number, *had) } else { (lane, *had) };
-            *had += 1;
-            lanes.entry((rank, receiving, lane, place)).or_default().push((round, op));
+            let lane = if eager && receiving && !barriers { number } else { lane };
+            placed.push(((rank, receiving, lane, place), round, op));
         };
         for message in &step.messages {
             place(message.from, false, Op::Send { to: message.to, elems: message.elems });
@@ -84,17 +96,21 @@ pub fn programs(schedule: &Schedule, cost: &CostModel, barriers: bool) -> Result
         }
     }
     let rounds = if barriers { schedule.steps().len().div_ceil(together) } else { 0 };
-    let ops = lanes.values().map(|ops| (ops.len() + rounds) as u64).sum::<u64>();
+    // No lane has two operations in a round.
+    placed.sort_unstable_by_key(|&(lane, round, _)| (lane, round));
+    let lanes = || placed.chunk_by(|a, b| a.0 == b.0);
+    let count = lanes().count();
+    let ops = placed.len() as u64 + (count as u64).saturating_mul(rounds as u64);
     if ops > MOST_OPS {
         return Err(Error::too_large(format!(
             "the programs of all ranks have {ops} operations, and at most {MOST_OPS} are simulated one by one; \
              leave out the barriers or take fewer ranks"
         )));
     }
-    let with_barriers = |ops: Vec<(usize, Op)>| {
-        let mut all = Vec::with_capacity(ops.len() + rounds);
+    let with_barriers = |ops: &[(Lane, usize, Op)]| -> Result<Vec<Op>> {
+        let mut all = memory::with_room(ops.len() + rounds, OPS)?;
         let mut passed = 0;
-        for (round, op) in ops {
+        for &(_, round, op) in ops {
             if barriers {
                 all.extend(std::iter::repeat_n(Op::Barrier, round - passed));
                 passed = round;
@@ -102,7 +118,13 @@ pub fn programs(schedule: &Schedule, cost: &CostModel, barriers: bool) -> Result
             all.push(op);
         }
         all.extend(std::iter::repeat_n(Op::Barrier, rounds - passed));
-        all
+        Ok(all)
     };
-    Ok(lanes.into_iter().map(|((rank, ..), ops)| Program { rank, ops: with_barriers(ops) }).collect())
+    // Each program is a list of its own, with what the allocator keeps about it.
+    memory::check(u128::from(ops) * size_of::<Op>() as u128 + count as u128 * 16, OPS)?;
+    let mut programs = memory::with_room(count, OPS)?;
+    for ops in lanes() {
+        programs.push(Program { rank: ops[0].0.0, ops: with_barriers(ops)? });
+    }
+    Ok(programs)
 }

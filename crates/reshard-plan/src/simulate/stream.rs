@@ -12,6 +12,7 @@ use super::Busy;
 use crate::classes::Classes;
 use crate::cost::{CostModel, Duplex};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::problem::Problem;
 use crate::schedule::ClosedForm;
 
@@ -143,6 +144,9 @@ impl Stream {
                 windows + 1
             )));
         }
+        const WHAT: &str = "a run without a list of its messages";
+        let kept = if self.classes.count() <= KEPT_CLASSES { self.classes.count() as u64 } else { 0 };
+        memory::check(self.bytes(barriers, kept).into(), WHAT)?;
         let lengths = Lengths::new(&self.classes, self.periods);
         let survey = self.survey(&lengths);
         let mut predicted = 0.0;
@@ -158,15 +162,15 @@ impl Stream {
         let all = cost.port(self.messages as u64, self.elems);
         let fraction = |ranks: u64| if makespan > 0.0 { all / (ranks as f64 * makespan) } else { 0.0 };
         let busy = Busy { sending: fraction(self.senders), receiving: fraction(self.receivers) };
-        let bytes = self.bytes(barriers, &lengths);
+        let bytes = self.bytes(barriers, lengths.kept.len() as u64);
         Ok(Streamed { makespan, predicted, bound: sending.max(receiving), busy, bytes })
     }
 
     /// What the vectors of a run hold.
-    fn bytes(&self, barriers: bool, lengths: &Lengths<'_>) -> u64 {
+    fn bytes(&self, barriers: bool, kept: u64) -> u64 {
         let surveyed = self.steps() * 8 + self.receivers * 4;
         let running = if barriers { 0 } else { (self.senders + self.receivers) * 8 + self.entries() * 8 };
-        lengths.kept.len() as u64 * 8 + surveyed.max(self.steps() * 8 + running)
+        kept * 8 + surveyed.max(self.steps() * 8 + running)
     }
 
     /// Messages the table has room for.

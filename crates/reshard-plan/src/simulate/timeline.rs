@@ -49,7 +49,11 @@ pub struct Timeline {
 
 impl Timeline {
     pub(super) fn new(mut messages: Vec<Sent>, makespan: f64, ports: u64) -> Self {
-        messages.sort_by(|a, b| a.start.total_cmp(&b.start).then((a.from, a.to).cmp(&(b.from, b.to))));
+        messages.sort_unstable_by(|a, b| {
+            let ends = |sent: &Sent| (sent.from, sent.to);
+            let order = a.start.total_cmp(&b.start).then(ends(a).cmp(&ends(b)));
+            order.then(a.end.total_cmp(&b.end)).then(a.elems.cmp(&b.elems))
+        });
         Self { messages, makespan, ports }
     }
 

@@ -1,0 +1,127 @@
+//! Too little memory is one sentence and exit code 1, whatever the command was about to do: never a signal, never a backtrace.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output};
+
+/// Limits on address space, in KiB: from hardly enough to start to enough for most.
+const LIMITS: [u64; 9] = [12_000, 16_000, 20_000, 28_000, 40_000, 64_000, 100_000, 200_000, 400_000];
+
+fn limited(kib: u64, arguments: &[&str]) -> Output {
+    // The words stay words: nothing in them is for the shell to read.
+    let script = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
+    let program = env!("CARGO_BIN_EXE_reshard");
+    Command::new("sh").args(["-c", &script, program]).args(arguments).output().unwrap()
+}
+
+/// What is wrong with an answer, if anything.
+fn fault(output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let wrong = |what: &str| Some(format!("{what} ({}): {said}", output.status));
+    match output.status.code() {
+        Some(0) => None,
+        Some(1) if said.lines().count() != 1 => wrong("not one sentence"),
+        Some(1) if !said.starts_with("error: ") => wrong("not an error of ours"),
+        Some(1) if said.contains("threads could not be started") => None,
+        Some(1) if !said.contains(" bytes") => wrong("it does not say how many bytes"),
+        Some(1) if !said.contains(" for ") && !said.contains(" while ") => wrong("it does not say what for"),
+        Some(1) => None,
+        // The loader had no room for the program: nobody of ours was there to say anything.
+        Some(127) if said.contains("error while loading shared libraries") => None,
+        _ => wrong("neither done nor refused"),
+    }
+}
+
+/// Runs a command under all limits; how often it was refused.
+fn judge(arguments: &[&str]) -> usize {
+    let mut refused = 0;
+    for kib in LIMITS {
+        let output = limited(kib, arguments);
+        if let Some(fault) = fault(&output) {
+            panic!("under {kib} KiB, {arguments:?}: {fault}");
+        }
+        refused += usize::from(output.status.code() == Some(1));
+    }
+    refused
+}
+
+/// A redistribution with 160 000 messages that no formula schedules.
+const MANY: [&str; 6] = ["--from", "400/8", "--to", "(block) on 400", "--shape", "12800000"];
+
+fn with<'a>(command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [command, more].concat()
+}
+
+#[test]
+fn plans_are_refused_in_a_sentence() {
+    assert!(judge(&with(&["plan", "--json"], &["--from", "1200/8", "--to", "1200/25 ranks=1200..2400"])) > 0);
+    assert!(judge(&with(&["plan", "--json"], &["--from", "1000/1", "--to", "1000/1000"])) > 0);
+    assert!(judge(&with(&["plan"], &MANY)) > 0);
+}
+
+#[test]
+fn schedules_are_refused_in_a_sentence() {
+    for strategy in ["optimal", "greedy", "stepwise", "min-cost", "split", "async", "caterpillar", "eager"] {
+        let many = ["greedy", "stepwise", "min-cost", "split", "async"].contains(&strategy);
+        let size: &[&str] = if many {
+            &["--from", "90/8", "--to", "(block) on 90", "--shape", "64800"]
+        } else {
+            &["--from", "1000/1", "--to", "(block) on 1000", "--shape", "1000000"]
+        };
+        assert!(judge(&with(&["schedule", "--json", "--strategy", strategy], size)) > 0, "{strategy}");
+    }
+}
+
+#[test]
+fn simulations_are_refused_in_a_sentence() {
+    assert!(judge(&with(&["simulate"], &MANY)) > 0);
+    assert!(judge(&with(&["simulate", "--json", "--strategy", "eager"], &MANY)) > 0);
+    assert!(judge(&with(&["simulate", "--barriers"], &MANY)) > 0);
+    let small = ["--from", "150/8", "--to", "(block) on 150", "--shape", "120000"];
+    assert!(judge(&with(&["simulate", "--network", "torus"], &small)) > 0);
+    assert!(judge(&with(&["simulate"], &["--from", "1000000/8", "--to", "1000000/25"])) > 0);
+}
+
+#[test]
+fn drawings_are_refused_in_a_sentence() {
+    let file = std::env::temp_dir().join(format!("reshard-memory-{}.svg", std::process::id()));
+    let small = ["--from", "300/8", "--to", "(block) on 300", "--shape", "720000"];
+    let refused = judge(&with(&["explain", "--svg", file.to_str().unwrap()], &small));
+    std::fs::remove_file(&file).ok();
+    assert!(refused > 0);
+}
+
+#[test]
+fn relabellings_are_refused_in_a_sentence() {
+    assert!(judge(&["relabel", "--from", "20x20/3x5", "--to", "20x20/7x2 order=col", "--shape", "420x400"]) > 0);
+    assert!(judge(&["relabel", "--json", "--from", "1000000/8", "--to", "1000000/25"]) > 0);
+}
+
+#[test]
+fn rings_are_refused_in_a_sentence() {
+    let file = std::env::temp_dir().join(format!("reshard-memory-{}.txt", std::process::id()));
+    let loads: Vec<String> = (0..400_000).map(|rank| (rank % 7).to_string()).collect();
+    std::fs::write(&file, loads.join(" ")).unwrap();
+    let targets = std::env::temp_dir().join(format!("reshard-memory-{}-to.txt", std::process::id()));
+    let turned: Vec<&str> = loads.iter().rev().map(String::as_str).collect();
+    std::fs::write(&targets, turned.join(" ")).unwrap();
+    let (from, to) = (format!("@{}", file.display()), format!("@{}", targets.display()));
+    let refused = judge(&["ring", "--loads", &from, "--targets", &to, "--json"]);
+    std::fs::remove_file(&file).ok();
+    std::fs::remove_file(&targets).ok();
+    assert!(refused > 0);
+    let loads: Vec<String> = (0..40).map(|rank| (rank % 5 * 20_000).to_string()).collect();
+    let loads = loads.join(",");
+    let targets: Vec<&str> = loads.rsplit(',').collect();
+    let run = ["ring", "--run", "--loads", &loads, "--targets", &targets.join(",")];
+    assert!(judge(&with(&run, &["--engine", "threads"])) > 0);
+    assert!(judge(&with(&run, &["--engine", "messages"])) > 0);
+}
+
+#[test]
+fn runs_are_refused_in_a_sentence() {
+    let move_ = ["run", "--repeat", "1", "--from", "4x4/64x64", "--to", "2x8/50x30", "--shape", "1024x1024"];
+    assert!(judge(&with(&move_, &["--engine", "threads", "--threads", "2"])) > 0);
+    assert!(judge(&with(&move_, &["--engine", "messages"])) > 0);
+}

@@ -1,0 +1,116 @@
+//! Lists that grow with the problem: asked for before anything is listed, refused in one sentence.
+//!
+//! Whoever asks here takes no for an answer. Long lists are asked for twice. First as lines of 64 bytes, which are given
+//! back at once: nothing else asks for such lines but those who can be refused, so an allocator that ends the program with
+//! a sentence of its own, as the program `reshard` has one, knows that here it need not. Then as the list itself, for which
+//! there is room now. Pages that nobody has written to cost next to nothing, so neither does the question.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Shorter lists are asked for once.
+const LONG: usize = 1 << 16;
+
+/// What only those ask for who can be refused.
+#[repr(align(64))]
+struct Line(#[allow(dead_code)] [u8; 64]);
+
+/// Refuses what so many bytes, all at once, do not fit in memory for.
+pub fn check(bytes: u128, what: &str) -> Result<()> {
+    let lines = usize::try_from(bytes.div_ceil(size_of::<Line>() as u128)).map_err(|_| refused(bytes, what))?;
+    if lines * size_of::<Line>() < LONG {
+        return Ok(());
+    }
+    Vec::<Line>::new().try_reserve_exact(lines).map_err(|_| refused(bytes, what))
+}
+
+/// Refuses a tree of so many entries. Its nodes may be half empty, and know their neighbours.
+pub fn check_tree<K, V>(entries: usize, what: &str) -> Result<()> {
+    check(3 * entries as u128 * (size_of::<K>() + size_of::<V>()) as u128, what)
+}
+
+/// Appends an item to a list whose length is not known beforehand; it grows by half each time.
+pub fn push<T>(list: &mut Vec<T>, item: T, what: &str) -> Result<()> {
+    if list.len() == list.capacity() {
+        reserve(list, (list.len() / 2).max(4), what)?;
+    }
+    list.push(item);
+    Ok(())
+}
+
+/// Room for so many more items of a list, and no more than that.
+pub fn reserve<T>(list: &mut Vec<T>, count: usize, what: &str) -> Result<()> {
+    if list.capacity() - list.len() >= count {
+        return Ok(());
+    }
+    // A list that grows may have to be copied: old and new are there together.
+    let bytes = (list.len() as u128 + count as u128) * size_of::<T>() as u128;
+    check(bytes, what)?;
+    list.try_reserve_exact(count).map_err(|_| refused(bytes, what))
+}
+
+/// Appends items to a list whose length is not known beforehand; it grows by half at least.
+pub fn extend<T>(list: &mut Vec<T>, items: impl ExactSizeIterator<Item = T>, what: &str) -> Result<()> {
+    if list.capacity() - list.len() < items.len() {
+        reserve(list, items.len().max(list.len() / 2), what)?;
+    }
+    list.extend(items);
+    Ok(())
+}
+
+/// An empty list with room for so many items.
+pub fn with_room<T>(count: usize, what: &str) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    reserve(&mut list, count, what)?;
+    Ok(list)
+}
+
+/// A list of so many equal items.
+pub fn filled<T: Clone>(item: T, count: usize, what: &str) -> Result<Vec<T>> {
+    let mut list = with_room(count, what)?;
+    list.resize(count, item);
+    Ok(list)
+}
+
+/// The items of an iterator that knows how many it has, or the most it can have.
+pub fn listed<T>(items: impl Iterator<Item = T>, what: &str) -> Result<Vec<T>> {
+    let (least, most) = items.size_hint();
+    let mut list = with_room(most.unwrap_or(least), what)?;
+    list.extend(items);
+    Ok(list)
+}
+
+fn refused(bytes: u128, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Memory,
+        format!("{bytes} bytes for {what} do not fit in memory; take a smaller problem or allow more memory"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_held_is_refused_with_its_size_and_purpose() {
+        let error = with_room::<u64>(1 << 59, "messages").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Memory);
+        assert_eq!(
+            error.to_string(),
+            "4611686018427387904 bytes for messages do not fit in memory; take a smaller problem or allow more memory"
+        );
+        assert!(filled([0_u64; 4], usize::MAX, "cells").unwrap_err().to_string().contains("bytes for cells"));
+        assert!(check(u128::MAX, "everything").is_err());
+        let mut list = vec![1_u32, 2];
+        assert!(reserve(&mut list, usize::MAX - 1, "more").is_err());
+        assert_eq!(list, [1, 2]);
+    }
+
+    #[test]
+    fn lists_have_the_room_that_was_asked_for() {
+        let list = with_room::<u32>(100_000, "numbers").unwrap();
+        assert!(list.is_empty() && list.capacity() >= 100_000);
+        assert_eq!(filled(7_u8, 3, "numbers").unwrap(), [7, 7, 7]);
+        assert_eq!(listed((0..100).filter(|number| number % 50 == 1), "numbers").unwrap(), [1, 51]);
+        check(0, "nothing").unwrap();
+    }
+}
