@@ -11,6 +11,7 @@ use crate::run::asked::human;
 use crate::screen::{Screen, counted};
 use crate::simulate::time;
 use asked::{Asked, Number};
+use reshard_plan::memory;
 use reshard_plan::ring::{Direction, Side, Solution, Transfer, check, solve};
 use running::{Ran, Wanted};
 use serde::Serialize;
@@ -70,7 +71,7 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     }
     let mut screen = Screen::new();
     if args.json {
-        serde_json::to_writer(&mut screen.out, &solved(&asked, &solution, ran))?;
+        serde_json::to_writer(&mut screen.out, &solved(&asked, &solution, ran)?)?;
         writeln!(screen.out)?;
     } else {
         show(&mut screen, &asked, &solution)?;
@@ -84,7 +85,7 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
-fn solved(asked: &Asked, solution: &Solution, ran: Option<Ran>) -> Solved {
+fn solved(asked: &Asked, solution: &Solution, ran: Option<Ran>) -> Result<Solved, Failure> {
     let procs = asked.problem.procs() as u64;
     let listed = |transfer: &Transfer| Listed {
         from: transfer.from,
@@ -94,16 +95,19 @@ fn solved(asked: &Asked, solution: &Solution, ran: Option<Ran>) -> Solved {
         end: asked.number(transfer.end),
         side: word(transfer.side),
     };
-    Solved {
+    Ok(Solved {
         makespan: asked.number(solution.makespan()),
         lower_bound: asked.number(solution.lower_bound()),
         optimal: solution.optimal(),
         gap: solution.gap(),
         method: solution.method().name(),
         net_flow: solution.net_flow(),
-        transfers: solution.program().transfers().iter().map(listed).collect(),
+        transfers: memory::listed(
+            solution.program().transfers().iter().map(listed),
+            "the transfers as they are printed",
+        )?,
         ran,
-    }
+    })
 }
 
 fn word(side: Side) -> &'static str {

@@ -5,6 +5,7 @@ use crate::board::{self, Listed};
 use crate::failure::Failure;
 use crate::problem::Described;
 use crate::screen::{Screen, counted};
+use reshard_plan::memory;
 use reshard_plan::notation::print_shape;
 use reshard_plan::schedule::{Judgement, Options, Schedule, Strategy, of_rank};
 use reshard_plan::{Message, Problem, Traffic};
@@ -100,7 +101,7 @@ pub fn run(args: &args::Schedule) -> Result<(), Failure> {
         let judge = judgement(&described.problem, args.shared_ranks);
         let schedule = make(&described.problem, &options, judge.as_ref())?;
         if args.json {
-            serde_json::to_writer(&mut screen.out, &scheduled(&schedule, &scale, true))?;
+            serde_json::to_writer(&mut screen.out, &scheduled(&schedule, &scale, true)?)?;
             writeln!(screen.out)?;
         } else {
             show(&mut screen, &described, &schedule, &scale)?;
@@ -166,7 +167,12 @@ fn make(problem: &Problem, options: &Options, judge: Option<&Judgement>) -> Resu
     })
 }
 
-fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Scheduled {
+fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Result<Scheduled, Failure> {
+    if with_steps {
+        let messages: usize = schedule.steps().iter().map(|step| step.messages.len()).sum();
+        let bytes = messages * size_of::<Listed>() + schedule.steps().len() * size_of::<ListedStep>();
+        memory::check(bytes as u128, "the steps as they are printed")?;
+    }
     let priced = (schedule.options().strategy == Strategy::MinCost).then(|| Priced {
         price: schedule.price() as f64 / scale.unit,
         bound_price: schedule.bound_price() as f64 / scale.unit,
@@ -176,7 +182,7 @@ fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Scheduled 
         cost: step.cost,
         messages: step.messages.iter().map(Listed::from).collect(),
     };
-    Scheduled {
+    Ok(Scheduled {
         strategy: schedule.options().strategy.name(),
         num_steps: schedule.num_steps(),
         total_cost: schedule.total_cost(),
@@ -186,7 +192,7 @@ fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Scheduled 
         optimal_cost: schedule.optimal_cost(),
         priced,
         steps: with_steps.then(|| schedule.steps().iter().map(listed).collect()),
-    }
+    })
 }
 
 fn gap(schedule: &Schedule) -> f64 {
@@ -208,7 +214,7 @@ fn compare(
     }
     if args.json {
         let row = |(strategy, schedule): (Strategy, Result<Schedule, Failure>)| match schedule {
-            Ok(schedule) => Ok(Compare::Scheduled(scheduled(&schedule, scale, false))),
+            Ok(schedule) => Ok(Compare::Scheduled(scheduled(&schedule, scale, false)?)),
             Err(Failure::Usage(error)) => Ok(Compare::Refused { strategy: strategy.name(), error }),
             Err(failure) => Err(failure),
         };

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::problem::Described;
 use crate::screen::{Screen, counted};
 use reshard_plan::Problem;
-use reshard_plan::memory;
 use reshard_plan::cost::{CostModel, Duplex, predict};
+use reshard_plan::memory;
 use reshard_plan::schedule::{Options, Schedule, Strategy};
 use reshard_plan::simulate::{Busy, Machine, Network, Sent, Stream, Timeline, simulate};
 use serde::Serialize;
@@ -157,7 +157,12 @@ pub fn run(args: &args::Simulate) -> Result<(), Failure> {
                 predicted: predict(&schedule, &meant.machine.cost).seconds,
                 busy: of_ports(timeline.busy()),
                 timeline: (timeline.messages().len() <= MOST_LISTED)
-                    .then(|| memory::listed(timeline.messages().iter().map(listed), "the timeline as it is printed"))
+                    .then(|| {
+                        memory::listed(
+                            timeline.messages().iter().map(listed),
+                            "the timeline as it is printed",
+                        )
+                    })
                     .transpose()?,
                 ..empty(&meant, problem)
             };

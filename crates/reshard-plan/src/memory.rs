@@ -16,7 +16,8 @@ struct Line(#[allow(dead_code)] [u8; 64]);
 
 /// Refuses what so many bytes, all at once, do not fit in memory for.
 pub fn check(bytes: u128, what: &str) -> Result<()> {
-    let lines = usize::try_from(bytes.div_ceil(size_of::<Line>() as u128)).map_err(|_| refused(bytes, what))?;
+    let lines =
+        usize::try_from(bytes.div_ceil(size_of::<Line>() as u128)).map_err(|_| refused(bytes, what))?;
     if lines * size_of::<Line>() < LONG {
         return Ok(());
     }

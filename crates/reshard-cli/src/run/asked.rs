@@ -147,7 +147,9 @@ impl Asked {
             How::Messages(strategy) => {
                 let options = MessagesOptions { strategy, memory: self.memory, ..MessagesOptions::default() };
                 let engine = Messages::new(plan, options).map_err(|error| match self.memory {
-                    Some(_) if error.kind() == ErrorKind::Memory => Failure::Usage(format!("--memory: {error}")),
+                    Some(_) if error.kind() == ErrorKind::Memory => {
+                        Failure::Usage(format!("--memory: {error}"))
+                    }
                     _ => not_started(error),
                 })?;
                 Ok((Box::new(engine), None))

@@ -12,6 +12,7 @@ use crate::screen::index;
 use reshard::{Layout, Order, Problem, Result};
 use std::fmt;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// About so many bytes are handed to a thread at once.
 const UNIT: u64 = 4 << 20;
@@ -137,54 +138,42 @@ impl<'a> Values<'a> {
 
     /// Writes all elements.
     pub fn fill(&self, memory: &mut [u8], threads: usize) {
-        let mut hands: Vec<Vec<(Unit, &mut [u8])>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
-        let (mut rest, count) = (memory, hands.len());
-        for (number, unit) in self.units().enumerate() {
-            let (here, after) = rest.split_at_mut(unit.bytes);
-            hands[number % count].push((unit, here));
+        let mut rest = memory;
+        let units = self.units().map(|unit| {
+            let (here, after) = std::mem::take(&mut rest).split_at_mut(unit.bytes);
             rest = after;
-        }
-        std::thread::scope(|scope| {
-            for hand in hands {
-                scope.spawn(move || {
-                    for (unit, here) in hand {
-                        self.walk(&unit, |run| run.write(&mut here[run.bytes.clone()], self.elem_bytes));
-                    }
-                });
-            }
+            (unit, here)
+        });
+        shared_out(units, threads, |(unit, here): (Unit, &mut [u8])| {
+            self.walk(&unit, |run| run.write(&mut here[run.bytes.clone()], self.elem_bytes));
+            None::<()>
         });
     }
 
     /// Reads all elements; the first that is wrong, by rank and address.
     pub fn check(&self, memory: &[u8], threads: usize) -> Result<Option<Wrong>> {
-        let mut hands: Vec<Vec<(Unit, &[u8])>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
-        let (mut rest, count) = (memory, hands.len());
-        for (number, unit) in self.units().enumerate() {
+        let mut rest = memory;
+        let units = self.units().map(|unit| {
             let (here, after) = rest.split_at(unit.bytes);
-            hands[number % count].push((unit, here));
             rest = after;
-        }
-        let look = |hand: Vec<(Unit, &[u8])>| -> Option<(usize, u64, Vec<u8>, Vec<u8>)> {
-            hand.into_iter().find_map(|(unit, here)| {
-                let mut first = None;
-                self.walk(&unit, |run| {
-                    if first.is_none() {
-                        first = run.wrong(&here[run.bytes.clone()], self.elem_bytes).map(|(at, expected)| {
-                            let at = run.bytes.start + at * self.elem_bytes;
-                            (at, here[at..at + self.elem_bytes].to_vec(), expected)
-                        });
-                    }
-                });
-                let (at, found, expected) = first?;
-                let before = unit.rows.start * self.parts[unit.part].row;
-                Some((unit.part, before + (at / self.elem_bytes) as u64, found, expected))
-            })
-        };
-        let first = std::thread::scope(|scope| {
-            let handles: Vec<_> = hands.into_iter().map(|hand| scope.spawn(|| look(hand))).collect();
-            let found = handles.into_iter().filter_map(|handle| handle.join().ok().flatten());
-            found.min_by_key(|&(part, at, ..)| (part, at))
+            (unit, here)
         });
+        let wrong = shared_out(units, threads, |(unit, here): (Unit, &[u8])| {
+            let mut first = None;
+            self.walk(&unit, |run| {
+                if first.is_none() {
+                    first = run.wrong(&here[run.bytes.clone()], self.elem_bytes).map(|(at, expected)| {
+                        let at = run.bytes.start + at * self.elem_bytes;
+                        (at, here[at..at + self.elem_bytes].to_vec(), expected)
+                    });
+                }
+            });
+            let (at, found, expected) = first?;
+            let before = unit.rows.start * self.parts[unit.part].row;
+            Some((unit.part, before + (at / self.elem_bytes) as u64, found, expected))
+        });
+        // Units are taken in order, so the first that has something wrong is among them.
+        let first = wrong.into_iter().min_by_key(|&(part, at, ..)| (part, at));
         let Some((part, at, found, expected)) = first else { return Ok(None) };
         let rank = self.parts[part].rank;
         let global = self.layout.distribution().global_from_local(rank, &self.local(part, at))?;
@@ -258,6 +247,27 @@ impl<'a> Values<'a> {
             }
         }
     }
+}
+
+/// Does something with each item, in order, on so many threads or as many as can be had, this one among them. A thread that
+/// has found something stops, and what they found comes back.
+fn shared_out<T: Send, R: Send>(
+    items: impl Iterator<Item = T> + Send,
+    threads: usize,
+    work: impl Fn(T) -> Option<R> + Sync,
+) -> Vec<R> {
+    let items = Mutex::new(items);
+    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let hand = &|| std::iter::from_fn(next).find_map(&work);
+    std::thread::scope(|scope| {
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, hand).ok();
+        let helpers: Vec<_> = (1..threads).map_while(helper).collect();
+        let mine = hand();
+        let theirs = helpers
+            .into_iter()
+            .map(|helper| helper.join().unwrap_or_else(|why| std::panic::resume_unwind(why)));
+        theirs.chain([mine]).flatten().collect()
+    })
 }
 
 fn fast_dim(layout: &Layout) -> usize {

@@ -46,7 +46,13 @@ const TABLEAU: &str = "the bound of a schedule's price";
 
 /// The least `alpha * steps + beta * cost` of any schedule, with at most so many steps if given: a bound, rounded up to a
 /// whole number. `None` if that takes more than the `effort` left, counted in cells of the simplex tableau.
-pub(super) fn bound(of: &Kinds, alpha: u64, beta: u64, steps: Option<u64>, effort: &mut u64) -> Result<Option<u128>> {
+pub(super) fn bound(
+    of: &Kinds,
+    alpha: u64,
+    beta: u64,
+    steps: Option<u64>,
+    effort: &mut u64,
+) -> Result<Option<u128>> {
     let mut lengths: Vec<u64> = of.kinds.iter().map(|kind| kind.elems).collect();
     lengths.sort_unstable();
     lengths.dedup();

@@ -91,13 +91,7 @@ fn cost_bound(kinds: &Kinds, most_steps: Option<u64>, effort: &mut u64) -> Resul
 
 /// No schedule has a lower price: by the prices themselves, or by the least cost for each number of steps, whichever says
 /// more.
-fn bound_price(
-    kinds: &Kinds,
-    options: &Options,
-    fewest: u64,
-    most: u64,
-    effort: &mut u64,
-) -> Result<u128> {
+fn bound_price(kinds: &Kinds, options: &Options, fewest: u64, most: u64, effort: &mut u64) -> Result<u128> {
     let (alpha, beta) = (u128::from(options.alpha), u128::from(options.beta));
     let direct =
         certificate::bound(kinds, options.alpha, options.beta, options.most_steps, effort)?.unwrap_or(0);
