@@ -9,8 +9,10 @@
 mod bench;
 mod fuzz;
 mod mpi;
+mod parts;
 mod tools;
 
+use parts::Part;
 use std::process::ExitCode;
 use tools::{Outcome, cargo, say};
 
@@ -20,6 +22,8 @@ usage: cargo xtask COMMAND
   test            format, lints, all tests, documentation: what continuous integration runs
   test --full     the same with the whole sweeps, more MPIs, AddressSanitizer, instruction counts and
                   millions of fuzzing executions
+  test --full PART...
+                  only these parts of it: planner, engines, mpi, program, loom, asan, count, fuzz
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench ring      rings of a million, and when redistributing pays: writes docs/ring-speed.md, docs/ring-advisor.svg,
@@ -42,7 +46,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
         ["test"] => test(),
-        ["test", "--full"] => test().and_then(|()| full()),
+        ["test", "--full", names @ ..] => full(names),
         ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages")] => bench::time(name),
         ["bench", "mpi"] => bench::mpi(),
         ["bench", "network"] => bench::network(),
@@ -69,32 +73,124 @@ fn main() -> ExitCode {
     }
 }
 
+/// What continuous integration runs.
+const QUICK: [Part; 6] = [
+    Part { name: "format", what: "formatting", run: formatted },
+    Part { name: "lints", what: "lints, warnings refused", run: linted },
+    Part {
+        name: "tests",
+        what: "tests and documentation examples, with an Open MPI and an MPICH",
+        run: tested,
+    },
+    Part {
+        name: "plain",
+        what: "a run without optimisation, whose frames are the largest",
+        run: unoptimised,
+    },
+    LOOM,
+    Part { name: "docs", what: "documentation, warnings refused", run: documented },
+];
+
+const LOOM: Part = Part {
+    name: "loom",
+    what: "interleavings of threads and of processes, all or with a bounded number of preemptions (loom)",
+    run: models,
+};
+
+/// What `--full` runs after that, or by name. Each part stays under 90 minutes.
+const FULL: [Part; 8] = [
+    Part {
+        name: "planner",
+        what: "the whole sweeps of the planner",
+        run: || swept(&["reshard-plan", "reshard-testkit"]),
+    },
+    Part { name: "engines", what: "the whole sweeps of the engines", run: || swept(&["reshard"]) },
+    Part {
+        name: "mpi",
+        what: "the whole sweeps between processes, on the newest MPIs, too",
+        run: || swept_on_all(&["reshard-mpi"]),
+    },
+    Part {
+        name: "program",
+        what: "the whole sweeps of the program and the tools",
+        run: || swept_on_all(&["reshard-cli", "reshard-bench", "xtask"]),
+    },
+    LOOM,
+    Part { name: "asan", what: "unit tests, values and the suite under AddressSanitizer", run: sanitized },
+    Part { name: "count", what: "the instruction count", run: || bench::count(false) },
+    Part {
+        name: "fuzz",
+        what: "fuzzing",
+        run: || fuzz::TARGETS.iter().try_for_each(|target| target.run(target.enough)),
+    },
+];
+
 fn test() -> Outcome {
+    parts::run(&QUICK.iter().collect::<Vec<_>>())
+}
+
+/// Everything, or the parts that are named.
+fn full(names: &[&str]) -> Outcome {
+    let mut chosen = parts::named(&FULL, names)?;
+    if names.is_empty() {
+        // What stands in both is run once.
+        let quick = QUICK.iter().filter(|part| FULL.iter().all(|other| other.name != part.name));
+        chosen = quick.chain(chosen).collect();
+    }
+    parts::run(&chosen)
+}
+
+fn formatted() -> Outcome {
     if tools::rust_component("rustfmt", &["fmt", "--version"])? {
-        say("formatting");
         cargo(&["fmt", "--all", "--check"]).run()?;
     }
+    Ok(())
+}
+
+fn linted() -> Outcome {
     if tools::rust_component("clippy", &["clippy", "--version"])? {
-        say("lints, warnings refused");
         cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]).run()?;
     }
-    say("an Open MPI and an MPICH to test with");
+    Ok(())
+}
+
+fn tested() -> Outcome {
+    with_mpi()?;
+    cargo(&["test", "--workspace", "--locked"]).env(mpi::NEEDED, "1").run()
+}
+
+fn with_mpi() -> Outcome {
     mpi::ready()?;
     if !mpi::hosts() {
         say("without ip and tc there is one host: tests between several are left out");
     }
-    say("tests and documentation examples");
-    cargo(&["test", "--workspace", "--locked"]).env(mpi::NEEDED, "1").run()?;
-    say("a run without optimisation, whose frames are the largest");
+    Ok(())
+}
+
+fn unoptimised() -> Outcome {
     let run = ["run", "--locked", "--package", "reshard-cli", "--", "run", "--shape", "64x40x24", "--json"];
     for engine in ["threads", "messages"] {
         let layouts = ["--from", "2x2x2/16x16x16", "--to", "4x2x1/10x30x7", "--engine", engine];
         cargo(&[&run[..], &layouts].concat()).run()?;
     }
-    say("interleavings of threads and of processes, all or with a bounded number of preemptions (loom)");
-    models()?;
-    say("documentation, warnings refused");
+    Ok(())
+}
+
+fn documented() -> Outcome {
     cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings").run()
+}
+
+/// All tests of some packages, nothing left out of their sweeps.
+fn swept(packages: &[&str]) -> Outcome {
+    let packages: Vec<&str> = packages.iter().flat_map(|name| ["--package", name]).collect();
+    let test = [&["test", "--locked"], &packages[..]].concat();
+    cargo(&test).env("RESHARD_FULL", "1").env(mpi::NEEDED, "1").run()
+}
+
+fn swept_on_all(packages: &[&str]) -> Outcome {
+    with_mpi()?;
+    mpi::newest();
+    swept(packages)
 }
 
 /// The flag builds everything anew: in a folder of its own, where it leaves the other builds alone, and without the
@@ -126,13 +222,18 @@ fn sanitized() -> Outcome {
         .run()
 }
 
-fn full() -> Outcome {
-    say("the newest MPIs, the standard ABI among them");
-    mpi::newest();
-    say("the whole sweeps");
-    cargo(&["test", "--workspace", "--locked"]).env("RESHARD_FULL", "1").env(mpi::NEEDED, "1").run()?;
-    say("unit tests, values and the suite under AddressSanitizer");
-    sanitized()?;
-    bench::count(false)?;
-    fuzz::TARGETS.iter().try_for_each(|target| target.run(target.enough))
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_on_the_usage_page() {
+        let line = USAGE.lines().find(|line| line.contains("only these parts")).unwrap();
+        let names = FULL.iter().map(|part| part.name).collect::<Vec<_>>().join(", ");
+        assert!(line.ends_with(&names), "{line}: {names}");
+        let twice =
+            FULL.iter().filter(|part| FULL.iter().filter(|other| other.name == part.name).count() > 1);
+        assert_eq!(twice.count(), 0);
+    }
 }

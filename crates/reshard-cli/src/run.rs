@@ -169,7 +169,7 @@ impl Bench {
         let elem_bytes = asked.moving.elem_bytes() as usize;
         let from_spans = Values::of_source(asked.moving.from(), elem_bytes)?.spans();
         let to_spans = Values::before(asked.moving.to(), elem_bytes)?.spans();
-        let zeroed = |spans: &[usize]| Memory::zeroed(spans.iter().sum()).map_err(failed);
+        let zeroed = |spans: &[usize]| array(spans.iter().sum());
         let (source, target) = (zeroed(&from_spans)?, zeroed(&to_spans)?);
         let copy = PlainCopy::new(copiers).map_err(failed)?;
         // What moves is part of both.
@@ -253,6 +253,15 @@ fn seconds_since(begin: Instant) -> f64 {
 pub fn end_job(session: &Session, failure: Failure) -> ! {
     failure.report();
     session.abort(1)
+}
+
+/// Memory for (a part of) the array.
+pub fn array(bytes: usize) -> Result<Memory<u8>, Failure> {
+    Memory::zeroed(bytes).map_err(|_| {
+        Failure::Failed(format!(
+            "{bytes} bytes for the array do not fit in memory; take a smaller problem or allow more memory"
+        ))
+    })
 }
 
 pub fn failed(error: Error) -> Failure {

@@ -7,7 +7,7 @@ use super::items::Items;
 use crate::args;
 use crate::failure::Failure;
 use crate::run::asked::{amount, available, human};
-use crate::run::failed;
+use crate::run::{array, failed};
 use reshard::ring::{Program, RingMessages, RingPlan, RingProblem, RingThreads};
 use reshard::{Error, ErrorKind, Memory};
 use reshard_mpi::{Mpi, MpiRing, MpiRingOptions, Reduce, Session, launched, makespan};
@@ -161,11 +161,11 @@ fn here(
     run: impl FnOnce(&mut [Memory<u8>]) -> Result<f64, Error>,
 ) -> Result<Option<Ran>, Failure> {
     let part = |rank: usize| {
-        let mut part = Memory::zeroed(plan.room_bytes(rank))?;
+        let mut part = array(plan.room_bytes(rank))?;
         items.fill(rank, &mut part);
         Ok(part)
     };
-    let mut parts = (0..plan.procs()).map(part).collect::<Result<Vec<_>, Error>>().map_err(failed)?;
+    let mut parts = (0..plan.procs()).map(part).collect::<Result<Vec<_>, Failure>>()?;
     let run_seconds = run(&mut parts).map_err(failed)?;
     let mut seen = items.none_seen();
     for (rank, part) in parts.iter().enumerate() {
@@ -185,7 +185,7 @@ fn verified(
     let (world, limit) = (session.world(), options.deadline);
     let (rank, plan) = (world.rank(), Arc::clone(engine.plan()));
     let in_ring = rank < plan.procs();
-    let mut part = Memory::zeroed(engine.room() * plan.item_bytes()).map_err(failed)?;
+    let mut part = array(engine.room() * plan.item_bytes())?;
     if in_ring {
         items.fill(rank, &mut part);
     }

@@ -5,7 +5,7 @@
 
 use super::asked::{Across, Asked};
 use super::values::Values;
-use super::{Answer, REPEATS, SECONDS, Sent, Times, end_job, failed, ranks, show};
+use super::{Answer, REPEATS, SECONDS, Sent, Times, array, end_job, failed, ranks, show};
 use crate::args;
 use crate::failure::Failure;
 use crate::screen::Screen;
@@ -88,7 +88,7 @@ impl Part {
     fn zeroed(world: &Comm, shared: bool, bytes: usize) -> Result<Self, Failure> {
         Ok(match shared {
             true => Self::Shared(Shared::zeroed(world, bytes).map_err(failed)?),
-            false => Self::Private(Memory::zeroed(bytes).map_err(failed)?),
+            false => Self::Private(array(bytes)?),
         })
     }
 
