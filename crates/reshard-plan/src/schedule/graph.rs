@@ -109,9 +109,8 @@ impl Graph {
         const WHAT: &str = "the bound of a schedule's cost";
         let mut longest: Vec<u64> = Vec::new();
         let (sent, received) = self.degrees()?;
-        let sides: [(Vec<usize>, fn(&Edge) -> usize); 2] =
-            [(sent, |edge| edge.sender), (received, |edge| edge.receiver)];
-        for (mut ends, process) in sides {
+        let of_side: [fn(&Edge) -> usize; 2] = [|edge| edge.sender, |edge| edge.receiver];
+        for (mut ends, process) in [sent, received].into_iter().zip(of_side) {
             // All lists of a side one after the other; where each begins, and once they are filled where it ends.
             let mut lengths = memory::filled(0_u64, self.edges.len(), WHAT)?;
             let mut begin = 0;
