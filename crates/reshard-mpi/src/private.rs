@@ -12,9 +12,8 @@ use crate::owned::Owned;
 use crate::registry::{Failure, Registry, TAGS};
 use crate::wait::DEADLINE;
 use reshard_plan::{Error, ErrorKind, Result};
-use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,8 +25,7 @@ const NOTICE_BYTES: usize = 512;
 
 /// The private duplicate of a communicator.
 pub struct Private {
-    /// Not freed if something of it may be left behind: see `drop`.
-    comm: ManuallyDrop<Comm>,
+    comm: Comm,
     pub(crate) node: OnceLock<Node>,
     registry: Mutex<Registry>,
     /// How often this rank has asked the others whether they mean the same, from the first number on.
@@ -35,8 +33,6 @@ pub struct Private {
     /// Where numbers begin, the same on all ranks, and another on every duplicate: MPI gives the number of a communicator that was
     /// freed to another, which may find messages that were left behind.
     first: OnceLock<u64>,
-    /// Something of an engine may still be on its way.
-    leaves_something: AtomicBool,
     /// Why nothing more can be said on it.
     refused: OnceLock<String>,
 }
@@ -82,12 +78,11 @@ impl Comm {
 impl Private {
     fn new(comm: Comm) -> Self {
         Self {
-            comm: ManuallyDrop::new(comm),
+            comm,
             node: OnceLock::new(),
             registry: Mutex::default(),
             questions: AtomicU64::new(0),
             first: OnceLock::new(),
-            leaves_something: AtomicBool::new(false),
             refused: OnceLock::new(),
         }
     }
@@ -111,7 +106,7 @@ impl Private {
 
     /// The ranks are out of step: what one says next would be taken for an answer to something else. The first reason counts.
     pub(crate) fn refuse(&self, why: &Error) {
-        self.leaves_something.store(true, Ordering::Relaxed);
+        self.comm.leave_behind();
         let _ = self.refused.set(why.to_string());
     }
 
@@ -240,17 +235,6 @@ fn no_common_tags(tags: u64) -> Error {
     )
 }
 
-impl Drop for Private {
-    /// Frees the communicator, unless a message may be left on it: another one of the same number would find it.
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        if !self.leaves_something.load(Ordering::Relaxed) {
-            // SAFETY: dropped once, here, and not used after.
-            unsafe { ManuallyDrop::drop(&mut self.comm) };
-        }
-    }
-}
-
 /// An engine's number on its communicator, its own as long as it lives.
 pub struct Registration {
     comm: Arc<Private>,
@@ -305,7 +289,7 @@ impl Drop for Registration {
             return;
         }
         if self.keeps_tags {
-            self.comm.leaves_something.store(true, Ordering::Relaxed);
+            self.comm.leave_behind();
         }
         self.comm.registry().leave(self.number, !self.keeps_tags);
     }

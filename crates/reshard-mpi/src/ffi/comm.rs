@@ -9,6 +9,7 @@ use super::request::Request;
 use crate::abi::Raw;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The longest message, in bytes: longer ones are sent in pieces.
 pub const LONGEST_MESSAGE: usize = 1 << 30;
@@ -24,6 +25,8 @@ pub struct Comm {
     rank: usize,
     size: usize,
     ours: bool,
+    /// A message may be left on it.
+    left_behind: AtomicBool,
 }
 
 /// A communicator of the host program, as its language passes it.
@@ -80,7 +83,7 @@ impl Comm {
             call!(mpi, comm_size(Handle::of(raw), &raw mut size))?;
         }
         let (rank, size) = (rank.max(0) as usize, size.max(0) as usize);
-        Ok(Self { mpi, raw, rank, size, ours: false })
+        Ok(Self { mpi, raw, rank, size, ours: false, left_behind: AtomicBool::new(false) })
     }
 
     /// A communicator that was just made: errors are returned, and it is freed when dropped.
@@ -108,6 +111,11 @@ impl Comm {
     /// The library.
     pub fn mpi(&self) -> &'static Mpi {
         self.mpi
+    }
+
+    /// A message may be left on it: it is never freed, because MPI would give its number to another one, which would find that.
+    pub(crate) fn leave_behind(&self) {
+        self.left_behind.store(true, Ordering::Relaxed);
     }
 
     /// Whether it is the world itself, all processes that were launched together.
@@ -217,7 +225,7 @@ impl Mpi {
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if self.ours {
+        if self.ours && !*self.left_behind.get_mut() {
             // A communicator that cannot be freed is lost; there is nothing to be done about it.
             let _ = self.free();
         }
