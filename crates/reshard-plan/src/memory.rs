@@ -8,7 +8,7 @@
 use crate::error::{Error, ErrorKind, Result};
 
 /// Shorter lists are asked for once.
-const LONG: usize = 1 << 16;
+const LONG: u128 = 1 << 16;
 
 /// What only those ask for who can be refused.
 #[repr(align(64))]
@@ -16,11 +16,11 @@ struct Line(#[allow(dead_code)] [u8; 64]);
 
 /// Refuses what so many bytes, all at once, do not fit in memory for.
 pub fn check(bytes: u128, what: &str) -> Result<()> {
-    let lines =
-        usize::try_from(bytes.div_ceil(size_of::<Line>() as u128)).map_err(|_| refused(bytes, what))?;
-    if lines * size_of::<Line>() < LONG {
+    if bytes < LONG {
         return Ok(());
     }
+    let lines =
+        usize::try_from(bytes.div_ceil(size_of::<Line>() as u128)).map_err(|_| refused(bytes, what))?;
     Vec::<Line>::new().try_reserve_exact(lines).map_err(|_| refused(bytes, what))
 }
 
