@@ -48,11 +48,11 @@ fn main() {
         println!("{installation}");
         for ranks in RANKS {
             // Many ranks on few processors take their time.
-            let cases = if full_sweep() { 1_250 } else { 130 };
+            let cases = if full_sweep() { 1_250 } else { 100 };
             installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
         }
         for ranks in [1, 2, 4, 7] {
-            let cases = if full_sweep() { 600 } else { 40 };
+            let cases = if full_sweep() { 600 } else { 24 };
             installation.launch(&format!("sums {} {cases}", ranks * 13), ranks).succeeded(ranks);
         }
         installation.launch("large", 4).succeeded(4);

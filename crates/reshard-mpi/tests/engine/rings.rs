@@ -161,8 +161,11 @@ pub fn absence(world: &Comm, when: &str) {
                 Err(error) => {
                     assert!(error.to_string().contains("for rank 1: it is gone"), "{error}");
                     assert!(error.to_string().contains("in place is an unfinished mixture"), "{error}");
-                    let error = engine.run(&mut part).unwrap_err();
-                    assert!(error.to_string().contains("an earlier run failed"), "{error}");
+                    let said = engine.run(&mut part).unwrap_err().to_string();
+                    assert!(
+                        said.contains("an earlier run failed") || said.contains("cannot go on"),
+                        "{said}"
+                    );
                 }
                 Ok(_) => assert_eq!(world.rank(), 2),
             }
@@ -170,7 +173,9 @@ pub fn absence(world: &Comm, when: &str) {
     }
     if world.rank() == 0 {
         let error = MpiRing::of_problem(ring(), 8, world, options).err().expect("the ranks are out of step");
-        assert!(error.to_string().contains("use another communicator"), "{error}");
+        // A run that failed is no reason to refuse another ring; but nobody else makes one here.
+        let says = if when == "make" { "use another communicator" } else { "did not answer in time" };
+        assert!(error.to_string().contains(says), "{error}");
         assert!(begin.elapsed() < Duration::from_secs(8));
     }
     world.barrier_within(Some(Duration::from_secs(30))).unwrap();
