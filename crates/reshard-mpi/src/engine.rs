@@ -178,6 +178,12 @@ impl MpiEngine {
         self.ways.tally().units
     }
 
+    /// The first tag of its messages.
+    #[doc(hidden)]
+    pub fn tag(&self) -> u32 {
+        self.ways.tag()
+    }
+
     /// How bytes travel.
     pub fn mover(&self) -> Mover {
         self.chosen

@@ -187,6 +187,12 @@ impl MpiRing {
         self.scratch_bytes
     }
 
+    /// The first tag of its messages.
+    #[doc(hidden)]
+    pub fn tag(&self) -> u32 {
+        self.registration.tag()
+    }
+
     /// Moves the items, in place: this rank's part, with [room](Self::room) for what it has and gets. All ranks of the ring
     /// must call it. Says what this rank sent.
     pub fn run<T: Pod>(&mut self, part: &mut [T]) -> Result<Report> {

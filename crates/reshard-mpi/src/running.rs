@@ -45,6 +45,10 @@ impl Ways {
         self.registration.comm()
     }
 
+    pub fn tag(&self) -> u32 {
+        self.registration.tag()
+    }
+
     pub fn scratch_bytes(&self) -> u64 {
         self.moving.scratch_bytes()
     }

@@ -12,6 +12,7 @@ mod lent;
 mod programs;
 mod rank;
 mod rings;
+mod strays;
 mod sums;
 mod trials;
 mod trust;
@@ -96,6 +97,9 @@ fn trust(installation: &Installation) {
     }
     for mover in ["private", "messages", "mixed"] {
         play(&format!("on-the-next-communicator {mover}"), 2);
+    }
+    for what in ["messages", "lockstep", "ring", "barriers"] {
+        play(&format!("strays {what}"), 2);
     }
     for mover in ["private", "messages", "mixed", "shared", "shared-source"] {
         play(&format!("refused-by-one {mover}"), 3);

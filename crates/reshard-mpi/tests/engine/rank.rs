@@ -1,6 +1,6 @@
 //! What a launched process does: its own part of every case, with every mover.
 
-use crate::{faults, help, lent, programs, rings, sums, trials, trust};
+use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust};
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
@@ -36,6 +36,8 @@ pub fn play(part: &str) {
             _ => panic!("no part {part}"),
         },
         ["trust", "nobody-comes-at-first", what] => trust::nobody_comes_at_first(world, what),
+        ["trust", "strays", "barriers"] => strays::of_barriers(world),
+        ["trust", "strays", what] => strays::of_letters(world, what),
         ["trust", what, mover] => {
             let mover = mover.parse().unwrap();
             match what {

@@ -1,0 +1,171 @@
+//! Messages of another engine, or of another run, under the tag of an engine that lives. Tags are given out so that this does not
+//! happen; if it does all the same, the head of a message says whose it is.
+//!
+//! Rank 0 takes a message of rank 1's before the engine does, and rank 1 sends it once more where it does not belong.
+
+#![allow(unsafe_code)]
+
+use reshard::engine::MessagesOptions;
+use reshard::ring::RingProblem;
+use reshard::schedule::Strategy;
+use reshard::{Distribution, Layout, Move, Order, Plan, Result};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Private, wait};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LIMIT: Option<Duration> = Some(Duration::from_secs(10));
+const ITEMS: usize = 100;
+
+/// Something that brings a hundred numbers from rank 1 to rank 0.
+enum Carrier {
+    Engine(Box<MpiEngine>),
+    Ring(Box<MpiRing>),
+}
+
+impl Carrier {
+    fn new(world: &Comm, what: &str) -> Self {
+        if what == "ring" {
+            let items = ITEMS as u64;
+            let problem = RingProblem::new(vec![0, items], vec![items, 0]);
+            let options = MpiRingOptions { deadline: LIMIT, ..MpiRingOptions::default() };
+            return Self::Ring(Box::new(MpiRing::of_problem(problem, 8, world, options).unwrap()));
+        }
+        Self::Engine(Box::new(engine(world, what.parse().unwrap(), false)))
+    }
+
+    /// The tags of its messages to rank 0.
+    fn tags(&self) -> Vec<u32> {
+        match self {
+            Self::Engine(engine) => vec![engine.tag()],
+            Self::Ring(ring) => vec![ring.tag(), ring.tag() + 1],
+        }
+    }
+
+    /// Rank 1 sends this number; whether it is all that came to rank 0.
+    fn run(&mut self, sends: bool, number: u64) -> Result<bool> {
+        match self {
+            Self::Engine(engine) => {
+                let from = vec![number; engine.source_len(0)];
+                let mut to = vec![0; engine.target_len(0)];
+                engine.run_own(&from, &mut to)?;
+                Ok(to.iter().all(|&value| value == number))
+            }
+            Self::Ring(ring) => {
+                let mut part = vec![if sends { number } else { 0 }; ring.room()];
+                ring.run(&mut part)?;
+                Ok(sends || part.iter().filter(|&&value| value == number).count() == ITEMS)
+            }
+        }
+    }
+}
+
+fn engine(world: &Comm, mover: Mover, barriers: bool) -> MpiEngine {
+    let layout = |text: String| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let [from, to] = [" ranks=1", ""].map(|ranks| layout(format!("1/{ITEMS}{ranks} of {ITEMS}")));
+    let plan = Arc::new(Plan::new(vec![Move::new(from, to).unwrap()]).unwrap());
+    let messages = MessagesOptions { barriers, strategy: Strategy::Optimal, ..Default::default() };
+    MpiEngine::new(plan, world, MpiOptions { mover, messages, deadline: LIMIT }).unwrap()
+}
+
+/// Rank 0 takes the next message that comes from rank 1 with one of these tags.
+fn take(comm: &Private, tags: &[u32]) -> (usize, Vec<u8>) {
+    let begin = Instant::now();
+    loop {
+        assert!(Some(begin.elapsed()) < LIMIT, "nothing comes");
+        for (at, &tag) in tags.iter().enumerate() {
+            if let Some((_, length)) = comm.iprobe(Some(1), tag).unwrap() {
+                let mut bytes = vec![0; length];
+                // SAFETY: the memory is there until it is done.
+                let request = unsafe { comm.irecv(bytes.as_mut_ptr(), length, 1, tag).unwrap() };
+                wait(&mut [request], LIMIT).unwrap();
+                return (at, bytes);
+            }
+        }
+    }
+}
+
+fn send(comm: &Comm, bytes: &[u8], to: usize, tag: u32) {
+    // SAFETY: the memory is there until it is done.
+    let request = unsafe { comm.isend(bytes.as_ptr(), bytes.len(), to, tag).unwrap() };
+    wait(&mut [request], LIMIT).unwrap();
+}
+
+/// A tag of nobody.
+const HANDED_BACK: u32 = 32_100;
+
+/// Rank 0 takes a message with one of the first tags; rank 1 sends it so often with the same of the other tags.
+fn astray(comm: &Private, taken: &[u32], sent: &[u32], times: usize) {
+    if comm.rank() == 0 {
+        let (at, bytes) = take(comm, taken);
+        send(comm, &[&[at as u8], &bytes[..]].concat(), 1, HANDED_BACK);
+    } else {
+        let begin = Instant::now();
+        let length = loop {
+            assert!(Some(begin.elapsed()) < LIMIT, "rank 0 took nothing");
+            if let Some((_, length)) = comm.iprobe(Some(0), HANDED_BACK).unwrap() {
+                break length;
+            }
+        };
+        let mut bytes = vec![0; length];
+        // SAFETY: the memory is there until it is done.
+        let request = unsafe { comm.irecv(bytes.as_mut_ptr(), length, 0, HANDED_BACK).unwrap() };
+        wait(&mut [request], LIMIT).unwrap();
+        (0..times).for_each(|_| send(comm, &bytes[1..], 0, sent[usize::from(bytes[0])]));
+    }
+    comm.barrier_within(LIMIT).unwrap();
+}
+
+/// Of another engine or ring, of an earlier run and of a later one.
+pub fn of_letters(world: &Comm, what: &str) {
+    let comm = world.private().unwrap();
+    let (mut other, mut carrier) = (Carrier::new(world, what), Carrier::new(world, what));
+    let (others, tags) = (other.tags(), carrier.tags());
+    let sends = world.rank() == 1;
+    // The first run of the other, in the first of this.
+    if sends {
+        other.run(sends, 1).unwrap();
+    }
+    astray(&comm, &others, &tags, 1);
+    assert!(carrier.run(sends, 2).unwrap(), "elements of another engine");
+    // The second run, twice: once too often for the third.
+    if sends {
+        carrier.run(sends, 3).unwrap();
+    }
+    astray(&comm, &tags, &tags, 2);
+    assert!(sends || carrier.run(sends, 3).unwrap());
+    assert!(carrier.run(sends, 4).unwrap(), "elements of the run before");
+    // The fourth is lost on its way, and the fifth is not taken for it.
+    if sends {
+        carrier.run(sends, 5).unwrap();
+    }
+    astray(&comm, &tags, &tags, 0);
+    match (sends, carrier.run(sends, 6)) {
+        (true, outcome) => assert!(outcome.is_ok() || outcome.unwrap_err().to_string().contains("rank 0")),
+        (false, outcome) => {
+            let said = outcome.expect_err("elements of the next run").to_string();
+            assert!(said.contains("rank 1 is "), "{said}");
+        }
+    }
+    comm.barrier_within(LIMIT).unwrap();
+}
+
+/// Of another engine's barrier.
+pub fn of_barriers(world: &Comm) {
+    let comm = world.private().unwrap();
+    let [mut other, mut engine] = [0; 2].map(|_| engine(world, Mover::Messages, true));
+    // Behind the tag of the only group.
+    let (others, tags) = ([other.tag() + 1], [engine.tag() + 1]);
+    let from = vec![1_u64; engine.source_len(0)];
+    let mut to = vec![0; engine.target_len(0)];
+    if world.rank() == 1 {
+        let mut running = other.start(&from, &mut to).unwrap();
+        for _ in 0..10 {
+            assert!(!running.test().unwrap(), "rank 0 is not at the barrier");
+        }
+        // To drop it would be to wait for rank 0.
+        std::mem::forget(running);
+    }
+    astray(&comm, &others, &tags, 1);
+    engine.run_own(&from, &mut to).unwrap();
+    assert!(to.iter().all(|&value| value == 1));
+}
