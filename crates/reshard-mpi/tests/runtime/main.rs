@@ -6,6 +6,7 @@
 #![allow(unsafe_code, clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod faults;
+mod host;
 mod installation;
 mod rank;
 mod values;
@@ -44,7 +45,9 @@ fn right(installation: &Installation) {
         installation.launch("values", ranks).succeeded(ranks);
     }
     installation.launch("many", 2).succeeded(2);
-    installation.launch("host", 2).succeeded(2);
+    for part in ["host", "host-serialized", "host-funneled", "two-begin"] {
+        installation.launch(part, 2).succeeded(2);
+    }
 }
 
 fn wrong(installation: &Installation) {

@@ -1,11 +1,11 @@
 //! What a launched process does: the part it was given, from the beginning of MPI to its end.
 
-use super::faults::{errors, from_nowhere};
+use super::faults::errors;
+use super::host;
 use super::values::{collectives, datatypes, messages, splits};
-use libloading::os::unix::Library;
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, RawComm, Request, launched};
 use reshard_plan::{Distribution, ErrorKind, Layout, Move, Order, Plan, Result};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,12 @@ use std::time::Duration;
 pub const SOON: Option<Duration> = Some(Duration::from_secs(20));
 
 pub fn play(part: &str) {
-    if part == "host" {
-        return host();
+    match part {
+        "host" => return host::goes_on(),
+        "host-serialized" => return host::takes_turns(),
+        "host-funneled" => return host::has_one_thread(),
+        "two-begin" => return host::two_threads_begin(),
+        _ => {}
     }
     let mpi = match Mpi::load(None) {
         Ok(mpi) => mpi,
@@ -102,59 +106,8 @@ fn many(world: &Comm) -> Result<()> {
     Ok(())
 }
 
-/// A program that begins and ends MPI by itself, as C programs do; we find the library in the process.
-fn host() {
-    let asked = std::env::var("RESHARD_MPI").unwrap();
-    let names = match asked.as_str() {
-        "openmpi" => vec!["libmpi.so.40"],
-        "mpich" => vec!["libmpi.so.12", "libmpich.so.12"],
-        "" if std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some() => vec!["libmpi.so.40"],
-        "" => vec!["libmpi.so.12", "libmpich.so.12"],
-        path => vec![path],
-    };
-    // SAFETY: the test runs alone in its process.
-    unsafe { std::env::remove_var("RESHARD_MPI") };
-    let (now, global) = (libc::RTLD_NOW, libc::RTLD_GLOBAL);
-    // SAFETY: an MPI library; its functions have these types.
-    let (library, finalize) = unsafe {
-        let library = names.iter().find_map(|&name| Library::open(Some(name), now | global).ok()).unwrap();
-        let init =
-            *library.get::<unsafe extern "C" fn(*mut c_int, *mut c_void) -> c_int>(b"MPI_Init").unwrap();
-        let finalize = *library.get::<unsafe extern "C" fn() -> c_int>(b"MPI_Finalize").unwrap();
-        assert_eq!(init(std::ptr::null_mut(), std::ptr::null_mut()), 0);
-        (library, finalize)
-    };
-    let mpi = Mpi::load(None).unwrap();
-    let session = mpi.init().unwrap();
-    let world = session.world();
-    messages(&world.private().unwrap()).unwrap();
-    let mut engines = [Mover::Messages, Mover::Private].map(|mover| engine(world, mover));
-    // An error would end the host on its own communicator; on the private one it is returned.
-    from_nowhere(&world.private().unwrap());
-    let line = format!("[{}/{} done]", world.rank(), world.size());
-    let private = Arc::downgrade(&world.private().unwrap());
-    drop(session);
-    assert!(private.upgrade().is_some(), "MPI is the host's: it goes on, and the duplicate is kept");
-    let again = mpi.init().unwrap();
-    assert!(again.world().private().unwrap().is(&private.upgrade().unwrap()));
-    drop(again);
-    // SAFETY: begun above.
-    assert_eq!(unsafe { finalize() }, 0);
-    // Nothing is called any more: MPI would end the process.
-    for engine in &mut engines {
-        let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
-        let said = engine.run_own(&from, &mut to).unwrap_err().to_string();
-        assert!(said.contains("MPI has ended"), "{said}");
-    }
-    drop(engines);
-    assert!(private.upgrade().is_none(), "the end of MPI takes the duplicate with it");
-    assert!(mpi.init().unwrap_err().to_string().contains("has ended"));
-    drop(library);
-    println!("{line}");
-}
-
 /// An engine that has run once.
-fn engine(world: &Comm, mover: Mover) -> MpiEngine {
+pub fn engine(world: &Comm, mover: Mover) -> MpiEngine {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
     let size = world.size();
     let [from, to] = [3, 5].map(|block| layout(&format!("{size}/{block} of 400")));

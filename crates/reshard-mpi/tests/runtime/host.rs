@@ -1,0 +1,190 @@
+//! Programs that begin and end MPI by themselves, as C programs do: we find the library in the process. And threads of which
+//! only some may call MPI, or only one at a time.
+
+use super::faults::from_nowhere;
+use super::rank::{SOON, engine};
+use super::values::messages;
+use libloading::os::unix::Library;
+use reshard_mpi::{Mover, Mpi};
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+/// A host's own use of MPI.
+struct Host {
+    library: Library,
+    mpi: &'static Mpi,
+}
+
+/// For how many threads a host begins it.
+#[derive(Clone, Copy)]
+enum Level {
+    Funneled,
+    Serialized,
+}
+
+impl Host {
+    /// Finds the library, as a linked program has it from the beginning.
+    fn new() -> Self {
+        let asked = std::env::var("RESHARD_MPI").unwrap();
+        let names = match asked.as_str() {
+            "openmpi" => vec!["libmpi.so.40"],
+            "mpich" => vec!["libmpi.so.12", "libmpich.so.12"],
+            "" if std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some() => vec!["libmpi.so.40"],
+            "" => vec!["libmpi.so.12", "libmpich.so.12"],
+            path => vec![path],
+        };
+        // SAFETY: the test runs alone in its process.
+        unsafe { std::env::remove_var("RESHARD_MPI") };
+        let (now, global) = (libc::RTLD_NOW, libc::RTLD_GLOBAL);
+        // SAFETY: an MPI library.
+        let open = |name: &&str| unsafe { Library::open(Some(*name), now | global).ok() };
+        let library = names.iter().find_map(open).unwrap();
+        Self { library, mpi: Mpi::load(None).unwrap() }
+    }
+
+    fn init(&self) {
+        let null = std::ptr::null_mut();
+        // SAFETY: the function has this type.
+        unsafe {
+            let init =
+                self.library.get::<unsafe extern "C" fn(*mut c_int, *mut c_void) -> c_int>(b"MPI_Init");
+            assert_eq!((init.unwrap())(null, null.cast()), 0);
+        }
+    }
+
+    fn init_thread(&self, level: Level) {
+        let standard = format!("{:?}", self.mpi).contains("Standard");
+        let wanted = match level {
+            Level::Funneled => [1, 1024],
+            Level::Serialized => [2, 2048],
+        }[usize::from(standard)];
+        let (null, mut given) = (std::ptr::null_mut(), 0);
+        // SAFETY: the function has this type.
+        unsafe {
+            type Init = unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int;
+            let init = self.library.get::<Init>(b"MPI_Init_thread").unwrap();
+            assert_eq!(init(null, null.cast(), wanted, &raw mut given), 0);
+        }
+        assert_eq!(given, wanted, "otherwise nothing is tested");
+    }
+
+    fn finalize(&self) {
+        // SAFETY: begun before, and the function has this type.
+        unsafe {
+            let finalize = self.library.get::<unsafe extern "C" fn() -> c_int>(b"MPI_Finalize").unwrap();
+            assert_eq!(finalize(), 0);
+        }
+    }
+}
+
+/// The host's MPI goes on when our session ends, and takes everything with it when the host ends it.
+pub fn goes_on() {
+    let host = Host::new();
+    host.init();
+    let session = host.mpi.init().unwrap();
+    let world = session.world();
+    messages(&world.private().unwrap()).unwrap();
+    let mut engines = [Mover::Messages, Mover::Private].map(|mover| engine(world, mover));
+    // An error would end the host on its own communicator; on the private one it is returned.
+    from_nowhere(&world.private().unwrap());
+    let line = format!("[{}/{} done]", world.rank(), world.size());
+    let private = Arc::downgrade(&world.private().unwrap());
+    drop(session);
+    assert!(private.upgrade().is_some(), "MPI is the host's: it goes on, and the duplicate is kept");
+    let again = host.mpi.init().unwrap();
+    assert!(again.world().private().unwrap().is(&private.upgrade().unwrap()));
+    drop(again);
+    host.finalize();
+    // Nothing is called any more: MPI would end the process.
+    for engine in &mut engines {
+        let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
+        let said = engine.run_own(&from, &mut to).unwrap_err().to_string();
+        assert!(said.contains("MPI has ended"), "{said}");
+    }
+    drop(engines);
+    assert!(private.upgrade().is_none(), "the end of MPI takes the duplicate with it");
+    assert!(host.mpi.init().unwrap_err().to_string().contains("has ended"));
+    println!("{line}");
+}
+
+/// MPI lets one thread in at a time: four threads with engines of their own take turns.
+pub fn takes_turns() {
+    let host = Host::new();
+    host.init_thread(Level::Serialized);
+    let session = host.mpi.init().unwrap();
+    let world = session.world();
+    let comms: Vec<_> = (0..4).map(|_| world.split(Some(0), world.rank() as u32).unwrap().unwrap()).collect();
+    // The calls that make a communicator are MPI's own, and wait for the others in turn.
+    comms.iter().for_each(|comm| drop(comm.private().unwrap()));
+    thread::scope(|scope| {
+        for (number, comm) in comms.iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..60 {
+                    let mover = [Mover::Messages, Mover::Private][(number + round) % 2];
+                    drop(engine(comm, mover));
+                }
+            });
+        }
+    });
+    drop(comms);
+    let line = format!("[{}/{} done]", world.rank(), world.size());
+    drop(session);
+    host.finalize();
+    println!("{line}");
+}
+
+/// MPI lets one thread in only: others are told.
+pub fn has_one_thread() {
+    let host = Host::new();
+    host.init_thread(Level::Funneled);
+    let session = host.mpi.init().unwrap();
+    let world = session.world();
+    let mut mine = engine(world, Mover::Messages);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let (from, mut to) = (vec![1.0; mine.source_len(0)], vec![0.0; mine.target_len(0)]);
+            let said = [
+                mine.run_own(&from, &mut to).unwrap_err(),
+                world.barrier_within(SOON).unwrap_err(),
+                host.mpi.init().unwrap_err(),
+            ];
+            for error in said {
+                assert!(error.to_string().contains("thread"), "{error}");
+            }
+        });
+        other.join().unwrap();
+    });
+    // The thread that may goes on; the engine was asked for a run by one that may not, before anything was begun.
+    let (from, mut to) = (vec![2.0; mine.source_len(0)], vec![0.0; mine.target_len(0)]);
+    mine.run_own(&from, &mut to).unwrap();
+    assert!(to.iter().all(|&value| value == 2.0));
+    let line = format!("[{}/{} done]", world.rank(), world.size());
+    drop((mine, session));
+    host.finalize();
+    println!("{line}");
+}
+
+/// Two threads begin MPI at once: it is begun once, by one of them, and the other is told that it may not call.
+pub fn two_threads_begin() {
+    let mpi = Mpi::load(None).unwrap();
+    let (both, over) = (Barrier::new(2), Barrier::new(2));
+    let begin = || {
+        both.wait();
+        let session = match mpi.init() {
+            Ok(session) => session,
+            Err(error) => {
+                assert!(error.to_string().contains("thread"), "{error}");
+                over.wait();
+                return None;
+            }
+        };
+        over.wait();
+        drop(engine(session.world(), Mover::Messages));
+        Some(format!("[{}/{} done]", session.world().rank(), session.world().size()))
+    };
+    let lines =
+        thread::scope(|scope| [0; 2].map(|_| scope.spawn(begin)).map(|thread| thread.join().unwrap()));
+    let [line] = &lines.iter().flatten().collect::<Vec<_>>()[..] else { panic!("one of two: {lines:?}") };
+    println!("{line}");
+}
