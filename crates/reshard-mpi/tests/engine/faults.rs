@@ -3,7 +3,7 @@
 use reshard::engine::{MessagesOptions, Report};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan, Window};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Shared};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
 use reshard_testkit::Random;
 use std::ops::Range;
 use std::sync::Arc;
@@ -225,6 +225,17 @@ impl Parts {
         }
     }
 
+    /// Begins a run, and leaves it.
+    fn run_a_little(&mut self, engine: &mut MpiEngine) {
+        let begun = match self {
+            Self::Private(from, to) => engine.start(from, to),
+            Self::Shared(from, to) => engine.start_all(&mut [&mut Own::shared(from, to)]),
+        };
+        let mut running = begun.unwrap();
+        (0..3).for_each(|_| _ = running.test().unwrap());
+        std::mem::forget(running);
+    }
+
     fn received(&self) -> &[f64] {
         match self {
             Self::Private(_, to) => to,
@@ -274,12 +285,7 @@ pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
             match how {
                 "panic" => panic!("on purpose"),
                 "exit" => std::process::exit(7),
-                _ => {
-                    let status = std::process::Command::new("kill")
-                        .args(["-9", &std::process::id().to_string()])
-                        .status();
-                    unreachable!("{status:?}");
-                }
+                _ => kill_this(),
             }
         }
         if let Err(error) = parts.run(&mut engine) {
@@ -288,4 +294,39 @@ pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
             std::process::exit(3);
         }
     }
+}
+
+fn kill_this() -> ! {
+    let status = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+    unreachable!("{status:?}")
+}
+
+/// The last rank is killed before or in its run of this number, and the launcher lets the others go on: they are told who is
+/// missing, in this run or the next, and again by the next engine on the same communicator.
+pub fn killed(world: &Comm, mover: Mover, step: u64) {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let moving = Move::new(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
+    let plan = Arc::new(Plan::new(vec![moving]).unwrap());
+    let options = MpiOptions { mover, deadline: Some(Duration::from_millis(400)), ..MpiOptions::default() };
+    let mut engine = MpiEngine::in_units(Arc::clone(&plan), world, options, 4096).unwrap();
+    let mut parts = Parts::new(world, &engine, 1.0);
+    let begin = Instant::now();
+    let mut outcomes = (0..=step + 1).map(|run| {
+        if run == step && world.rank() == 2 {
+            // Sometimes it has moved something.
+            if step % 2 == 1 {
+                parts.run_a_little(&mut engine);
+            }
+            kill_this();
+        }
+        parts.run(&mut engine)
+    });
+    let error = outcomes.find_map(Result::err).expect("rank 2 is gone").to_string();
+    assert!(error.contains("rank 2") || error.contains("and 2"), "{error}");
+    let next = MpiEngine::new(plan, world, options).err().expect("rank 2 is gone").to_string();
+    assert!(next.contains("rank 2 did not answer"), "{next}");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    println!("[{}/2 done]", world.rank());
+    // MPI cannot end without rank 2.
+    std::process::exit(0);
 }

@@ -86,6 +86,7 @@ pub fn play(part: &str) {
         ["end", how, mover, step] => {
             faults::end(world, how, mover.parse().unwrap(), step.parse().unwrap());
         }
+        ["killed", mover, step] => faults::killed(world, mover.parse().unwrap(), step.parse().unwrap()),
         _ => panic!("no part {part}"),
     }
     let line = format!("[{}/{} done]", world.rank(), world.size());

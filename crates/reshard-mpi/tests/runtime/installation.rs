@@ -99,6 +99,13 @@ impl Installation {
         self.play(self.launcher(ranks), part, ranks)
     }
 
+    /// The same with more words for the launcher.
+    pub fn launch_with(&self, words: &[&str], part: &str, ranks: usize) -> Outcome {
+        let mut command = self.launcher(ranks);
+        command.args(words);
+        self.play(command, part, ranks)
+    }
+
     fn launcher(&self, ranks: usize) -> Command {
         let mut command = Command::new(&self.launcher);
         if self.family == "Open MPI" {
