@@ -19,6 +19,7 @@ use crate::owned::{Head, Slot};
 use reshard::engine::Data;
 use reshard::rank::{Cursor, Parcel, Porter};
 use reshard_plan::{Error, ErrorKind, Result};
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// For each parcel that is coming, so many letters can be under way.
@@ -53,7 +54,7 @@ impl Marks {
 
 /// For each leg, how many before it go between the same ranks in the same group.
 fn ordinals(legs: &[Leg], peer: impl Fn(&Parcel) -> (u64, usize)) -> Vec<u64> {
-    let mut counts = std::collections::HashMap::new();
+    let mut counts = HashMap::new();
     let mut next = |leg: &Leg| {
         let count = counts.entry(peer(&leg.parcel)).or_insert(0);
         *count += 1;
@@ -188,9 +189,12 @@ impl Outbox {
 /// Letters that come.
 pub struct Inbox {
     legs: Vec<Leg>,
-    /// For each, the one before it that comes from the same rank for the same arrays: letters are told apart by their order.
+    /// For each, the one before it that comes from the same rank for the same arrays.
     behind: Vec<Option<usize>>,
     ordinals: Vec<u64>,
+    /// For each, by which queue it comes: that of its rank and arrays.
+    queue_of: Vec<usize>,
+    queues: Vec<Queue>,
     /// Parcels that are coming: `first` to `end`, in a ring.
     first: usize,
     end: usize,
@@ -209,10 +213,19 @@ struct Coming {
     unpacked: usize,
 }
 
+/// Receives from one rank for the same arrays: MPI fills them in the order they were posted in, so only the next is asked for.
+#[derive(Clone, Copy, Default)]
+struct Queue {
+    posted: usize,
+    come: usize,
+}
+
 /// A receive under way, or a letter that waits for those before it.
 #[derive(Clone, Copy)]
 struct Posted {
     leg: usize,
+    /// Its number in the queue.
+    number: usize,
     /// Which letter has come, and its bytes.
     come: Option<(usize, usize)>,
 }
@@ -222,14 +235,18 @@ impl Inbox {
     pub fn new(porter: &Porter, legs: Vec<Leg>, most: usize, slots: usize, letter: usize) -> Result<Self> {
         let from = |parcel: &Parcel| (porter.ends(parcel).0, porter.ends(parcel).2);
         let ordinals = ordinals(&legs, from);
-        let mut latest = std::collections::HashMap::new();
-        let behind = legs.iter().enumerate().map(|(at, leg)| {
-            let (from, _, group) = porter.ends(&leg.parcel);
-            latest.insert((from, group), at)
-        });
+        let (mut latest, mut numbers) = (HashMap::new(), HashMap::new());
+        let mut queue_of = |leg: &Leg| {
+            let next = numbers.len();
+            *numbers.entry(from(&leg.parcel)).or_insert(next)
+        };
+        let queue_of: Vec<usize> = legs.iter().map(&mut queue_of).collect();
+        let behind = queue_of.iter().enumerate().map(|(at, queue)| latest.insert(*queue, at));
         Ok(Self {
             behind: behind.collect(),
             ordinals,
+            queues: vec![Queue::default(); numbers.len()],
+            queue_of,
             legs,
             first: 0,
             end: 0,
@@ -241,6 +258,7 @@ impl Inbox {
 
     pub fn begin(&mut self) {
         (self.first, self.end) = (0, 0);
+        self.queues.fill(Queue::default());
     }
 
     /// The earliest step of which something is to come; none if all is here.
@@ -301,12 +319,26 @@ impl Inbox {
                     continue;
                 }
                 let Some(slot) = self.posted.iter().position(Option::is_none) else { return Ok(()) };
-                let (from, _, group) = porter.ends(&self.legs[at].parcel);
-                self.slots[slot].receive(comm, from as usize, marks.tag + group as u32)?;
-                self.posted[slot] = Some(Posted { leg: at, come: None });
+                self.receive(slot, at, porter, (comm, marks))?;
                 self.coming[at % room].posted += 1;
             }
         }
+        Ok(())
+    }
+
+    /// Offers a slot for the next letter that comes by the queue of a leg.
+    fn receive(
+        &mut self,
+        slot: usize,
+        leg: usize,
+        porter: &Porter,
+        (comm, marks): (&Comm, Marks),
+    ) -> Result<()> {
+        let (from, _, group) = porter.ends(&self.legs[leg].parcel);
+        self.slots[slot].receive(comm, from as usize, marks.tag + group as u32)?;
+        let queue = &mut self.queues[self.queue_of[leg]];
+        self.posted[slot] = Some(Posted { leg, number: queue.posted, come: None });
+        queue.posted += 1;
         Ok(())
     }
 
@@ -356,17 +388,22 @@ impl Inbox {
         comm: &Comm,
         marks: Marks,
     ) -> Result<Option<(usize, usize, usize)>> {
-        let Some(Posted { leg, come }) = self.posted[slot] else { return Ok(None) };
+        let Some(Posted { leg, number, come }) = self.posted[slot] else { return Ok(None) };
         if let Some((letter, bytes)) = come {
             return Ok(Some((leg, letter, bytes)));
         }
-        let Some(bytes) = self.slots[slot].settled()? else { return Ok(None) };
-        let head = self.slots[slot].head();
-        let (from, _, group) = porter.ends(&self.legs[leg].parcel);
-        if head.engine != marks.engine || head.run < marks.run {
-            self.slots[slot].receive(comm, from as usize, marks.tag + group as u32)?;
+        let queue = &mut self.queues[self.queue_of[leg]];
+        if number != queue.come {
             return Ok(None);
         }
+        let Some(bytes) = self.slots[slot].settled()? else { return Ok(None) };
+        queue.come += 1;
+        let head = self.slots[slot].head();
+        if head.engine != marks.engine || head.run < marks.run {
+            self.receive(slot, leg, porter, (comm, marks))?;
+            return Ok(None);
+        }
+        let (from, _, group) = porter.ends(&self.legs[leg].parcel);
         let refused = |what: &str| Error::new(ErrorKind::Mpi, format!("rank {from} {what}"));
         if head.run != marks.run {
             return Err(refused(
@@ -384,7 +421,7 @@ impl Inbox {
         });
         let leg =
             meant.ok_or_else(|| refused("sent something that is not expected: it runs another plan"))?;
-        self.posted[slot] = Some(Posted { leg, come: Some((letter, bytes)) });
+        self.posted[slot] = Some(Posted { leg, number, come: Some((letter, bytes)) });
         Ok(Some((leg, letter, bytes)))
     }
 
