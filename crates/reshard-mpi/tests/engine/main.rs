@@ -47,21 +47,50 @@ fn main() {
     );
     for installation in &installations {
         println!("{installation}");
-        for ranks in RANKS {
-            // Many ranks on few processors take their time.
-            let cases = if full_sweep() { 1_250 } else { 100 };
-            installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
+        for (_, run) in GROUPS.iter().filter(|(name, _)| is_wanted(name)) {
+            run(installation);
         }
-        for ranks in [1, 2, 4, 7] {
-            let cases = if full_sweep() { 600 } else { 24 };
-            installation.launch(&format!("sums {} {cases}", ranks * 13), ranks).succeeded(ranks);
-        }
-        installation.launch("large", 4).succeeded(4);
-        rings(installation);
-        programs(installation);
-        trust(installation);
-        several_hosts(installation);
-        faults(installation);
+    }
+}
+
+/// Groups of launches, by the names they are asked for with: `cargo test --test engine -- rings faults`.
+const GROUPS: [(&str, fn(&Installation)); 7] = [
+    ("conformance", conformance),
+    ("sums", sums),
+    ("rings", rings),
+    ("programs", programs),
+    ("trust", trust),
+    ("hosts", several_hosts),
+    ("faults", faults),
+];
+
+/// All groups are, unless some are named.
+fn is_wanted(name: &str) -> bool {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let known = |word: &String| GROUPS.iter().any(|(group, _)| group == word);
+    assert!(
+        asked.iter().all(known),
+        "{asked:?} are asked for; there are {:?}",
+        GROUPS.map(|(group, _)| group)
+    );
+    asked.is_empty() || asked.iter().any(|word| word == name)
+}
+
+/// Every mover against the one suite.
+fn conformance(installation: &Installation) {
+    for ranks in RANKS {
+        // Many ranks on few processors take their time.
+        let cases = if full_sweep() { 1_250 } else { 100 };
+        installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
+    }
+    installation.launch("large", 4).succeeded(4);
+}
+
+/// Several arrays, scaled.
+fn sums(installation: &Installation) {
+    for ranks in [1, 2, 4, 7] {
+        let cases = if full_sweep() { 600 } else { 24 };
+        installation.launch(&format!("sums {} {cases}", ranks * 13), ranks).succeeded(ranks);
     }
 }
 
