@@ -4,7 +4,7 @@
 
 use crate::ffi::comm::Comm;
 use crate::ffi::request::Request;
-use reshard_plan::{Error, ErrorKind, Result};
+use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::mem::take;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -114,13 +114,8 @@ pub struct Slot {
 impl Slot {
     /// For messages of at most so many bytes.
     pub fn new(bytes: usize) -> Result<Self> {
-        let wanted = bytes.saturating_add(Head::BYTES);
-        let mut place = Vec::new();
-        place.try_reserve_exact(wanted).map_err(|_| {
-            Error::new(ErrorKind::Memory, format!("{wanted} bytes for a message do not fit in memory"))
-        })?;
-        place.resize(wanted, 0);
-        Ok(Self { bytes: place, under_way: None, receives: false })
+        let bytes = memory::filled(0, bytes.saturating_add(Head::BYTES), "a message")?;
+        Ok(Self { bytes, under_way: None, receives: false })
     }
 
     /// Begins to send some of its bytes; if it is to be acknowledged, that is done only when the receiver has begun to receive

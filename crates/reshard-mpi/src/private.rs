@@ -11,7 +11,7 @@ use crate::node::{Node, random};
 use crate::owned::Owned;
 use crate::registry::{Failure, Registry, TAGS};
 use crate::wait::DEADLINE;
-use reshard_plan::{Error, ErrorKind, Result};
+use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -118,15 +118,8 @@ impl Private {
 
     /// Gives all ranks the bytes of all, in the order of ranks. Collective.
     pub(crate) fn gather(&self, mine: &[u8], limit: Option<Duration>) -> Result<Vec<u8>> {
-        let mut all = Vec::new();
-        let bytes = mine.len() * self.size();
-        all.try_reserve_exact(bytes).map_err(|_| {
-            let what = format!("{bytes} bytes for what {} ranks say do not fit in memory", self.size());
-            let error = Error::new(ErrorKind::Memory, what);
-            self.refuse(&error);
-            error
-        })?;
-        all.resize(bytes, 0);
+        let all = memory::filled(0, mine.len() * self.size(), "what all ranks say");
+        let mut all = all.inspect_err(|error| self.refuse(error))?;
         self.all_gather_within(mine, &mut all, limit).inspect_err(|error| self.refuse(error))?;
         Ok(all)
     }

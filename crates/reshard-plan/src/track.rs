@@ -17,6 +17,7 @@
 //! all peers at once.
 
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::overlap::{Overlap, Run, Sides};
 
 /// A period with more pieces than this is repeated loop by loop rather than written as one loop.
@@ -333,6 +334,8 @@ struct Builder<'a> {
     /// Local index, here, of position 0.
     first: u64,
     listed: u64,
+    /// So many pieces there is room for.
+    fit: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -354,6 +357,7 @@ impl<'a> Builder<'a> {
             elems: 0,
             first: first.map_or(0, |(_, local)| local),
             listed: 0,
+            fit: FLAT_PIECES,
         })
     }
 
@@ -416,8 +420,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
+    /// So many more pieces will be listed. Memory is asked for twice as many, each time they have doubled.
     fn count(&mut self, more: u64) -> Result<()> {
         self.listed += more;
+        if self.listed > self.fit {
+            self.fit = 2 * self.listed;
+            let each = (size_of::<Stretch>() + size_of::<Loop>()) as u128;
+            memory::check(u128::from(self.fit) * each, "the pieces of an axis")?;
+        }
         if self.listed > MOST_PIECES {
             return Err(Error::too_large(format!(
                 "copying along this axis takes more than {MOST_PIECES} different pieces before anything repeats; \

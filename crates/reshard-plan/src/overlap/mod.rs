@@ -22,6 +22,7 @@ mod scan;
 
 use crate::axis::{Axis, lcm_upto};
 use crate::error::{Error, Result};
+use crate::memory;
 use run::{Flat, Fold};
 pub use run::{Overlap, Run};
 use std::fmt;
@@ -363,15 +364,12 @@ impl Overlap {
         }
         let method = method.fitting(sides);
         let period = sides.period();
+        let most = method.check_work(sides, process, period)?;
+        // A list that grows is there twice when it is copied.
+        memory::check(2 * u128::from(most) * size_of::<Run>() as u128, "the runs of an overlap")?;
         let runs = match method {
-            Method::Aspen => {
-                let most = method.check_work(sides, process, period)?;
-                aspen::runs(sides, process, period, most)
-            }
-            Method::Scan if !sides.are_cyclic() => {
-                method.check_work(sides, process, period)?;
-                scan::irregular_runs(sides, process)
-            }
+            Method::Aspen => aspen::runs(sides, process, period, most),
+            Method::Scan if !sides.are_cyclic() => scan::irregular_runs(sides, process),
             _ => {
                 let mut flat: Vec<Flat> = Vec::new();
                 method.visit(sides, process, &mut |peer, start, len| {

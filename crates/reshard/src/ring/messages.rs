@@ -17,7 +17,7 @@ use crate::sync::post::{Failed, Letter, Post};
 use crate::sync::{Mutex, lock, unshared};
 use bytemuck::Pod;
 use reshard_plan::ring::Side;
-use reshard_plan::{Error, ErrorKind, Result};
+use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -77,7 +77,7 @@ impl RingMessages {
         let mut slots = Vec::with_capacity(procs * letters.slots);
         for rank in 0..procs {
             for _ in 0..letters.slots {
-                slots.push(Mutex::new(slot(letters.sent_bytes(&plan, rank))?));
+                slots.push(Mutex::new(memory::filled(0, letters.sent_bytes(&plan, rank), "a letter")?));
             }
         }
         let shares = (0..procs).map(|rank| Mutex::new(Share::new(&plan, rank))).collect();
@@ -139,15 +139,6 @@ impl RingMessages {
         let sent = logs.iter_mut().map(|log| unshared(log).letters).sum();
         Ok(Report::new(plan, sent, begin))
     }
-}
-
-fn slot(bytes: usize) -> Result<Vec<u8>> {
-    let mut slot = Vec::new();
-    slot.try_reserve_exact(bytes).map_err(|_| {
-        Error::new(ErrorKind::Memory, format!("{bytes} bytes for a letter do not fit in memory"))
-    })?;
-    slot.resize(bytes, 0);
-    Ok(slot)
 }
 
 /// What all processes see of a run.

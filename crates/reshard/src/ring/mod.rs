@@ -27,7 +27,7 @@ pub use share::Share;
 pub use threads::RingThreads;
 
 use bytemuck::Pod;
-use reshard_plan::{Error, ErrorKind, Result};
+use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,9 +91,8 @@ pub fn even_out<T: Pod>(problem: RingProblem, item_len: usize, parts: &mut [Vec<
     }
     for (rank, part) in parts.iter_mut().enumerate() {
         let len = plan.room(rank) * item_len;
-        part.try_reserve_exact(len.saturating_sub(part.len())).map_err(|_| {
-            Error::new(ErrorKind::Memory, format!("{len} values for process {rank} do not fit in memory"))
-        })?;
+        let more = len.saturating_sub(part.len());
+        memory::reserve(part, more, &format!("the items of process {rank}"))?;
         part.resize(len, T::zeroed());
     }
     let mut engine = RingThreads::new(Arc::new(plan));
