@@ -8,6 +8,7 @@
 
 mod answer;
 mod chart;
+mod count;
 mod machine;
 mod messages;
 mod mpi;
@@ -19,6 +20,21 @@ mod threads;
 
 use std::process::ExitCode;
 
+/// So many rounds of something whose instructions are counted.
+fn count(what: &str, rounds: Option<&str>) -> Result<(), machine::Failure> {
+    let rounds = rounds.ok_or("how many rounds?")?.parse()?;
+    match what {
+        "plan" => plan::run_loop(rounds),
+        "threads" => count::threads(rounds),
+        "pack" => count::messages(rounds, true),
+        "unpack" => count::messages(rounds, false),
+        _ => {
+            Err(format!("instructions of {what} cannot be counted; there are plan, threads, pack and unpack")
+                .into())
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let result = match (arguments.next().as_deref(), arguments.next().as_deref()) {
@@ -29,11 +45,10 @@ fn main() -> ExitCode {
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
         (Some("network"), Some(program)) => network::run(program),
-        // For instruction counts: the default method alone, so many times over all cases.
-        (Some("plan-loop"), Some(rounds)) => rounds.parse().map_err(Into::into).and_then(plan::run_loop),
+        (Some("count"), Some(what)) => count(what, arguments.next().as_deref()),
         _ => {
             Err("usage: reshard-bench plan | schedule | ring | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
-                 plan-loop ROUNDS"
+                 count plan|threads|pack|unpack ROUNDS"
                 .into())
         }
     };

@@ -1,11 +1,15 @@
 //! Measurements: timings for people, instruction counts to hold a gain.
 //!
 //! Timings depend on the machine and its mood. The number of instructions of a binary does not, so a change that
-//! makes planning slower shows there first.
+//! makes planning or copying slower shows there first.
 
 use crate::tools::{Outcome, cargo, program, say, system_program};
 
-const KEPT: &str = "benchmarks/results/plan-instructions.txt";
+const KEPT: &str = "benchmarks/results/instructions.txt";
+
+/// What is counted, and the rounds that are compared: their difference has nothing of the preparations in it.
+const COUNTED: [(&str, u64, u64); 4] =
+    [("plan", 0, 20), ("threads", 1, 5), ("pack", 1, 21), ("unpack", 1, 21)];
 
 /// Another compiler or allocator moves the count a little; a lost shortcut moves it a lot.
 const TOLERANCE: f64 = 1.05;
@@ -43,38 +47,55 @@ fn with_program(name: &str, what: &str) -> Outcome {
     cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", name, &reshard]).run()
 }
 
+/// Instructions of planning, running, packing and unpacking, under callgrind, beside those that are kept.
 pub fn count(keep: bool) -> Outcome {
     if !system_program("valgrind", "valgrind") {
         say("without valgrind instructions cannot be counted: left out");
         return Ok(());
     }
-    say("instructions of planning, under callgrind");
     cargo(&["build", "--release", "--locked", "--package", "reshard-bench"]).run()?;
+    let text = std::fs::read_to_string(KEPT).map_err(|error| format!("{KEPT}: {error}"))?;
+    let mut lines = Vec::new();
+    let mut worse = Vec::new();
+    for (what, few, more) in COUNTED {
+        let counted = counted(what, more)? - counted(what, few)?;
+        lines.push(format!("{what} {counted}\n"));
+        let kept = text.lines().find_map(|line| line.strip_prefix(what)?.trim().parse::<u64>().ok());
+        let Some(kept) = kept.filter(|_| !keep) else {
+            say(&format!("{what}: {counted} instructions"));
+            continue;
+        };
+        let ratio = counted as f64 / kept as f64;
+        say(&format!("{what}: {counted} instructions, {ratio:.3} of the {kept} that are kept"));
+        if ratio > TOLERANCE {
+            worse.push(format!("{what} takes {ratio:.3} times the instructions it took"));
+        }
+    }
+    if keep {
+        say(&format!("kept in {KEPT}"));
+        return std::fs::write(KEPT, lines.concat()).map_err(|error| format!("{KEPT}: {error}"));
+    }
+    match worse.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "{}; find out why, or keep the new counts with `cargo xtask bench count --keep` and say why in the commit",
+            worse.join(", ")
+        )),
+    }
+}
+
+/// Instructions of so many rounds of something, and of what goes before.
+fn counted(what: &str, rounds: u64) -> Result<u64, String> {
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
     let binary = format!("{target}/release/reshard-bench");
+    let rounds = rounds.to_string();
     let talk = program(
         "valgrind",
-        &["--tool=callgrind", "--callgrind-out-file=/dev/null", &binary, "plan-loop", "20"],
+        &["--tool=callgrind", "--callgrind-out-file=/dev/null", &binary, "count", what, &rounds],
     )
     .talk()?;
-    let counted = talk
-        .lines()
+    talk.lines()
         .find_map(|line| line.split_once("Collected :"))
-        .and_then(|(_, count)| count.trim().parse::<u64>().ok())
-        .ok_or("callgrind printed no instruction count")?;
-    if keep {
-        say(&format!("{counted} instructions, kept in {KEPT}"));
-        return std::fs::write(KEPT, format!("{counted}\n")).map_err(|error| format!("{KEPT}: {error}"));
-    }
-    let kept = std::fs::read_to_string(KEPT).map_err(|error| format!("{KEPT}: {error}"))?;
-    let kept: u64 = kept.trim().parse().map_err(|_| format!("{KEPT} holds no number"))?;
-    let ratio = counted as f64 / kept as f64;
-    say(&format!("{counted} instructions, {ratio:.3} of the {kept} kept in {KEPT}"));
-    if ratio > TOLERANCE {
-        return Err(format!(
-            "planning takes {ratio:.3} times the instructions it took; find out why, or keep the new count with \
-             `cargo xtask bench count --keep` and say why in the commit"
-        ));
-    }
-    Ok(())
+        .and_then(|(_, count)| count.trim().parse().ok())
+        .ok_or_else(|| format!("callgrind printed no instruction count of {what}"))
 }
