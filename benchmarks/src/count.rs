@@ -7,7 +7,7 @@
 use crate::machine::Failure;
 use reshard::engine::{MessagesOptions, Table, Threads};
 use reshard::rank;
-use reshard::{Distribution, Layout, Move, Order, Plan, Redistribution};
+use reshard::{Distribution, Layout, Memory, Move, Order, Plan, Redistribution};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -38,6 +38,11 @@ fn moves() -> Result<Vec<Move>, Failure> {
     CASES.iter().map(|&(from, a, to, b)| Ok(Move::new(layout(from, a)?, layout(to, b)?)?)).collect()
 }
 
+/// Parts lie alike in all builds: how much is done before the first whole line depends on the address.
+fn part(span: u64) -> reshard::Result<Memory<f64>> {
+    Memory::zeroed(span as usize)
+}
+
 /// Refuses processors whose kernels are not those that are counted.
 fn check_level() -> Result<(), Failure> {
     // Two for each level: portable and AVX2.
@@ -52,9 +57,10 @@ pub fn threads(rounds: usize) -> Result<(), Failure> {
     check_level()?;
     for moving in moves()? {
         let plan = Arc::new(Plan::new(vec![moving])?);
-        let part = |span: u64| vec![1.0_f64; span as usize];
-        let from: Vec<_> = plan.arrays()[0].sources().iter().map(|source| part(source.span)).collect();
-        let mut to: Vec<_> = plan.arrays()[0].targets().iter().map(|target| part(target.span)).collect();
+        let parts = plan.arrays()[0].sources().iter().map(|source| part(source.span));
+        let from = parts.collect::<Result<Vec<_>, _>>()?;
+        let parts = plan.arrays()[0].targets().iter().map(|target| part(target.span));
+        let mut to = parts.collect::<Result<Vec<_>, _>>()?;
         let mut run = Redistribution::with(Threads::new(plan, Some(1))?);
         for _ in 0..rounds {
             black_box(run.run(black_box(&from), &mut to)?);
@@ -71,10 +77,9 @@ pub fn messages(rounds: usize, packs: bool) -> Result<(), Failure> {
         let (mut porter, program) = rank::messages(&plan, 0, &MessagesOptions::default(), PIECE)?;
         let (source, target) = (&plan.arrays()[0].sources()[0], &plan.arrays()[0].targets()[0]);
         assert_eq!((source.rank, target.rank), (0, 0), "rank 0 has something in every case");
-        let from = vec![1.0_f64; source.span as usize];
-        let mut to = vec![0.0_f64; target.span as usize];
+        let (from, mut to) = (part(source.span)?, part(target.span)?);
         let mut table = Table::new(Arc::clone(&plan));
-        let mut piece = vec![0; porter.letter()];
+        let mut piece = Memory::<u8>::zeroed(porter.letter())?;
         for _ in 0..rounds {
             let mut data = table.fill();
             data.enter_own(0, 0, &from, &mut to, None)?;

@@ -31,6 +31,9 @@ use std::str::FromStr;
 /// The most runs an overlap may hold: past this the two layouts have no useful common period.
 const MAX_RUNS: u64 = 1 << 24;
 
+/// Fewer runs fit in memory wherever anything does.
+const MANY_RUNS: u64 = 1 << 14;
+
 /// The most steps a slow method may take before it is refused rather than left to run for hours: seconds.
 pub(crate) const MAX_STEPS: u128 = 1 << 30;
 
@@ -365,8 +368,10 @@ impl Overlap {
         let method = method.fitting(sides);
         let period = sides.period();
         let most = method.check_work(sides, process, period)?;
-        // A list that grows is there twice when it is copied.
-        memory::check(2 * u128::from(most) * size_of::<Run>() as u128, "the runs of an overlap")?;
+        if most > MANY_RUNS {
+            // A list that grows is there twice when it is copied.
+            memory::check(2 * u128::from(most) * size_of::<Run>() as u128, "the runs of an overlap")?;
+        }
         let runs = match method {
             Method::Aspen => aspen::runs(sides, process, period, most),
             Method::Scan if !sides.are_cyclic() => scan::irregular_runs(sides, process),
