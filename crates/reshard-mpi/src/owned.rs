@@ -114,7 +114,7 @@ pub struct Slot {
 impl Slot {
     /// For messages of at most so many bytes.
     pub fn new(bytes: usize) -> Result<Self> {
-        let bytes = memory::filled(0, bytes.saturating_add(Head::BYTES), "a message")?;
+        let bytes = memory::zeroed(bytes.saturating_add(Head::BYTES), "a message")?;
         Ok(Self { bytes, under_way: None, receives: false })
     }
 

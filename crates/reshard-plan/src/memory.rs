@@ -72,6 +72,16 @@ pub fn filled<T: Clone>(item: T, count: usize, what: &str) -> Result<Vec<T>> {
     Ok(list)
 }
 
+/// So many zeros. Of a long list only those that are written to take memory.
+pub fn zeroed(count: usize, what: &str) -> Result<Vec<u8>> {
+    if (count as u128) < LONG {
+        return filled(0, count, what);
+    }
+    // There is room, or it is refused here.
+    check(count as u128, what)?;
+    Ok(vec![0; count])
+}
+
 /// The items of an iterator that knows how many it has, or the most it can have.
 pub fn listed<T>(items: impl Iterator<Item = T>, what: &str) -> Result<Vec<T>> {
     let (least, most) = items.size_hint();
@@ -111,6 +121,9 @@ mod tests {
         let list = with_room::<u32>(100_000, "numbers").unwrap();
         assert!(list.is_empty() && list.capacity() >= 100_000);
         assert_eq!(filled(7_u8, 3, "numbers").unwrap(), [7, 7, 7]);
+        assert_eq!(zeroed(3, "bytes").unwrap(), [0, 0, 0]);
+        assert!(zeroed(100_000, "bytes").unwrap().iter().all(|&byte| byte == 0));
+        assert!(zeroed(1 << 62, "bytes").unwrap_err().to_string().contains("bytes for bytes do not fit"));
         assert_eq!(listed((0..100).filter(|number| number % 50 == 1), "numbers").unwrap(), [1, 51]);
         check(0, "nothing").unwrap();
     }

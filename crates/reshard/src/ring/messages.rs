@@ -77,7 +77,7 @@ impl RingMessages {
         let mut slots = Vec::with_capacity(procs * letters.slots);
         for rank in 0..procs {
             for _ in 0..letters.slots {
-                slots.push(Mutex::new(memory::filled(0, letters.sent_bytes(&plan, rank), "a letter")?));
+                slots.push(Mutex::new(memory::zeroed(letters.sent_bytes(&plan, rank), "a letter")?));
             }
         }
         let shares = (0..procs).map(|rank| Mutex::new(Share::new(&plan, rank))).collect();
