@@ -53,8 +53,10 @@ fn main() {
     }
 }
 
+type Group = (&'static str, fn(&Installation));
+
 /// Groups of launches, by the names they are asked for with: `cargo test --test engine -- rings faults`.
-const GROUPS: [(&str, fn(&Installation)); 7] = [
+const GROUPS: [Group; 7] = [
     ("conformance", conformance),
     ("sums", sums),
     ("rings", rings),
