@@ -104,7 +104,11 @@ const FULL: [Part; 8] = [
         what: "the whole sweeps of the planner",
         run: || swept(&["reshard-plan", "reshard-testkit"]),
     },
-    Part { name: "engines", what: "the whole sweeps of the engines", run: || swept(&["reshard"]) },
+    Part {
+        name: "engines",
+        what: "the whole sweeps of the engines",
+        run: || swept(&["reshard", "reshard-kernel"]),
+    },
     Part {
         name: "mpi",
         what: "the whole sweeps between processes, on the newest MPIs, too",
@@ -196,7 +200,7 @@ fn swept_on_all(packages: &[&str]) -> Outcome {
 /// The flag builds everything anew: in a folder of its own, where it leaves the other builds alone, and without the
 /// optimisations that take longer than they save here.
 fn models() -> Outcome {
-    for package in ["reshard", "reshard-mpi"] {
+    for package in ["reshard-kernel", "reshard-mpi"] {
         let package = ["--package", package, "--lib", "--release", "--target-dir", "target/loom"];
         cargo(&[&["test", "--locked"], &package[..], &["loom"]].concat())
             .env("RUSTFLAGS", "--cfg loom")
@@ -212,7 +216,8 @@ fn models() -> Outcome {
 /// minutes to compile.
 fn sanitized() -> Outcome {
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let tests = ["--package", "reshard", "--lib", "--test", "conformance", "--test", "values"];
+    let packages = ["--package", "reshard", "--package", "reshard-kernel"];
+    let tests = [&packages[..], &["--lib", "--test", "conformance", "--test", "values"]].concat();
     let place = ["--target", &triple, "--target-dir", "target/asan"];
     cargo(&[&["test", "--locked"], &tests[..], &place].concat())
         .env("RUSTC_BOOTSTRAP", "1")

@@ -2,9 +2,8 @@
 //!
 //! Wherever ranks are threads or processes, and however letters travel, this is what they follow.
 
-use crate::kernel::cargo::Cargo;
-use crate::kernel::hands::Parcel;
 use crate::schedule::{self, ClosedForm, Schedule, Strategy};
+use reshard_kernel::exchange::{Cargo, Parcel};
 use reshard_plan::{Message, Plan, Problem, Result, Traffic};
 use std::ops::Range;
 

@@ -4,13 +4,11 @@
 //! [`Data::enter_own`](crate::engine::Data::enter_own), and does its share with one of these. How bytes get from one process
 //! to the other is the engine's business.
 
-pub use crate::kernel::data::check_reach;
-pub use crate::kernel::direct::Direct;
-pub use crate::kernel::hands::{Cursor, Parcel};
-pub use crate::kernel::porter::Porter;
-pub use crate::kernel::relay::{Bundle, Outgoing, Relay};
-pub use crate::kernel::work::Lot;
 pub use crate::program::{Program, Step};
+pub use reshard_kernel::exchange::{Cursor, Parcel, Porter};
+pub use reshard_kernel::memory::check_reach;
+pub use reshard_kernel::staged::{Bundle, Outgoing, Relay};
+pub use reshard_kernel::tasks::{Direct, Lot};
 
 use crate::program::{self, MessagesOptions};
 use reshard_plan::{Plan, Result};

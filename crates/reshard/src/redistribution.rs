@@ -1,8 +1,8 @@
 //! The three doors: one call, a reusable object, and the raw plan with an engine of one's choice.
 
 use crate::engine::{Data, Engine, Report, Table, Threads};
-use crate::kernel::scale::{Number, Scaling};
 use bytemuck::Pod;
+use reshard_kernel::{Number, Scaling};
 use reshard_plan::{Error, ErrorKind, Layout, Move, Plan, Result};
 use std::marker::PhantomData;
 use std::sync::Arc;

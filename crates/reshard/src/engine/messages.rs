@@ -8,14 +8,13 @@ pub(crate) mod memory;
 mod rank;
 
 use super::{Data, Engine, Report};
-use crate::kernel::cargo::Cargo;
-use crate::kernel::crew::{Crew, catch};
-use crate::kernel::data::check_reach_of_all;
-use crate::kernel::freight::Freight;
 use crate::program::{self, MessagesOptions, Program};
 use crate::schedule::Schedule;
-use crate::sync::{Mutex, lock, unshared};
 use rank::Log;
+use reshard_kernel::exchange::{Cargo, Freight, Round};
+use reshard_kernel::memory::check_reach_of_all;
+use reshard_kernel::pool::{Crew, catch};
+use reshard_kernel::sync::{Mutex, lock, unshared};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Instant;
@@ -156,7 +155,7 @@ impl Engine for Messages {
         let begin = Instant::now();
         let Self { freight, programs, logs, crew, .. } = self;
         logs.iter_mut().for_each(|log| unshared(log).begin());
-        let round = freight.begin(data)?;
+        let round = Round::begin(freight, data)?;
         let share = |rank: usize| {
             let Some(program) = programs.get(rank) else { return };
             let played = catch(rank, &|rank| rank::play(&round, program, rank, &mut lock(&logs[rank])));

@@ -12,11 +12,11 @@ mod messages;
 mod plain;
 mod threads;
 
-pub use crate::kernel::data::{Data, Entered, Table};
-pub use crate::kernel::scale::Scaling;
 pub use crate::program::MessagesOptions;
 pub use messages::Messages;
 pub use plain::PlainCopy;
+pub use reshard_kernel::Scaling;
+pub use reshard_kernel::memory::{Data, Entered, Table};
 pub use threads::Threads;
 
 use reshard_plan::{Plan, Result};

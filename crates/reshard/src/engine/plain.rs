@@ -1,7 +1,7 @@
 //! A plain copy with a crew of threads: what every redistribution is measured against.
 
-use crate::kernel::crew::Crew;
-use crate::kernel::plain_copy;
+use reshard_kernel::plain_copy;
+use reshard_kernel::pool::Crew;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::sync::Mutex;
 

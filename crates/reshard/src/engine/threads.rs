@@ -4,10 +4,10 @@
 //! and a few threads take one after the other.
 
 use super::{Data, Engine, Report};
-use crate::kernel::crew::Crew;
-use crate::kernel::data::check_reach_of_all;
-use crate::kernel::vector::Level;
-use crate::kernel::work::{Tuning, Work};
+use reshard_kernel::Level;
+use reshard_kernel::memory::check_reach_of_all;
+use reshard_kernel::pool::Crew;
+use reshard_kernel::tasks::{Tuning, Work};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! How much memory messages travel in: slots for each sender, as large as is useful and as small as is asked for.
 
-use crate::kernel::cargo::{Cargo, Message};
 use crate::program::Program;
+use reshard_kernel::exchange::{Cargo, Message};
 use reshard_plan::{Error, ErrorKind, Result};
 
 /// A slot has at most so many bytes: longer pieces gain nothing and leave the caches.

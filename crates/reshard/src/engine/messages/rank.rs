@@ -8,11 +8,9 @@
 //! finished, and each letter and each slot that comes is news to the one who waits for it. Ranks that meet after the
 //! step have finished it, and wait for those who have not.
 
-use crate::kernel::freight::Round;
-use crate::kernel::hands::Cursor;
-use crate::kernel::station::Station;
 use crate::program::{Program, Step};
-use crate::sync::post::Failed;
+use reshard_kernel::exchange::{Cursor, Round, Station};
+use reshard_kernel::sync::post::Failed;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,74 @@
+//! Copies elements one by one: layouts with strides of their own, of which neither side is adjacent anywhere useful.
+//!
+//! Also how a part of a row is copied where rows are not adjacent on both sides. Slow, and right for everything.
+
+use super::cursor::Front;
+use crate::route::{Route, RowStretch};
+use crate::simd::{Strided, copy_strided};
+use crate::store::Scaling;
+use std::ops::Range;
+
+/// Copies, or scales, some positions of some rows.
+///
+/// # Safety
+/// As for `rows::copy`, for a route with one end and any kernel. With a scaling, elements are of its type.
+pub unsafe fn copy(
+    route: &Route,
+    from: &[*const u8],
+    to: *mut u8,
+    rows: Range<u64>,
+    part: &Range<u64>,
+    bases: &mut [*const u8],
+    scaling: Option<&Scaling>,
+) {
+    if rows.is_empty() {
+        return;
+    }
+    let end = &route.ends[0];
+    let fast = route.outer.len();
+    let to_stride = end.strides[fast];
+    let mut front = Front::at(route, from, rows.start, bases);
+    for row in rows.clone() {
+        let mut range = part.clone();
+        if let Some(clip) = &end.clip {
+            let clip = &clip[row as usize];
+            range = range.start.max(clip.start)..range.end.min(clip.end);
+        }
+        let place = to.wrapping_add(front.to(&end.strides));
+        for each in &end.loops {
+            let (begin, last) = (range.start.max(each.at), range.end.min(each.at + each.rounds * each.elems));
+            if begin >= last {
+                continue;
+            }
+            for round in (begin - each.at) / each.elems..(last - each.at).div_ceil(each.elems) {
+                for RowStretch { stretch, .. } in &each.stretches {
+                    let at = each.at + round * each.elems + stretch.at;
+                    let (first, stop) = (begin.max(at), last.min(at + stretch.len));
+                    if first >= stop {
+                        continue;
+                    }
+                    let peer = stretch.peer as usize;
+                    let from_stride = front.stride(route, peer, fast);
+                    let from_index = stretch.from + round * stretch.from_step + (first - at);
+                    let to_index = stretch.to + round * stretch.to_step + (first - at);
+                    let strided = Strided {
+                        to: place.wrapping_add(to_index as usize * to_stride),
+                        to_stride,
+                        from: front.bases()[peer].wrapping_add(from_index as usize * from_stride),
+                        from_stride,
+                    };
+                    // SAFETY: elements of the part the base points into and of the destination, at their strides.
+                    unsafe {
+                        match scaling {
+                            Some(scaling) => scaling.apply(strided, (stop - first) as usize),
+                            None => copy_strided(strided, (stop - first) as usize, route.elem),
+                        }
+                    }
+                }
+            }
+        }
+        if row + 1 < rows.end {
+            front.tick(route, from);
+        }
+    }
+}

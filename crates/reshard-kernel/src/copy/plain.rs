@@ -1,0 +1,45 @@
+//! A plain copy, the yardstick.
+
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{Avx2, Avx512, Vector};
+use crate::simd::{LINE, Level};
+
+/// Copies bytes the way the best plain copy does: what every ratio is measured against.
+pub fn plain_copy(to: &mut [u8], from: &[u8], stream: bool) {
+    assert_eq!(to.len(), from.len(), "a plain copy has as many bytes on both sides");
+    if !stream {
+        return to.copy_from_slice(from);
+    }
+    let head = to.as_ptr().align_offset(LINE).min(to.len());
+    let lines = (to.len() - head) / LINE;
+    let tail = head + lines * LINE;
+    to[..head].copy_from_slice(&from[..head]);
+    to[tail..].copy_from_slice(&from[tail..]);
+    let (middle, source) = (&mut to[head..tail], &from[head..tail]);
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2")]
+        unsafe fn widest(to: *mut u8, from: *const u8, lines: usize) {
+            // SAFETY: passed on.
+            unsafe {
+                Avx512::stream(to, from, lines);
+                Avx512::fence();
+            }
+        }
+        #[target_feature(enable = "avx2")]
+        unsafe fn wide(to: *mut u8, from: *const u8, lines: usize) {
+            // SAFETY: passed on.
+            unsafe {
+                Avx2::stream(to, from, lines);
+                Avx2::fence();
+            }
+        }
+        // SAFETY: both slices have `lines` lines, and the destination begins at a multiple of a line; the level is there.
+        match Level::best() {
+            Level::Avx512 => return unsafe { widest(middle.as_mut_ptr(), source.as_ptr(), lines) },
+            Level::Avx2 => return unsafe { wide(middle.as_mut_ptr(), source.as_ptr(), lines) },
+            Level::Portable => {}
+        }
+    }
+    middle.copy_from_slice(source);
+}

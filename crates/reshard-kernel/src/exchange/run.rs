@@ -1,0 +1,126 @@
+//! Where a rank does its share of a run between threads: packs into slots, unpacks from slots, copies what it keeps.
+//!
+//! [`super::slots`] says why no two ranks touch the same bytes; the proofs are here.
+
+use super::messages::Message;
+use super::pack::{Alone, Cursor, Hands, Parcel};
+use super::slots::Freight;
+use crate::copy::Worker;
+use crate::memory::Data;
+use crate::sync::post::{Failed, Letter};
+use crate::sync::{MutexGuard, lock};
+use reshard_plan::Result;
+
+/// A run. Nobody else reaches the messages or the data while it lasts.
+pub struct Round<'a> {
+    freight: &'a Freight,
+    data: &'a Data<'a>,
+}
+
+impl<'r> Round<'r> {
+    /// Begins a run. Takes memory the first time.
+    pub fn begin(freight: &'r mut Freight, data: &'r mut Data<'_>) -> Result<Self> {
+        assert!(data.belongs_to(&freight.cargo.plan), "the data was entered for this plan");
+        freight.prepare()?;
+        Ok(Self { freight, data })
+    }
+    /// The beginning of a parcel: see [`Hands::open`].
+    pub fn open(&self, parcel: &Parcel) -> Cursor {
+        self.hands().open(parcel)
+    }
+
+    fn hands(&self) -> Hands<'_> {
+        Hands { cargo: &self.freight.cargo, data: self.data, chunk: self.freight.chunk }
+    }
+
+    /// The place from which a rank does its share. There is one at a time: the next has to wait for it.
+    pub fn station(&self, rank: usize) -> Station<'_> {
+        Station::new(self, rank, lock(&self.freight.workers[rank]))
+    }
+
+    /// See [`Post::news`].
+    pub fn news(&self, rank: usize) -> u64 {
+        self.freight.post.news(rank)
+    }
+
+    /// See [`Post::wait`].
+    pub fn wait(&self, rank: usize, seen: u64) -> std::result::Result<(), Failed> {
+        self.freight.post.wait(rank, seen)
+    }
+
+    /// A barrier: returns when every rank has come here as often as this one.
+    pub fn meet(&self, rank: usize) -> std::result::Result<(), Failed> {
+        let steps = self.freight.post.arrive(rank);
+        self.freight.post.wait_all(steps)
+    }
+
+    /// See [`Post::fail`].
+    pub fn fail(&self, rank: usize) {
+        self.freight.post.fail(rank);
+    }
+
+    /// See [`Post::failed`].
+    pub fn failed(&self) -> Option<usize> {
+        self.freight.post.failed()
+    }
+}
+
+/// The only place from which a rank's destinations are written.
+pub struct Station<'a> {
+    round: &'a Round<'a>,
+    rank: usize,
+    worker: MutexGuard<'a, Option<Worker>>,
+    alone: Alone,
+}
+
+impl<'a> Station<'a> {
+    fn new(round: &'a Round<'a>, rank: usize, worker: MutexGuard<'a, Option<Worker>>) -> Self {
+        Self { round, rank, worker, alone: Alone::default() }
+    }
+
+    /// Packs the next letter of a parcel and sends it, if a slot is free; `begin` is called once that is known.
+    pub fn pack(&mut self, parcel: &Parcel, cursor: &mut Cursor, begin: impl FnOnce()) -> bool {
+        let Self { round, rank, worker, .. } = self;
+        let post = &round.freight.post;
+        assert_eq!(
+            round.freight.cargo.messages()[parcel.message].from,
+            *rank,
+            "a rank sends its own messages"
+        );
+        let Some(slot) = post.take_slot(*rank) else { return false };
+        begin();
+        let worker = worker.as_mut().expect("a run has workers");
+        // SAFETY: a slot has `chunk` bytes and is ours: the post gave it out, and it goes back to the post below. The rank's
+        // worker was made for all its routes.
+        let bytes = unsafe { round.hands().pack(parcel, cursor, round.freight.slot(*rank, slot), worker) };
+        post.send(parcel.message, Letter { slot, bytes: bytes as u64 });
+        true
+    }
+
+    /// Unpacks the next letter of a parcel, if one has arrived; `begin` is called once that is known.
+    pub fn unpack(&mut self, parcel: &Parcel, cursor: &mut Cursor, begin: impl FnOnce()) -> bool {
+        let Self { round, rank, worker, .. } = self;
+        let post = &round.freight.post;
+        let Message { from, to, .. } = round.freight.cargo.messages()[parcel.message];
+        assert_eq!(to, *rank, "a rank receives its own messages");
+        let Some(Letter { slot, bytes }) = post.receive(parcel.message) else { return false };
+        begin();
+        let worker = worker.as_mut().expect("a run has workers");
+        // SAFETY: the post has given the slot to us, and it goes back below; nobody writes there meanwhile. Whoever writes to
+        // this rank's parts has this station, which is borrowed. The rank's worker was made for all its routes.
+        let unpacked =
+            unsafe { round.hands().unpack(parcel, cursor, round.freight.slot(from, slot), worker) };
+        assert_eq!(unpacked as u64, bytes, "letters are cut alike on both sides");
+        post.give_back(parcel.message, slot);
+        true
+    }
+
+    /// Does the next piece of what this rank does on its own; false if all is done. `begin` is called before there is more.
+    pub fn work_alone(&mut self, begin: impl FnOnce()) -> bool {
+        let Self { round, rank, worker, alone } = self;
+        let worker = worker.as_mut().expect("a run has workers");
+        // SAFETY: whoever writes to this rank's parts has this station, which is borrowed. Its worker was made for all its
+        // routes.
+        unsafe { round.hands().work_alone(*rank, alone, worker, begin) }
+    }
+}

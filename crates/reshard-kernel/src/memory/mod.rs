@@ -1,0 +1,7 @@
+//! The caller's memory: the parts of a run, and parts on huge pages.
+
+mod huge_pages;
+mod parts;
+
+pub use huge_pages::{Memory, use_huge_pages};
+pub use parts::{Data, Entered, Table, check_reach, check_reach_of_all};
