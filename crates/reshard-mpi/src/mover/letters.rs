@@ -72,6 +72,8 @@ pub struct Outbox {
     going: Vec<Going>,
     open: usize,
     slots: Vec<Slot>,
+    /// Whom the last letter of each slot went to.
+    sent_to: Vec<usize>,
     /// A step is over when the other side has begun to receive all of it.
     lockstep: bool,
 }
@@ -107,6 +109,7 @@ impl Outbox {
             going: vec![Going::default(); most],
             open: 0,
             slots: places(slots, letter)?,
+            sent_to: vec![0; slots],
             lockstep,
         })
     }
@@ -157,7 +160,8 @@ impl Outbox {
             if self.going[k].is_done() {
                 continue;
             }
-            let Some(slot) = self.slots.iter_mut().find(|slot| slot.is_free()) else { break };
+            let Some(number) = self.slots.iter().position(Slot::is_free) else { break };
+            let slot = &mut self.slots[number];
             let began = Instant::now();
             let parcel = &self.legs[self.first + k].parcel;
             let going = &mut self.going[k];
@@ -166,6 +170,7 @@ impl Outbox {
             let acknowledged = self.lockstep || going.letters % ACKNOWLEDGED == ACKNOWLEDGED - 1;
             let head = marks.head(self.ordinals[self.first + k], going.letters);
             slot.send(comm, head, 0..bytes, (to as usize, marks.tag + group as u32), acknowledged)?;
+            self.sent_to[number] = to as usize;
             going.letters += 1;
             free -= 1;
             tally.pack += began.elapsed();
@@ -182,7 +187,9 @@ impl Outbox {
     /// Ranks that something is on its way to.
     pub fn late(&self, porter: &Porter) -> Vec<usize> {
         let open = self.legs[self.first..].iter().take(self.open);
-        open.map(|leg| porter.ends(&leg.parcel).1 as usize).collect()
+        let open = open.map(|leg| porter.ends(&leg.parcel).1 as usize);
+        let sent = self.slots.iter().zip(&self.sent_to).filter(|(slot, _)| !slot.is_free());
+        open.chain(sent.map(|(_, to)| *to)).collect()
     }
 }
 
