@@ -1,6 +1,6 @@
 //! The code map of ARCHITECTURE.md, enforced: which room may use which, and what is absent from each.
 //!
-//! The map is in fenced blocks: `planner-arrows`, `kernel-arrows` and `crate-arrows`. A line `room: other others` allows just those; a
+//! The map is in fenced blocks: `planner-arrows`, `kernel-arrows`, `mpi-arrows` and `crate-arrows`. A line `room: other others` allows just those; a
 //! room may only name rooms listed above it, so the map has no circles.
 
 #![allow(clippy::unwrap_used)]
@@ -95,6 +95,66 @@ fn rooms_of_the_planner_use_only_what_the_code_map_allows() {
 #[test]
 fn rooms_of_the_kernel_use_only_what_the_code_map_allows() {
     check_rooms("kernel-arrows", "crates/reshard-kernel/src");
+}
+
+#[test]
+fn rooms_of_the_mpi_engine_use_only_what_the_code_map_allows() {
+    check_rooms("mpi-arrows", "crates/reshard-mpi/src");
+}
+
+/// The modules beside each other in a folder, and the files of each with their depth below the folder.
+fn modules(folder: &Path) -> BTreeMap<String, Vec<(PathBuf, usize)>> {
+    let mut modules: BTreeMap<String, Vec<(PathBuf, usize)>> = BTreeMap::new();
+    for path in sources(folder).into_iter().filter(|path| !is_test(path)) {
+        let inside = path.strip_prefix(folder).unwrap().to_path_buf();
+        let first = inside.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
+        let depth = inside.components().count() - usize::from(inside.ends_with("mod.rs"));
+        if !["mod.rs", "lib.rs", "main.rs"].contains(&first.as_str()) {
+            modules.entry(first.trim_end_matches(".rs").to_string()).or_default().push((path, depth));
+        }
+    }
+    modules
+}
+
+/// Modules beside each other that use each other in a circle; nothing if there are none.
+fn circle(folder: &Path, path: &str) -> Vec<String> {
+    let modules = modules(folder);
+    let uses = |files: &Vec<(PathBuf, usize)>| -> Vec<String> {
+        let all = files.iter().flat_map(|(file, depth)| {
+            let code = code(file);
+            let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_string();
+            [rooms_used(&code, path), rooms_used(&code, &"super::".repeat(*depth))].concat()
+        });
+        all.collect()
+    };
+    let mut left: BTreeMap<&String, Vec<String>> =
+        modules.iter().map(|(name, files)| (name, uses(files))).collect();
+    // Whoever uses nobody that is left is in no circle.
+    loop {
+        let names: Vec<String> = left.keys().map(ToString::to_string).collect();
+        let before = left.len();
+        left.retain(|name, uses| uses.iter().any(|used| used != *name && names.contains(used)));
+        if left.len() == before {
+            return names;
+        }
+    }
+}
+
+#[test]
+fn no_modules_use_each_other_in_a_circle() {
+    for package in fs::read_dir(root().join("crates")).unwrap() {
+        let source = package.unwrap().path().join("src");
+        let mut folders = vec![(source, "crate::".to_string())];
+        while let Some((folder, path)) = folders.pop() {
+            let found = circle(&folder, &path);
+            assert!(found.is_empty(), "{}: {found:?} use each other in a circle", folder.display());
+            let inner = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+            folders.extend(inner.filter(|inner| inner.is_dir()).map(|inner| {
+                let name = inner.file_name().unwrap().to_string_lossy().into_owned();
+                (inner, format!("{path}{name}::"))
+            }));
+        }
+    }
 }
 
 /// Tests may use whatever they test with.

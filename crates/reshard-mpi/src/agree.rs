@@ -7,9 +7,11 @@
 //! who waited for it: everybody learns of it. Each question has a number, so that no late answer is taken for another.
 
 use crate::owned::Owned;
-use crate::private::Private;
+use crate::private::{Private, Registration};
+use crate::registry::TAGS;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Ranks below one.
@@ -134,6 +136,35 @@ pub fn told<T>(what: &'static str, made: Result<T>, comm: &Private, limit: Optio
     let outcome = made.as_ref().map(|_| ()).map_err(Clone::clone);
     agree(comm, what, &[], outcome, 0, limit)?;
     made
+}
+
+/// An engine with so many tags, with a number all ranks agree on. `proposed` is what they proposed, least and most.
+/// Collective.
+pub fn register(
+    comm: &Arc<Private>,
+    proposed: (u64, u64),
+    tags: u64,
+    limit: Option<Duration>,
+) -> Result<Registration> {
+    let (mut least, mut most) = proposed;
+    let end = most + 2 * TAGS;
+    while least < most {
+        // A tag that is free here is in use elsewhere.
+        let mine = if most < end { comm.propose(most, tags) } else { Err(no_common_tags(tags)) };
+        let outcome = mine.as_ref().map(|_| ()).map_err(Clone::clone);
+        (least, most) = agree(comm, "a number", &[], outcome, mine.unwrap_or(0), limit)?;
+    }
+    comm.enter(most, tags)
+}
+
+fn no_common_tags(tags: u64) -> Error {
+    Error::new(
+        ErrorKind::TooLarge,
+        format!(
+            "no {tags} tags are free on all ranks at once, because engines on this communicator were dropped on some and not on \
+             others; drop them on all ranks, or use another communicator"
+        ),
+    )
 }
 
 /// A number that stands for a value: 0 for nothing, so that failures are the larger ones.

@@ -9,9 +9,10 @@ mod strides;
 
 pub use own::{Own, OwnParts};
 
-use crate::agree::{Field, agree, told};
+use crate::agree::{Field, agree, register, told};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
+use crate::ffi::wait::DEADLINE;
 use crate::mover::collective::{AllToAllV, AllToAllW};
 use crate::mover::direct::{DirectMover, Hands};
 use crate::mover::messages::{MessagesMover, Room};
@@ -20,7 +21,6 @@ use crate::mover::relay::RelayMover;
 use crate::mover::{Mover, Moving, too_little};
 use crate::private::Private;
 use crate::running::{Running, Ways};
-use crate::wait::DEADLINE;
 use bytemuck::Pod;
 use own::Entering;
 use reshard::Number;
@@ -126,7 +126,7 @@ impl MpiEngine {
         let local = Self::check(&plan, &comm).and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
         let proposed =
             agree(&comm, "an engine", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
-        let registration = comm.register(proposed, tags, limit)?;
+        let registration = register(&comm, proposed, tags, limit)?;
         let (chosen, why) = choose(options.mover, &comm, limit)?;
         let mut plan = plan;
         let (mut parts, mut readers) = (Vec::new(), None);

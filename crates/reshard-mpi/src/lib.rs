@@ -39,8 +39,7 @@ mod running;
 mod scalapack;
 mod search;
 #[allow(unsafe_code)]
-mod shared;
-mod wait;
+mod shm;
 
 pub use engine::{MpiEngine, MpiOptions, Own, OwnParts};
 pub use ffi::collective::{Blocks, Reduce};
@@ -49,15 +48,14 @@ pub use ffi::datatype::{Datatype, Dealt, Order};
 pub use ffi::library::Mpi;
 pub use ffi::request::Request;
 pub use ffi::session::Session;
+pub use ffi::wait::wait;
 pub use launch::{Family, Launcher, launched};
 pub use makespan::makespan;
-pub use mover::Mover;
+pub use mover::{Mover, Shared};
 pub use private::Private;
 pub use ring::{MpiRing, MpiRingOptions};
 pub use running::Running;
 pub use scalapack::Scalapack;
-pub use shared::Shared;
-pub use wait::wait;
 
 /// The README's examples run with the documentation tests: here, because this crate sees all they use.
 #[cfg(doctest)]

@@ -3,14 +3,13 @@
 //! An engine that fails on one rank is told to all others: a few bytes to each, which those who wait find. Who does not wait
 //! does not look, so it costs nothing while all is well.
 
-use crate::agree::agree;
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::ffi::library::is_forked;
+use crate::ffi::wait::DEADLINE;
 use crate::node::{Node, random};
 use crate::owned::Owned;
 use crate::registry::{Failure, Registry, TAGS};
-use crate::wait::DEADLINE;
 use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -140,28 +139,14 @@ impl Private {
         self.registry().propose(least, tags)
     }
 
-    /// An engine with so many tags, with a number all ranks agree on. `proposed` is what they proposed, least and most.
-    /// Collective.
-    pub(crate) fn register(
-        self: &Arc<Self>,
-        proposed: (u64, u64),
-        tags: u64,
-        limit: Option<Duration>,
-    ) -> Result<Registration> {
-        let (mut least, mut most) = proposed;
-        let end = most + 2 * TAGS;
-        while least < most {
-            // A tag that is free here is in use elsewhere.
-            let mine = if most < end { self.propose(most, tags) } else { Err(no_common_tags(tags)) };
-            let outcome = mine.as_ref().map(|_| ()).map_err(Clone::clone);
-            (least, most) = agree(self, "a number", &[], outcome, mine.unwrap_or(0), limit)?;
-        }
+    /// Enters an engine with so many tags, by a number that all ranks have agreed on.
+    pub(crate) fn enter(self: &Arc<Self>, number: u64, tags: u64) -> Result<Registration> {
         let first = self.first.get().copied().unwrap_or_default();
-        if most >= first + TAGS {
-            self.drain(most, tags)?;
+        if number >= first + TAGS {
+            self.drain(number, tags)?;
         }
-        self.registry().enter(most, tags);
-        Ok(Registration { comm: Arc::clone(self), number: most, keeps_tags: false })
+        self.registry().enter(number, tags);
+        Ok(Registration { comm: Arc::clone(self), number, keeps_tags: false })
     }
 
     /// Throws away what lies here with the tags of a new engine: they are used again, and nobody waits for it any more.
@@ -216,16 +201,6 @@ impl Private {
         }
         Ok(registry)
     }
-}
-
-fn no_common_tags(tags: u64) -> Error {
-    Error::new(
-        ErrorKind::TooLarge,
-        format!(
-            "no {tags} tags are free on all ranks at once, because engines on this communicator were dropped on some and not on \
-             others; drop them on all ranks, or use another communicator"
-        ),
-    )
 }
 
 /// An engine's number on its communicator, its own as long as it lives.

@@ -11,13 +11,13 @@
 //! Why nobody waits for ever: as in the engine of threads that sends letters. A sender without a place waits for a neighbour
 //! that has not read what it has, so is full, so has something to send.
 
-use crate::agree::{Field, agree, told};
+use crate::agree::{Field, agree, register, told};
 use crate::ffi::comm::{Comm, LONGEST_MESSAGE};
 use crate::ffi::library::is_forked;
+use crate::ffi::wait::DEADLINE;
 use crate::mover::{Patience, named};
 use crate::owned::{Head, Slot};
 use crate::private::Registration;
-use crate::wait::DEADLINE;
 use bytemuck::Pod;
 use reshard::ring::{Letters, Report, RingPlan, RingProblem, Share, Side};
 use reshard_plan::{Error, ErrorKind, Result};
@@ -152,7 +152,7 @@ impl MpiRing {
             .and(letters.as_ref().map(|_| ()).map_err(Clone::clone))
             .and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
         let proposed = agree(&comm, "a ring", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
-        let registration = comm.register(proposed, TAGS, limit)?;
+        let registration = register(&comm, proposed, TAGS, limit)?;
         let letters = letters?;
         let in_ring = comm.rank() < plan.procs();
         let rank = in_ring.then(|| Rank::new(&plan, comm.rank(), &letters)).transpose();

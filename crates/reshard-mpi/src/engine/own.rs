@@ -2,9 +2,10 @@
 
 use super::MpiEngine;
 use crate::mover::Mover;
+use crate::mover::Shared;
 use crate::mover::readers::Readers;
 use crate::private::Private;
-use crate::shared::{Neighbours, Shared};
+use crate::shm::Neighbours;
 use bytemuck::Pod;
 use reshard::Number;
 use reshard::engine::{Data, Scaling};

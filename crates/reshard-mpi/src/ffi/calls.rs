@@ -196,3 +196,14 @@ macro_rules! call {
     }};
 }
 pub(crate) use {call, each};
+
+/// Not every library checks, so we do.
+pub(super) fn none_negative(call: &str, counts: &[i32]) -> Result<()> {
+    match counts.iter().find(|count| **count < 0) {
+        Some(count) => Err(Error::new(
+            ErrorKind::OutOfRange,
+            format!("{call}: {count} is not a number of things to move"),
+        )),
+        None => Ok(()),
+    }
+}

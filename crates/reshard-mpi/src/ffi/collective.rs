@@ -1,10 +1,10 @@
 //! What all ranks of a communicator do together. Lengths are checked before anything is called.
 
-use super::calls::{Handle, call, each, name};
+use super::calls::{Handle, call, each, name, none_negative};
 use super::comm::{Comm, length};
 use super::datatype::Datatype;
 use super::request::Request;
-use crate::wait::wait;
+use super::wait::wait;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
@@ -247,17 +247,6 @@ pub struct Blocks<'a> {
     pub at: &'a [i32],
     /// Which datatype.
     pub types: &'a [&'a Datatype],
-}
-
-/// Not every library checks, so we do.
-pub(super) fn none_negative(call: &str, counts: &[i32]) -> Result<()> {
-    match counts.iter().find(|count| **count < 0) {
-        Some(count) => Err(Error::new(
-            ErrorKind::OutOfRange,
-            format!("{call}: {count} is not a number of things to move"),
-        )),
-        None => Ok(()),
-    }
 }
 
 fn not_gathered(ranks: usize, mine: usize, all: usize) -> Error {

@@ -3,8 +3,7 @@
 //! Our engines pack by themselves. These are for what others do: a redistribution by `MPI_Alltoallw` is the rival that the
 //! measurements name.
 
-use super::calls::{Handle, call, each, name};
-use super::collective::none_negative;
+use super::calls::{Handle, call, each, name, none_negative};
 use super::library::Mpi;
 use crate::abi::Raw;
 use reshard_plan::{Error, ErrorKind, Result};

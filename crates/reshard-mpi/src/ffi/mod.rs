@@ -10,6 +10,7 @@
 //! | `collective.rs` | what all ranks do together |
 //! | `request.rs` | something under way |
 //! | `datatype.rs` | where bytes lie |
+//! | `wait.rs` | waiting with an end |
 //!
 //! The proofs share these facts. *Signatures*: those in `calls.rs` are those of the MPI standard, with handles of the kind the
 //! library has; they were compared with the headers of all three interfaces. *Handles*: a `Comm`, `Request` or `Datatype`
@@ -24,3 +25,4 @@ mod kept;
 pub mod library;
 pub mod request;
 pub mod session;
+pub mod wait;

@@ -2,7 +2,7 @@
 
 use super::word::{Memory, Tie, Word};
 use crate::private::Private;
-use crate::shared::{Neighbours, Pages};
+use crate::shm::{Neighbours, Pages};
 use reshard_plan::Result;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -9,7 +9,7 @@ pub use super::turns::{BOXES, HEAD};
 use super::{Tally, other_call};
 use crate::node::Node;
 use crate::private::Private;
-use crate::shared::{Neighbours, Pages};
+use crate::shm::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::{Cursor, Parcel, Porter};
 use reshard_plan::{Error, ErrorKind, Result};

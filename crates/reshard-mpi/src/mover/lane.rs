@@ -8,7 +8,7 @@
 //! read it last.
 
 use super::word::{Memory, Tie, Word};
-use crate::shared::Neighbours;
+use crate::shm::Neighbours;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 

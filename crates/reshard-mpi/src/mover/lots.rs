@@ -11,7 +11,7 @@ use super::board::{Board, Home, KEPT, Note, Tickets};
 use super::readers::Readers;
 use super::word::Memory;
 use super::{Progress, named, other_call};
-use crate::shared::Neighbours;
+use crate::shm::Neighbours;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::sync::Arc;
 

@@ -10,6 +10,8 @@
 //! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end. What
 //! ranks of a node tell each other through shared memory is in types of its own (`word.rs`), which models drive, too.
 
+#[allow(unsafe_code)]
+mod array;
 mod barriers;
 mod board;
 #[allow(unsafe_code)]
@@ -31,6 +33,7 @@ pub mod relay;
 mod turns;
 mod word;
 
+pub use array::Shared;
 pub use choice::Mover;
 pub use patience::Patience;
 

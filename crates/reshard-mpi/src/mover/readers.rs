@@ -3,7 +3,7 @@
 use super::board::{Board, Note};
 use super::word::Memory;
 use super::{Patience, named};
-use crate::shared::Neighbours;
+use crate::shm::Neighbours;
 use reshard_plan::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,7 @@ use super::lane::{Emptying, Filling, LINE, Lane, MANY, Shelf, Spot, tell_emptied
 use super::{Moving, Progress, Tally, named, other_call, too_little};
 use crate::ffi::collective::Reduce;
 use crate::private::Private;
-use crate::shared::{Neighbours, Pages};
+use crate::shm::{Neighbours, Pages};
 use reshard::engine::Data;
 use reshard::rank::{self, Bundle, Relay};
 use reshard_plan::{Plan, Result};

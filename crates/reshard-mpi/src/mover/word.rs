@@ -5,7 +5,7 @@
 //! loom's in models, which tries them in every order. Each ordering has a name, a [`Tie`], so that the models can leave out one
 //! after the other and show that it is needed. All others are relaxed: docs/protocols.md says why.
 
-use crate::shared::Neighbours;
+use crate::shm::Neighbours;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that several processes reach.

@@ -1,11 +1,11 @@
 //! Arrays that the other ranks of a node can reach.
 
-use super::{HEAD, Neighbours, Pages, too_large};
+use super::readers::Readers;
 use crate::agree::agree;
 use crate::ffi::comm::Comm;
 use crate::ffi::library::is_forked;
-use crate::mover::readers::Readers;
-use crate::wait::DEADLINE;
+use crate::ffi::wait::DEADLINE;
+use crate::shm::{HEAD, Neighbours, Pages, too_large};
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::marker::PhantomData;

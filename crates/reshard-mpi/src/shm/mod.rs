@@ -5,10 +5,9 @@
 //! segment, and its owner's rank, tell whether the others really found it: on different nodes, or in containers that hide
 //! processes from each other, they do not, and are told so.
 
-mod array;
+mod discovery;
 mod segment;
 
-pub use array::Shared;
 pub(crate) use segment::{Pages, Segment};
 
 use crate::agree::told;
@@ -21,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Bytes at the beginning of a segment that are not the caller's.
-const HEAD: usize = 64;
+pub(crate) const HEAD: usize = 64;
 
 /// The segments of all ranks of a node, by their rank in the communicator.
 pub(crate) struct Neighbours {
@@ -188,7 +187,7 @@ fn map(rank: usize, card: Card, pages: Pages) -> Result<Segment> {
     Ok(segment)
 }
 
-fn too_large(elems: usize, elem_bytes: usize) -> Error {
+pub(crate) fn too_large(elems: usize, elem_bytes: usize) -> Error {
     Error::new(
         ErrorKind::TooLarge,
         format!(

@@ -3,7 +3,7 @@
 //! `MPI_Wait` waits for ever when a partner is gone. We ask again and again instead: a few times at once, because most
 //! messages are nearly there, then letting others run in between, because ranks may outnumber processors.
 
-use crate::ffi::request::Request;
+use super::request::Request;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
