@@ -54,16 +54,25 @@ pub fn count(keep: bool) -> Outcome {
         return Ok(());
     }
     cargo(&["build", "--release", "--locked", "--package", "reshard-bench"]).run()?;
-    let text = std::fs::read_to_string(KEPT).map_err(|error| format!("{KEPT}: {error}"))?;
+    let text = if keep { Ok(String::new()) } else { std::fs::read_to_string(KEPT) };
+    let text = text.map_err(|error| format!("{KEPT}: {error}"))?;
     let mut lines = Vec::new();
     let mut worse = Vec::new();
     for (what, few, more) in COUNTED {
         let counted = counted(what, more)? - counted(what, few)?;
         lines.push(format!("{what} {counted}\n"));
         let kept = text.lines().find_map(|line| line.strip_prefix(what)?.trim().parse::<u64>().ok());
-        let Some(kept) = kept.filter(|_| !keep) else {
-            say(&format!("{what}: {counted} instructions"));
-            continue;
+        let kept = match kept {
+            Some(kept) => kept,
+            None if keep => {
+                say(&format!("{what}: {counted} instructions"));
+                continue;
+            }
+            None => {
+                return Err(format!(
+                    "{KEPT} has no count of {what}; keep one with `cargo xtask bench count --keep`"
+                ));
+            }
         };
         let ratio = counted as f64 / kept as f64;
         say(&format!("{what}: {counted} instructions, {ratio:.3} of the {kept} that are kept"));

@@ -122,7 +122,7 @@ fn circle(folder: &Path, path: &str) -> Vec<String> {
     let uses = |files: &Vec<(PathBuf, usize)>| -> Vec<String> {
         let all = files.iter().flat_map(|(file, depth)| {
             let code = code(file);
-            let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_string();
+            let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_string();
             [rooms_used(&code, path), rooms_used(&code, &"super::".repeat(*depth))].concat()
         });
         all.collect()

@@ -98,11 +98,6 @@ impl Private {
         Ok(())
     }
 
-    /// Whether all ranks are on one node and can map each other's memory. Collective the first time.
-    pub fn is_one_node(&self, time: Option<Duration>) -> Result<bool> {
-        Ok(self.node(time)?.apart().is_none())
-    }
-
     /// The ranks are out of step: what one says next would be taken for an answer to something else. The first reason counts.
     pub(crate) fn refuse(&self, why: &Error) {
         self.comm.leave_behind();

@@ -420,11 +420,11 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// So many more pieces will be listed. Memory is asked for twice as many, each time they have doubled.
+    /// So many more pieces will be listed, at most. Memory is asked for half as many again, each time there are more.
     fn count(&mut self, more: u64) -> Result<()> {
         self.listed += more;
         if self.listed > self.fit {
-            self.fit = 2 * self.listed;
+            self.fit = self.listed + self.listed / 2;
             let each = (size_of::<Stretch>() + size_of::<Loop>()) as u128;
             memory::check(u128::from(self.fit) * each, "the pieces of an axis")?;
         }

@@ -92,6 +92,7 @@ impl Work {
         let mut routes = Vec::new();
         let mut units: Vec<(f64, Unit)> = Vec::new();
         let level = tuning.level;
+        assert!(level <= Level::best(), "{level:?} is more than this processor has");
         let unit_bytes = tuning.unit_bytes.unwrap_or_else(|| fair_unit(&plan, workers));
         for (number, array) in plan.arrays().iter().enumerate() {
             for route in routes_of(array, unit_bytes, level, &wanted) {
@@ -125,8 +126,11 @@ impl Work {
     }
 
     /// Copies everything.
+    ///
+    /// # Panics
+    /// If the data is another plan's, or the parts of a rank were not entered.
     pub fn run(&self, data: &mut Data<'_>, crew: &mut Crew) -> Result<(), Panicked> {
-        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        assert!(data.check_all(&self.plan).is_ok(), "all parts were entered, for this plan");
         let data = &*data;
         let next = AtomicUsize::new(0);
         crew.run(&|worker: usize| self.share(data, &next, worker))

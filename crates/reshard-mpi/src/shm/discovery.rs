@@ -59,6 +59,11 @@ impl Card {
 }
 
 impl Private {
+    /// Whether all ranks are on one node and can map each other's memory. Collective the first time.
+    pub fn is_one_node(&self, time: Option<Duration>) -> Result<bool> {
+        Ok(self.node(time)?.apart().is_none())
+    }
+
     /// This rank's node. Collective the first time.
     pub(crate) fn node(&self, limit: Option<Duration>) -> Result<&Node> {
         if let Some(node) = self.node.get() {

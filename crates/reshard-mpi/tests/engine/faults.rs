@@ -307,7 +307,7 @@ pub fn killed(world: &Comm, mover: Mover, step: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
     let moving = Move::new(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions { mover, deadline: Some(Duration::from_millis(400)), ..MpiOptions::default() };
+    let options = MpiOptions { mover, deadline: Some(Duration::from_secs(1)), ..MpiOptions::default() };
     let mut engine = MpiEngine::in_units(Arc::clone(&plan), world, options, 4096).unwrap();
     let mut parts = Parts::new(world, &engine, 1.0);
     let begin = Instant::now();
@@ -324,7 +324,7 @@ pub fn killed(world: &Comm, mover: Mover, step: u64) {
     let error = outcomes.find_map(Result::err).expect("rank 2 is gone").to_string();
     assert!(error.contains("rank 2") || error.contains("and 2"), "{error}");
     // The other may be told later than this rank, by a deadline.
-    let options = MpiOptions { deadline: Some(Duration::from_millis(1500)), ..options };
+    let options = MpiOptions { deadline: Some(Duration::from_millis(2500)), ..options };
     let next = MpiEngine::new(plan, world, options).err().expect("rank 2 is gone").to_string();
     assert!(next.contains("rank 2 did not answer"), "{next}");
     assert!(begin.elapsed() < Duration::from_secs(20));
