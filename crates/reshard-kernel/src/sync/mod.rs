@@ -40,14 +40,14 @@ pub fn sleep<'a, T>(bell: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, 
 }
 
 #[cfg(all(test, not(loom)))]
-pub mod patience {
+pub(crate) mod patience {
     //! A lost wake-up makes threads wait for ever. A test must fail instead.
 
     use std::sync::mpsc;
     use std::time::Duration;
 
     /// Runs `test` on a thread of its own; fails if it has not ended after a time far beyond any scheduling delay.
-    pub fn within_a_minute(test: impl FnOnce() + Send + 'static) {
+    pub(crate) fn within_a_minute(test: impl FnOnce() + Send + 'static) {
         let (ended, end) = mpsc::channel();
         let runner = std::thread::spawn(move || {
             test();
@@ -61,18 +61,18 @@ pub mod patience {
 }
 
 #[cfg(all(test, loom))]
-pub mod models {
+pub(crate) mod models {
     //! How thoroughly loom tries a test: in every interleaving where those take seconds. Where they take longer, in all
     //! those with a few preemptions: how often a thread is interrupted where it could have gone on. Waiting does not
     //! count, and nearly all mistakes need no more than two or three.
 
     use loom::model::Builder;
 
-    pub fn every_interleaving(test: impl Fn() + Sync + Send + 'static) {
+    pub(crate) fn every_interleaving(test: impl Fn() + Sync + Send + 'static) {
         Builder::new().check(test);
     }
 
-    pub fn with_preemptions(at_most: usize, test: impl Fn() + Sync + Send + 'static) {
+    pub(crate) fn with_preemptions(at_most: usize, test: impl Fn() + Sync + Send + 'static) {
         let mut builder = Builder::new();
         builder.preemption_bound = Some(at_most);
         builder.check(test);
