@@ -2,7 +2,7 @@
 //!
 //! A message is dense: per axis the positions one source shares with one destination, in the order of the destination's
 //! axes, the last of them fastest. Both sides count its positions alike, so it can be cut anywhere and nobody has to say
-//! where. Several arrays lie in it one after the other, each a [`Section`]. What a rank keeps does not travel: it is
+//! where. Several arrays lie in it one after the other, each a `Section`. What a rank keeps does not travel: it is
 //! copied from where it is to where it belongs.
 //!
 //! Of a triangle whole boxes are sent and clipped on arrival: half of a few boxes across the diagonal travels in vain, and

@@ -24,7 +24,7 @@ impl<'r> Round<'r> {
         freight.prepare()?;
         Ok(Self { freight, data })
     }
-    /// The beginning of a parcel: see [`Hands::open`].
+    /// The beginning of a parcel: its end, if nothing of it travels.
     pub fn open(&self, parcel: &Parcel) -> Cursor {
         self.hands().open(parcel)
     }
@@ -38,12 +38,12 @@ impl<'r> Round<'r> {
         Station::new(self, rank, lock(&self.freight.workers[rank]))
     }
 
-    /// See [`Post::news`].
+    /// See [`Post::news`](crate::sync::post::Post::news).
     pub fn news(&self, rank: usize) -> u64 {
         self.freight.post.news(rank)
     }
 
-    /// See [`Post::wait`].
+    /// See [`Post::wait`](crate::sync::post::Post::wait).
     pub fn wait(&self, rank: usize, seen: u64) -> std::result::Result<(), Failed> {
         self.freight.post.wait(rank, seen)
     }
@@ -54,12 +54,12 @@ impl<'r> Round<'r> {
         self.freight.post.wait_all(steps)
     }
 
-    /// See [`Post::fail`].
+    /// See [`Post::fail`](crate::sync::post::Post::fail).
     pub fn fail(&self, rank: usize) {
         self.freight.post.fail(rank);
     }
 
-    /// See [`Post::failed`].
+    /// See [`Post::failed`](crate::sync::post::Post::failed).
     pub fn failed(&self) -> Option<usize> {
         self.freight.post.failed()
     }
