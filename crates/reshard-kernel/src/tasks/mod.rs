@@ -293,3 +293,27 @@ fn cut(route: &Route, unit_bytes: u64, workers: u64, mut unit: impl FnMut(f64, S
         unit(k as f64 / units as f64, share);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::memory::Table;
+    use reshard_plan::{Distribution, Layout, Move, Order};
+
+    fn run_without_parts(tuning: Tuning) {
+        let layout =
+            |text: &str| Layout::new(text.parse::<Distribution>().expect("a layout"), Order::ColMajor);
+        let moving = Move::new(layout("2/3 of 20"), layout("2/5 of 20")).expect("one shape");
+        let plan = Arc::new(Plan::new(vec![moving]).expect("a plan"));
+        let work = Work::new(Arc::clone(&plan), 1, tuning);
+        let mut table = Table::new(plan);
+        let outcome = work.run(&mut table.fill(), &mut Crew::new(1).expect("the caller's thread"));
+        assert!(outcome.is_ok());
+    }
+
+    #[test]
+    #[should_panic(expected = "all parts were entered")]
+    fn units_refuse_data_that_is_not_there() {
+        run_without_parts(Tuning { level: Level::best(), unit_bytes: None, streams: None });
+    }
+}

@@ -16,6 +16,7 @@ mod strays;
 mod sums;
 mod trials;
 mod trust;
+mod waits;
 
 use installation::Installation;
 use reshard_mpi::Mover;
@@ -114,7 +115,7 @@ fn programs(installation: &Installation) {
     installation.launch(&format!("many-engines {engines}"), 2).succeeded(2);
 }
 
-/// What once went wrong: see `trust.rs`.
+/// What once went wrong: see `trust.rs`, `waits.rs` and `strays.rs`.
 fn trust(installation: &Installation) {
     let play =
         |part: &str, ranks: usize| installation.launch(&format!("trust {part}"), ranks).succeeded(ranks);

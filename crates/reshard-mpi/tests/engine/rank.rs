@@ -1,6 +1,6 @@
 //! What a launched process does: its own part of every case, with every mover.
 
-use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust};
+use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, waits};
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
@@ -31,11 +31,11 @@ pub fn play(part: &str) {
         ["programs", seed, count] => programs::any(world, seed.parse().unwrap(), count.parse().unwrap()),
         ["trust", what] => match what {
             "scalapack-elsewhere" => trust::scalapack_elsewhere(world),
-            "looks-do-not-wait" => trust::looks_do_not_wait(world),
-            "hidden" => trust::hidden(world),
+            "looks-do-not-wait" => waits::looks_do_not_wait(world),
+            "hidden" => waits::hidden(world),
             _ => panic!("no part {part}"),
         },
-        ["trust", "nobody-comes-at-first", what] => trust::nobody_comes_at_first(world, what),
+        ["trust", "nobody-comes-at-first", what] => waits::nobody_comes_at_first(world, what),
         ["trust", "strays", "barriers"] => strays::of_barriers(world),
         ["trust", "strays", what] => strays::of_letters(world, what),
         ["trust", what, mover] => {
@@ -51,9 +51,9 @@ pub fn play(part: &str) {
                 "another-alpha" => trust::another_alpha(world, mover),
                 "out-of-reach" => trust::out_of_reach(world, mover),
                 "parts-of-all" => trust::parts_of_all(world, mover),
-                "refused-by-one" => trust::refused_by_one(world, mover),
-                "larger-than-memory" => trust::larger_than_memory(world, mover),
-                "forked" => trust::forked(world, mover),
+                "refused-by-one" => waits::refused_by_one(world, mover),
+                "larger-than-memory" => waits::larger_than_memory(world, mover),
+                "forked" => waits::forked(world, mover),
                 _ => panic!("no part {part}"),
             }
         }
