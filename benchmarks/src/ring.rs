@@ -5,7 +5,7 @@
 
 use crate::chart::{Chart, Line};
 use crate::machine::{Failure, Machine, keep, median};
-use reshard_plan::ring::{Application, Direction, Policy, RingProblem, check, solve};
+use reshard_ring::{Application, Direction, Policy, RingProblem, check, solve};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::hint::black_box;

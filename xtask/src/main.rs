@@ -101,8 +101,8 @@ const LOOM: Part = Part {
 const FULL: [Part; 8] = [
     Part {
         name: "planner",
-        what: "the whole sweeps of the planner",
-        run: || swept(&["reshard-plan", "reshard-testkit"]),
+        what: "the whole sweeps of the planners",
+        run: || swept(&["reshard-plan", "reshard-ring", "reshard-testkit"]),
     },
     Part {
         name: "engines",

@@ -12,7 +12,7 @@ use crate::screen::{Screen, counted};
 use crate::simulate::time;
 use asked::{Asked, Number};
 use reshard_plan::memory;
-use reshard_plan::ring::{Direction, Side, Solution, Transfer, check, solve};
+use reshard_ring::{Direction, Side, Solution, Transfer, check, solve};
 use running::{Ran, Wanted};
 use serde::Serialize;
 use std::fs;

@@ -19,8 +19,8 @@ use crate::mover::{Patience, named};
 use crate::owned::{Head, Slot};
 use crate::private::Registration;
 use bytemuck::Pod;
-use reshard::ring::{Letters, Report, RingPlan, RingProblem, Share, Side};
 use reshard_plan::{Error, ErrorKind, Result};
+use reshard_ring::{Letters, Report, RingPlan, RingProblem, Share, Side};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Default for MpiRingOptions {
 /// part.
 ///
 /// ```no_run
-/// use reshard::ring::RingProblem;
+/// use reshard_ring::RingProblem;
 /// use reshard_mpi::{Mpi, MpiRing, MpiRingOptions};
 /// let session = Mpi::load(None)?.init()?;
 /// // Columns of 1000 doubles: 10, 20 and 30 of them become 20 each.

@@ -38,7 +38,6 @@ pub mod plan;
 pub mod problem;
 pub mod quotient;
 pub mod relabel;
-pub mod ring;
 pub mod schedule;
 pub mod simulate;
 pub mod track;

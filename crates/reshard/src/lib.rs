@@ -12,7 +12,6 @@ pub mod engine;
 mod program;
 pub mod rank;
 mod redistribution;
-pub mod ring;
 
 pub use redistribution::{Pair, Parts, Redistribution, redistribute};
 pub use reshard_kernel::Number;

@@ -5,7 +5,7 @@
 
 use crate::args;
 use crate::failure::Failure;
-use reshard_plan::ring::{Direction, RingProblem};
+use reshard_ring::{Direction, RingProblem};
 use serde::Serialize;
 
 /// A ring as it was typed.

@@ -5,7 +5,7 @@
 //! processes together must hold every number once.
 
 use crate::failure::Failure;
-use reshard::ring::RingPlan;
+use reshard_ring::RingPlan;
 
 /// Bytes of an item that hold its number, at most.
 const NUMBER: usize = 8;
@@ -121,7 +121,7 @@ fn mixed(word: u64) -> u64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use reshard::ring::RingProblem;
+    use reshard_ring::RingProblem;
 
     /// Every way to be wrong is seen.
     #[test]

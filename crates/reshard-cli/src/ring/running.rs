@@ -8,9 +8,9 @@ use crate::args;
 use crate::failure::Failure;
 use crate::run::asked::{amount, available, human};
 use crate::run::{array, failed};
-use reshard::ring::{Program, RingMessages, RingPlan, RingProblem, RingThreads};
 use reshard::{Error, ErrorKind, Memory};
 use reshard_mpi::{Mpi, MpiRing, MpiRingOptions, Reduce, Session, launched, makespan};
+use reshard_ring::{Program, RingMessages, RingPlan, RingProblem, RingThreads};
 use serde::Serialize;
 use std::sync::Arc;
 

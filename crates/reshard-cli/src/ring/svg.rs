@@ -4,7 +4,7 @@
 use super::{Asked, title, verdict};
 use crate::failure::Failure;
 use crate::svg::{Drawing, LABELS, MARGIN, ROW};
-use reshard_plan::ring::{Side, Solution, Transfer};
+use reshard_ring::{Side, Solution, Transfer};
 
 /// More processes, or transfers, show nothing any more.
 const MOST_RANKS: usize = 1_000;

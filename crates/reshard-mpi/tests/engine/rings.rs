@@ -1,8 +1,8 @@
 //! Rings between processes: every rank its own items, by value; and ranks that mean something else, or do not come.
 
 use reshard::ErrorKind;
-use reshard::ring::{Direction, Program, RingPlan, RingProblem, Side, Transfer};
 use reshard_mpi::{Comm, MpiRing, MpiRingOptions, Reduce};
+use reshard_ring::{Direction, Program, RingPlan, RingProblem, Side, Transfer};
 use reshard_testkit::Random;
 use reshard_testkit::ring::{Items, any_ring};
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 #![allow(unsafe_code)]
 
 use reshard::engine::MessagesOptions;
-use reshard::ring::RingProblem;
 use reshard::schedule::Strategy;
 use reshard::{Distribution, Layout, Move, Order, Plan, Result};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Private, wait};
+use reshard_ring::RingProblem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

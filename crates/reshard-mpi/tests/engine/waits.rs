@@ -2,8 +2,8 @@
 
 use crate::trust::{Exchange, LONG, SHORT, SOON, options, plan};
 use reshard::engine::{Engine, MessagesOptions};
-use reshard::ring::RingProblem;
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Shared};
+use reshard_ring::RingProblem;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, microlp, variable};
-use reshard_plan::ring::{RingProblem, check, solve, system_6, system_8};
+use reshard_ring::{RingProblem, check, solve, system_6, system_8};
 use reshard_testkit::{Random, full_sweep};
 
 /// System 6, or System 8 if nobody may send more than it holds: the least time, if there is any.

@@ -1,5 +1,5 @@
-//! Rings: how to even out loads between neighbours in the least time, after Renard, Robert and Vivien, *Data
-//! redistribution algorithms for heterogeneous processor rings*.
+//! The planner of rings: how to balance loads between neighbours in the least time, after Renard, Robert and Vivien, *Data
+//! redistribution algorithms for heterogeneous processor rings*. Pure: no I/O, no threads, no clock.
 //!
 //! A [`RingProblem`] says what each process of a ring holds and should hold, and what its links cost. [`solve`] finds a
 //! [`Program`]: who sends how many items to which neighbour, in which order. [`check`] replays any program and says what it

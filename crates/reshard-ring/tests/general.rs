@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
-use reshard_plan::ring::{RingProblem, check, solve, system_6, system_8};
+use reshard_ring::{RingProblem, check, solve, system_6, system_8};
 use reshard_testkit::ring::replay;
 use reshard_testkit::{Random, full_sweep};
 

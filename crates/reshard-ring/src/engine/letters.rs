@@ -1,7 +1,7 @@
 //! How long letters are, and how many each process has: decided before anything moves, alike wherever it is asked.
 
 use super::plan::RingPlan;
-use reshard_plan::ring::Side;
+use crate::solve::Side;
 use reshard_plan::{Error, ErrorKind, Result};
 
 /// About so many bytes to a letter: enough to make little of what a letter costs, few enough that the next process soon has

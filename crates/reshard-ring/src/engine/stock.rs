@@ -5,7 +5,7 @@
 //! one rotation at the end brings the slice to its beginning. Items without an order leave from the end of a heap that
 //! begins at place 0, and arrive there.
 
-use reshard_plan::ring::Side;
+use crate::solve::Side;
 use std::ops::Range;
 
 /// The places of one process.

@@ -154,7 +154,7 @@ fn middle(prefix: &[i64]) -> i64 {
 /// System 6 of the paper: a time that no program for this ring can beat, whatever it does, and the net flows that have it.
 ///
 /// ```
-/// use reshard_plan::ring::{RingProblem, system_6};
+/// use reshard_ring::{RingProblem, system_6};
 /// let ring = RingProblem::new(vec![1, 2, 3, 1], vec![4, 1, 1, 1])?;
 /// assert_eq!(system_6(&ring).0, 3);
 /// # Ok::<(), reshard_plan::Error>(())

@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
-use reshard_plan::ring::{
+use reshard_ring::{
     Direction, Method, RingProblem, Solution, check, paper_algorithm_3, solve, system_6, system_8,
 };
 use reshard_testkit::full_sweep;

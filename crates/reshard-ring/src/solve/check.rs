@@ -8,7 +8,7 @@
 use super::flow::system_6;
 use super::problem::{Direction, RingProblem, Side};
 use super::program::{Program, Transfer};
-use crate::error::{Error, Result};
+use reshard_plan::{Error, ErrorKind, Result};
 
 /// Items looked at one by one, where lines do not decide.
 const MOST_SINGLE: u64 = 10_000_000;
@@ -39,7 +39,7 @@ pub(crate) fn gap(makespan: u64, lower_bound: u64) -> f64 {
 /// Replays a program: refused with a sentence if it breaks a rule, else what it is worth.
 ///
 /// ```
-/// use reshard_plan::ring::{Program, RingProblem, Side, Transfer, check};
+/// use reshard_ring::{Program, RingProblem, Side, Transfer, check};
 /// let ring = RingProblem::new(vec![3, 1], vec![2, 2])?;
 /// let transfer = |start, end| Transfer { from: 0, side: Side::Right, items: 1, start, end };
 /// let verdict = check(&ring, &Program::new(2, vec![transfer(4, 5)]))?;
@@ -50,10 +50,10 @@ pub(crate) fn gap(makespan: u64, lower_bound: u64) -> f64 {
 pub fn check(problem: &RingProblem, program: &Program) -> Result<Verdict> {
     let procs = problem.procs();
     if program.procs() != procs {
-        return Err(Error::mismatch(format!(
-            "the program is for {} processes and the ring has {procs}",
-            program.procs()
-        )));
+        return Err(Error::new(
+            ErrorKind::Mismatch,
+            format!("the program is for {} processes and the ring has {procs}", program.procs()),
+        ));
     }
     program.transfers().iter().try_for_each(|transfer| check_alone(problem, transfer))?;
     let transfers = program.transfers();
@@ -91,10 +91,14 @@ fn bound_is_reached(problem: &RingProblem) -> bool {
 fn check_alone(problem: &RingProblem, transfer: &Transfer) -> Result<()> {
     let procs = problem.procs() as u64;
     let &Transfer { from, side, items, start, end } = transfer;
-    let refused =
-        |why: String| Err(Error::mismatch(format!("a transfer of {items} items from process {from} {why}")));
+    let refused = |why: String| {
+        Err(Error::new(ErrorKind::Mismatch, format!("a transfer of {items} items from process {from} {why}")))
+    };
     if from >= procs {
-        return Err(Error::out_of_range(format!("process {from} sends, but the ring has {procs} processes")));
+        return Err(Error::new(
+            ErrorKind::OutOfRange,
+            format!("process {from} sends, but the ring has {procs} processes"),
+        ));
     }
     if procs == 1 || items == 0 {
         return refused("moves nothing; leave it out".to_string());
@@ -119,10 +123,13 @@ fn check_alone(problem: &RingProblem, transfer: &Transfer) -> Result<()> {
 fn check_port(transfers: &[Transfer], rank: usize, what: &str) -> Result<()> {
     match transfers.windows(2).find(|pair| pair[1].start < pair[0].end) {
         None => Ok(()),
-        Some(pair) => Err(Error::mismatch(format!(
-            "process {rank} {what} {} items from {} to {} and others from {}: one thing at a time",
-            pair[0].items, pair[0].start, pair[0].end, pair[1].start
-        ))),
+        Some(pair) => Err(Error::new(
+            ErrorKind::Mismatch,
+            format!(
+                "process {rank} {what} {} items from {} to {} and others from {}: one thing at a time",
+                pair[0].items, pair[0].start, pair[0].end, pair[1].start
+            ),
+        )),
     }
 }
 
@@ -133,9 +140,12 @@ fn check_stock(problem: &RingProblem, rank: usize, received: &[Transfer], sent: 
     let (load, target) = (problem.loads()[rank], problem.targets()[rank]);
     let (got, gave) = (total(received), total(sent));
     if u128::from(load) + got != u128::from(target) + gave {
-        return Err(Error::mismatch(format!(
-            "process {rank} has {load} items, receives {got} and sends {gave}; it should have {target} in the end"
-        )));
+        return Err(Error::new(
+            ErrorKind::Mismatch,
+            format!(
+                "process {rank} has {load} items, receives {got} and sends {gave}; it should have {target} in the end"
+            ),
+        ));
     }
     let with_line = |transfers: &[Transfer]| {
         let line = |transfer: &Transfer| Line::new(problem, transfer);
@@ -156,16 +166,22 @@ fn check_stock(problem: &RingProblem, rank: usize, received: &[Transfer], sent: 
                 at += 1;
             }
             let Some(from) = arriving.get(at) else {
-                return Err(Error::mismatch(format!("process {rank} sends more than it holds and receives")));
+                return Err(Error::new(
+                    ErrorKind::Mismatch,
+                    format!("process {rank} sends more than it holds and receives"),
+                ));
             };
             let shared = (line.items - within).min(from.items - (arrival - base));
             if !from.precedes(arrival - base, line, within, shared)? {
-                return Err(Error::mismatch(format!(
-                    "process {rank} sends item {} of the {} it begins at {} before it has it",
-                    within + 1,
-                    line.items,
-                    line.start
-                )));
+                return Err(Error::new(
+                    ErrorKind::Mismatch,
+                    format!(
+                        "process {rank} sends item {} of the {} it begins at {} before it has it",
+                        within + 1,
+                        line.items,
+                        line.start
+                    ),
+                ));
             }
             within += shared;
         }
@@ -214,9 +230,12 @@ impl Line {
             return Ok(true);
         }
         if count > MOST_SINGLE {
-            return Err(Error::too_large(format!(
-                "two runs of {count} items are too close to be told apart without looking at every item"
-            )));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "two runs of {count} items are too close to be told apart without looking at every item"
+                ),
+            ));
         }
         Ok((0..count).all(arrives_in_time))
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use reshard_plan::ErrorKind;
-use reshard_plan::ring::{
+use reshard_ring::{
     Application, Direction, Method, Policy, Program, RingProblem, Side, Transfer, check, solve, system_6,
 };
 use reshard_testkit::ring::replay;

@@ -10,8 +10,8 @@ use super::problem::{Direction, RingProblem, Side};
 use super::program::{Program, Transfer};
 use super::reverse::Reversed;
 use super::stream::soonest;
-use crate::error::Result;
-use crate::memory;
+use reshard_plan::Result;
+use reshard_plan::memory;
 
 /// Rings of more processes are not simulated item by item.
 const MOST_SIMULATED: usize = 1_000;
@@ -122,7 +122,7 @@ impl Solution {
 /// the end; and over any links if there is an optimal flow in which everybody holds at first what it sends.
 ///
 /// ```
-/// use reshard_plan::ring::{RingProblem, check, solve};
+/// use reshard_ring::{RingProblem, check, solve};
 /// let ring = RingProblem::new(vec![1, 2, 3, 1], vec![4, 1, 1, 1])?;
 /// let solution = solve(&ring)?;
 /// assert_eq!((solution.makespan(), solution.optimal()), (3, Some(true)));

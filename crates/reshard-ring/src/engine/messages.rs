@@ -12,11 +12,11 @@ use super::letters::Letters;
 use super::plan::RingPlan;
 use super::share::Share;
 use super::{Report, bytes_of};
+use crate::solve::Side;
 use bytemuck::Pod;
 use reshard_kernel::pool::{Crew, catch};
 use reshard_kernel::sync::post::{Failed, Letter, Post};
 use reshard_kernel::sync::{Mutex, lock, unshared};
-use reshard_plan::ring::Side;
 use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,14 +27,14 @@ const MOST_PROCS: usize = 4096;
 /// The engine for rings that sends letters between threads.
 ///
 /// ```
-/// use reshard::ring::{RingMessages, RingPlan, RingProblem};
+/// use reshard_ring::{RingMessages, RingPlan, RingProblem};
 /// use std::sync::Arc;
 /// let plan = RingPlan::solved(RingProblem::new(vec![5, 0, 1], vec![2, 2, 2])?.in_order()?, 2)?;
 /// let mut engine = RingMessages::new(Arc::new(plan), None)?;
 /// let mut parts = [vec![1_u16, 2, 3, 4, 5], vec![0; 2], vec![6, 0]];
 /// engine.run(&mut parts)?;
 /// assert_eq!(parts, [vec![1, 2, 3, 4, 5], vec![3, 4], vec![5, 6]]); // the first two of process 0 are its own
-/// # Ok::<(), reshard::Error>(())
+/// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub struct RingMessages {
     plan: Arc<RingPlan>,

@@ -11,7 +11,7 @@
 use super::flow::system_6;
 use super::problem::RingProblem;
 use super::solution::{Solution, solve};
-use crate::error::{Error, Result};
+use reshard_plan::{Error, ErrorKind, Result};
 
 /// When an application redistributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub enum Policy {
 /// Says when to redistribute, out of what was lost since the last time.
 ///
 /// ```
-/// use reshard_plan::ring::{Advisor, RingProblem};
+/// use reshard_ring::{Advisor, RingProblem};
 /// let ring = RingProblem::new(vec![50, 50], vec![50, 50])?; // links of cost 1
 /// let mut advisor = Advisor::default();
 /// // The first process needs 3 units of time for an item, the second 1: a step takes 150 instead of 75.
@@ -76,16 +76,19 @@ pub fn step_time(loads: &[u64], slowness: &[u64]) -> u64 {
 /// The loads with which a step takes the least time, at least one item each.
 ///
 /// ```
-/// use reshard_plan::ring::balanced;
+/// use reshard_ring::balanced;
 /// assert_eq!(balanced(100, &[1, 3])?, [75, 25]);
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn balanced(items: u64, slowness: &[u64]) -> Result<Vec<u64>> {
     let procs = slowness.len() as u64;
     if procs == 0 || items < procs || slowness.contains(&0) {
-        return Err(Error::out_of_range(format!(
-            "{items} items for {procs} processes; every process needs an item, and at least 1 unit of time for one"
-        )));
+        return Err(Error::new(
+            ErrorKind::OutOfRange,
+            format!(
+                "{items} items for {procs} processes; every process needs an item, and at least 1 unit of time for one"
+            ),
+        ));
     }
     let share = |time: u64| slowness.iter().map(move |&slow| (time / slow).max(1));
     let total = |time: u64| share(time).fold(0_u64, u64::saturating_add);

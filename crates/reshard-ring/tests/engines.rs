@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use reshard::ring::{
+use reshard::{Distribution, ErrorKind, Layout, Order, redistribute};
+use reshard_ring::{
     Direction, Program, RingMessages, RingPlan, RingProblem, RingThreads, Side, Transfer, even_out,
 };
-use reshard::{Distribution, ErrorKind, Layout, Order, redistribute};
 use reshard_testkit::ring::{Items, any_ring};
 use reshard_testkit::{Random, full_sweep};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ enum Engine {
 }
 
 impl Engine {
-    fn run(&mut self, parts: &mut [Vec<u8>]) -> reshard::Result<reshard::ring::Report> {
+    fn run(&mut self, parts: &mut [Vec<u8>]) -> reshard::Result<reshard_ring::Report> {
         match self {
             Self::Threads(engine) => engine.run(parts),
             Self::Messages(engine) => engine.run(parts),

@@ -1,6 +1,6 @@
 //! A ring to be run: what is asked, the program that does it, and how many bytes an item has, checked together.
 
-use reshard_plan::ring::{Program, RingProblem, Side, check, solve};
+use crate::solve::{Program, RingProblem, Side, check, solve};
 use reshard_plan::{Error, ErrorKind, Result};
 
 /// A ring problem, a program for it, and the size of its items: what the engines for rings run.
@@ -9,10 +9,10 @@ use reshard_plan::{Error, ErrorKind, Result};
 /// `loads[rank]` are there before a run, the first `targets[rank]` after it.
 ///
 /// ```
-/// use reshard::ring::{RingPlan, RingProblem};
+/// use reshard_ring::{RingPlan, RingProblem};
 /// let plan = RingPlan::solved(RingProblem::new(vec![5, 0, 1], vec![2, 2, 2])?, 8)?;
 /// assert_eq!((plan.room(0), plan.room(1), plan.bytes()), (5, 2, 3 * 8)); // two to process 1, one to process 2
-/// # Ok::<(), reshard::Error>(())
+/// # Ok::<(), reshard_plan::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingPlan {

@@ -9,7 +9,7 @@
 use super::problem::{Direction, RingProblem, Side};
 use super::program::Program;
 use super::record::Record;
-use crate::error::{Error, Result};
+use reshard_plan::{Error, ErrorKind, Result};
 
 /// Slices looked at in all, over all steps.
 const MOST_SLICES: u128 = 1_000_000_000;
@@ -23,7 +23,7 @@ struct Orders {
 /// The program of Algorithm 3 as printed, or the sentence that says which process it makes send without an item.
 ///
 /// ```
-/// use reshard_plan::ring::{RingProblem, paper_algorithm_3};
+/// use reshard_ring::{RingProblem, paper_algorithm_3};
 /// let ring = RingProblem::new(vec![2, 3, 4, 2], vec![5, 2, 2, 2])?;
 /// assert_eq!(paper_algorithm_3(&ring)?.makespan(), 3);
 /// let scarce = RingProblem::new(vec![1, 2, 3, 1], vec![4, 1, 1, 1])?;
@@ -32,7 +32,8 @@ struct Orders {
 /// ```
 pub fn paper_algorithm_3(problem: &RingProblem) -> Result<Program> {
     if !problem.is_homogeneous() || problem.direction() == Direction::Uni || problem.is_ordered() {
-        return Err(Error::unsupported(
+        return Err(Error::new(
+            ErrorKind::Unsupported,
             "Algorithm 3 is for rings with equal links in both directions whose items have no order",
         ));
     }
@@ -40,9 +41,12 @@ pub fn paper_algorithm_3(problem: &RingProblem) -> Result<Program> {
     let mut imbalance: Vec<i64> = (0..procs).map(|rank| problem.imbalance(rank)).collect();
     let work = (procs as u128).pow(2) * u128::from(bound(&imbalance));
     if work > MOST_SLICES {
-        return Err(Error::too_large(format!(
-            "Algorithm 3 looks at all slices in each step, {work} here; at most {MOST_SLICES} are looked at"
-        )));
+        return Err(Error::new(
+            ErrorKind::TooLarge,
+            format!(
+                "Algorithm 3 looks at all slices in each step, {work} here; at most {MOST_SLICES} are looked at"
+            ),
+        ));
     }
     let mut held = problem.loads().to_vec();
     let mut record = Record::new(problem);
@@ -60,10 +64,13 @@ pub fn paper_algorithm_3(problem: &RingProblem) -> Result<Program> {
                     continue;
                 }
                 if before[rank] == 0 {
-                    return Err(Error::mismatch(format!(
-                        "in step {} Algorithm 3 orders process {rank} to send an item, and it holds none",
-                        step + 1
-                    )));
+                    return Err(Error::new(
+                        ErrorKind::Mismatch,
+                        format!(
+                            "in step {} Algorithm 3 orders process {rank} to send an item, and it holds none",
+                            step + 1
+                        ),
+                    ));
                 }
                 let to = side.of(rank as u64, procs as u64) as usize;
                 (held[rank], imbalance[rank]) = (held[rank] - 1, imbalance[rank] - 1);

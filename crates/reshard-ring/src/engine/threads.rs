@@ -7,8 +7,8 @@
 use super::plan::RingPlan;
 use super::share::Share;
 use super::{Report, bytes_of};
+use crate::solve::Side;
 use bytemuck::Pod;
-use reshard_plan::ring::Side;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::time::Instant;
 /// of its caller.
 ///
 /// ```
-/// use reshard::ring::{RingPlan, RingProblem, RingThreads};
+/// use reshard_ring::{RingPlan, RingProblem, RingThreads};
 /// use std::sync::Arc;
 /// // Columns of a matrix with 2 rows, in order: from 3, 1 and 0 of them to 1, 2 and 1.
 /// let plan = RingPlan::solved(RingProblem::between_gen_blocks(&[3, 1, 0], &[1, 2, 1])?, 2 * 4)?;
@@ -26,7 +26,7 @@ use std::time::Instant;
 /// RingThreads::new(Arc::new(plan)).run(&mut parts)?;
 /// assert_eq!(parts[0][..2], [0, 1]);
 /// assert_eq!(parts[1..], [vec![10, 11, 20, 21], vec![30, 31]]);
-/// # Ok::<(), reshard::Error>(())
+/// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub struct RingThreads {
     plan: Arc<RingPlan>,

@@ -3,8 +3,8 @@
 //! Everything is checked here, once: equal lengths, equal sums, costs of at least one, an order that can be kept. Behind
 //! the door no sum and no product of an item count and a cost overflows.
 
-use crate::error::{Error, Result};
-use crate::memory;
+use reshard_plan::memory;
+use reshard_plan::{Error, ErrorKind, Result};
 
 /// Items of a ring, and any time its links could take together, stay below this.
 const MOST: u128 = 1 << 62;
@@ -64,7 +64,7 @@ impl Side {
 /// Costs are whole numbers; rational ones are brought to a common denominator by whoever has them.
 ///
 /// ```
-/// use reshard_plan::ring::{Direction, RingProblem};
+/// use reshard_ring::{Direction, RingProblem};
 /// let ring = RingProblem::new(vec![1, 2, 3, 1], vec![4, 1, 1, 1])?;
 /// assert_eq!(ring.procs(), 4);
 /// let slow = ring.with_right(vec![1, 5, 1, 1])?.with_direction(Direction::Uni)?;
@@ -124,7 +124,7 @@ impl RingProblem {
     /// slices of `to[i]`, in order.
     ///
     /// ```
-    /// use reshard_plan::ring::{RingProblem, solve};
+    /// use reshard_ring::{RingProblem, solve};
     /// let solution = solve(&RingProblem::between_gen_blocks(&[10, 20, 30], &[20, 20, 20])?)?;
     /// assert_eq!(solution.net_flow(), [-10, -10, 0]);
     /// assert_eq!(solution.makespan(), 10);
@@ -138,7 +138,10 @@ impl RingProblem {
     fn checked(self) -> Result<Self> {
         let procs = self.loads.len();
         if procs == 0 {
-            return Err(Error::out_of_range("a ring of 0 processes was given; it needs at least 1"));
+            return Err(Error::new(
+                ErrorKind::OutOfRange,
+                "a ring of 0 processes was given; it needs at least 1",
+            ));
         }
         for (what, list) in [
             ("targets", &self.targets),
@@ -146,30 +149,40 @@ impl RingProblem {
             ("costs to the left", &self.left),
         ] {
             if list.len() != procs {
-                return Err(Error::mismatch(format!(
-                    "{procs} loads but {} {what} were given; each process needs one of each",
-                    list.len()
-                )));
+                return Err(Error::new(
+                    ErrorKind::Mismatch,
+                    format!(
+                        "{procs} loads but {} {what} were given; each process needs one of each",
+                        list.len()
+                    ),
+                ));
             }
         }
         let sum = |list: &[u64]| list.iter().map(|&items| u128::from(items)).sum::<u128>();
         let (held, wanted) = (sum(&self.loads), sum(&self.targets));
         if held != wanted {
-            return Err(Error::mismatch(format!(
-                "the loads add up to {held} and the targets to {wanted}; nothing is made or lost on the way, so both must \
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "the loads add up to {held} and the targets to {wanted}; nothing is made or lost on the way, so both must \
                  be equal"
-            )));
+                ),
+            ));
         }
         if held > MOST {
-            return Err(Error::too_large(format!(
-                "the loads add up to {held}; at most 2^62 items are planned"
-            )));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("the loads add up to {held}; at most 2^62 items are planned"),
+            ));
         }
         for (side, costs) in [("right", &self.right), ("left", &self.left)] {
             if let Some(rank) = costs.iter().position(|&cost| cost == 0) {
-                return Err(Error::out_of_range(format!(
-                    "the link from process {rank} to the {side} costs 0; an item must take at least 1 unit of time"
-                )));
+                return Err(Error::new(
+                    ErrorKind::OutOfRange,
+                    format!(
+                        "the link from process {rank} to the {side} costs 0; an item must take at least 1 unit of time"
+                    ),
+                ));
             }
         }
         let (mut prefix, mut least, mut most) = (0_i64, (0_i64, 0), 0_i64);
@@ -179,18 +192,24 @@ impl RingProblem {
             most = most.max(prefix);
         }
         if self.ordered && self.direction == Direction::Uni && least.0 < 0 {
-            return Err(Error::mismatch(format!(
-                "processes 0 to {} together lack items: {}, which in order can only come from the right; use both directions",
-                least.1, -least.0
-            )));
+            return Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "processes 0 to {} together lack items: {}, which in order can only come from the right; use both directions",
+                    least.1, -least.0
+                ),
+            ));
         }
         let flow = most.abs_diff(least.0);
         let time = u128::from(flow).checked_mul(sum(&self.right) + sum(&self.left));
         if time.is_none_or(|time| time > MOST) {
-            return Err(Error::too_large(format!(
-                "up to {flow} items over links that cost {} together take longer than 2^62 units of time; use a coarser unit",
-                sum(&self.right) + sum(&self.left)
-            )));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "up to {flow} items over links that cost {} together take longer than 2^62 units of time; use a coarser unit",
+                    sum(&self.right) + sum(&self.left)
+                ),
+            ));
         }
         Ok(self)
     }

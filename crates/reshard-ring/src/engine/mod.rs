@@ -1,16 +1,12 @@
-//! Rings: loads evened out between neighbours, planned and run.
+//! Engines that run the program of a ring on items of any kind, in place.
 //!
-//! The planner's nouns are all here ([`RingProblem`], [`solve`], [`Program`], [`check`]). A [`RingPlan`] is a program and the
-//! size of an item; engines run it on items of any kind, in place: each process has one slice with room for
-//! [`RingPlan::room`] items, holds its load before and its target after.
-//!
-//! | engine | how items travel | beside the items |
-//! |---|---|---|
-//! | [`RingThreads`] | straight from one process's memory into its neighbour's | nothing |
-//! | [`RingMessages`] | in letters, a thread for each process | two letters for each process that sends |
-//! | `MpiRing`, in `reshard-mpi` | in letters, each process a rank of MPI | two letters for each process that sends, two for each link it receives from |
-//!
-//! [`even_out`] does it all in one call.
+//! | file | what it is |
+//! |---|---|
+//! | `plan.rs` | a program and the size of an item, checked against each other: what engines run |
+//! | `stock.rs` | which slots of a process's memory hold items |
+//! | `share.rs` | what one process still has to send and to receive, however its messages travel |
+//! | `letters.rs` | how long messages are, and how many |
+//! | `threads.rs`, `messages.rs` | the engines within one process |
 
 mod letters;
 mod messages;
@@ -22,10 +18,10 @@ mod threads;
 pub use letters::Letters;
 pub use messages::RingMessages;
 pub use plan::RingPlan;
-pub use reshard_plan::ring::*;
 pub use share::Share;
 pub use threads::RingThreads;
 
+use crate::solve::RingProblem;
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
@@ -62,11 +58,11 @@ impl Report {
 /// makes a [`RingPlan`] and runs that.
 ///
 /// ```
-/// use reshard::ring::{RingProblem, even_out};
+/// use reshard_ring::{RingProblem, even_out};
 /// let mut parts = [vec![1, 2, 3, 4, 5], vec![], vec![6]];
 /// even_out(RingProblem::new(vec![5, 0, 1], vec![2, 2, 2])?.in_order()?, 1, &mut parts)?;
 /// assert_eq!(parts, [[1, 2], [3, 4], [5, 6]]);
-/// # Ok::<(), reshard::Error>(())
+/// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn even_out<T: Pod>(problem: RingProblem, item_len: usize, parts: &mut [Vec<T>]) -> Result<Report> {
     let too_large =

@@ -16,7 +16,7 @@
 
 use super::plan::RingPlan;
 use super::stock::Stock;
-use reshard_plan::ring::Side;
+use crate::solve::Side;
 use std::ops::Range;
 
 /// What one process still has to do. It has no memory of its own: the items are the caller's.

@@ -11,8 +11,8 @@
 use super::chains::{Chain, Net};
 use super::problem::Side;
 use super::program::{Program, Transfer};
-use crate::error::Result;
-use crate::memory;
+use reshard_plan::Result;
+use reshard_plan::memory;
 
 /// Runs kept for one link, and for all together, before some are joined; and how many become one.
 const MOST_RUNS: usize = 64;
