@@ -5,7 +5,7 @@
 //! processor has AVX2 and nothing above, so the kernels are always those of one level.
 
 use crate::machine::Failure;
-use reshard::engine::{MessagesOptions, Table, Threads};
+use reshard::engine::{BufferTable, MessagesOptions, Threads};
 use reshard::rank;
 use reshard::{Distribution, Layout, Memory, Move, Order, Plan, Redistribution};
 use std::hint::black_box;
@@ -78,7 +78,7 @@ pub fn messages(rounds: usize, packs: bool) -> Result<(), Failure> {
         let (source, target) = (&plan.arrays()[0].sources()[0], &plan.arrays()[0].targets()[0]);
         assert_eq!((source.rank, target.rank), (0, 0), "rank 0 has something in every case");
         let (from, mut to) = (part(source.span)?, part(target.span)?);
-        let mut table = Table::new(Arc::clone(&plan));
+        let mut table = BufferTable::new(Arc::clone(&plan));
         let mut piece = Memory::<u8>::zeroed(porter.letter())?;
         for _ in 0..rounds {
             let mut data = table.fill();

@@ -7,7 +7,7 @@
 
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::MessagesOptions;
-use reshard::rank::{Relay, messages};
+use reshard::rank::{StagedCopy, messages};
 use reshard::{Distribution, Layout, Move, Order, Plan};
 use reshard_plan::schedule::{ClosedForm, Schedule, Strategy};
 use reshard_plan::{Pattern, Problem, one_period};
@@ -183,7 +183,7 @@ fn get_ready(
         let plan = Arc::new(Plan::new(vec![black_box(moving.clone())])?);
         times[0].push(milliseconds(begin));
         let begin = Instant::now();
-        black_box(Relay::new(Arc::clone(&plan), 3, 1 << 19));
+        black_box(StagedCopy::new(Arc::clone(&plan), 3, 1 << 19));
         times[1].push(milliseconds(begin));
         let begin = Instant::now();
         black_box(messages(&plan, 3, &MessagesOptions::default(), 1 << 15)?);

@@ -24,7 +24,7 @@ use crate::running::{Running, Ways};
 use bytemuck::Pod;
 use own::Entering;
 use reshard::Number;
-use reshard::engine::{Data, Engine, MessagesOptions, Report, Table};
+use reshard::engine::{BufferTable, Buffers, Engine, MessagesOptions, Report};
 use reshard_plan::{Error, ErrorKind, Move, Plan, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub struct MpiEngine {
     parts: Vec<[Vec<usize>; 2]>,
     /// For the same: who reads this rank's.
     readers: Option<Arc<Readers>>,
-    table: Table,
+    table: BufferTable,
 }
 
 impl MpiEngine {
@@ -167,7 +167,7 @@ impl MpiEngine {
                 return Err(too_little(memory, all));
             }
         }
-        let table = Table::new(Arc::clone(&plan));
+        let table = BufferTable::new(Arc::clone(&plan));
         let ways = Ways::new(registration, moving, limit)?;
         Ok(Self { plan, chosen, why, ways, parts, readers, table })
     }
@@ -339,8 +339,8 @@ impl Engine for MpiEngine {
         self.ways.scratch_bytes()
     }
 
-    /// Moves this rank's parts, entered with [`Data::enter_own`]. All ranks of the communicator must call it.
-    fn run(&mut self, data: &mut Data<'_>) -> Result<Report> {
+    /// Moves this rank's parts, entered with [`Buffers::enter_own`]. All ranks of the communicator must call it.
+    fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report> {
         self.ways.check()?;
         if let Mover::Shared | Mover::SharedSource = self.chosen {
             let error = Error::new(

@@ -10,7 +10,7 @@
 use crate::ffi::library::is_forked;
 use crate::mover::{Moving, Patience, Progress, Tally};
 use crate::private::{Private, Registration};
-use reshard::engine::{Data, Report};
+use reshard::engine::{Buffers, Report};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -59,7 +59,12 @@ impl Ways {
     }
 
     /// Begins a run.
-    pub fn start<'r>(&'r mut self, plan: &Arc<Plan>, mut data: Data<'r>, call: u64) -> Result<Running<'r>> {
+    pub fn start<'r>(
+        &'r mut self,
+        plan: &Arc<Plan>,
+        mut data: Buffers<'r>,
+        call: u64,
+    ) -> Result<Running<'r>> {
         let mut watch = self.begin(plan, &mut data, call)?;
         if self.moving.is_one_call() {
             self.finish(&mut data, &mut watch)?;
@@ -68,7 +73,7 @@ impl Ways {
     }
 
     /// A whole run.
-    pub fn run(&mut self, plan: &Arc<Plan>, data: &mut Data<'_>, call: u64) -> Result<Report> {
+    pub fn run(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<Report> {
         let mut watch = self.begin(plan, data, call)?;
         self.finish(data, &mut watch)
     }
@@ -102,7 +107,7 @@ impl Ways {
     }
 
     /// After [`Ways::check`].
-    fn begin(&mut self, plan: &Arc<Plan>, data: &mut Data<'_>, call: u64) -> Result<Watch> {
+    fn begin(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<Watch> {
         data.check(plan).and_then(|()| self.moving.check(data)).map_err(|error| self.refuse(error))?;
         // Until it has ended.
         self.broken = Some("it was begun, and never waited for".into());
@@ -122,7 +127,7 @@ impl Ways {
     }
 
     /// One piece, if there is one.
-    fn advance(&mut self, data: &mut Data<'_>, watch: &mut Watch) -> Result<Progress> {
+    fn advance(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<Progress> {
         if is_forked() {
             return self.check().map(|()| Progress::Waits);
         }
@@ -192,7 +197,7 @@ impl Ways {
     }
 
     /// As much as can be done without waiting. Whether the run is over.
-    fn go_on(&mut self, data: &mut Data<'_>, watch: &mut Watch) -> Result<bool> {
+    fn go_on(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<bool> {
         loop {
             match self.advance(data, watch)? {
                 Progress::Moved => watch.patience.begin_again(),
@@ -212,7 +217,7 @@ impl Ways {
         self.broken.as_ref().map_or(Ok(()), failed)
     }
 
-    fn finish(&mut self, data: &mut Data<'_>, watch: &mut Watch) -> Result<Report> {
+    fn finish(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<Report> {
         while !watch.ended {
             match self.advance(data, watch)? {
                 Progress::Moved => watch.patience.begin_again(),
@@ -265,7 +270,7 @@ struct Watch {
 #[must_use = "a run must be waited for"]
 pub struct Running<'r> {
     ways: &'r mut Ways,
-    data: Data<'r>,
+    data: Buffers<'r>,
     watch: Watch,
 }
 

@@ -3,7 +3,7 @@
 //! Wherever ranks are threads or processes, and however letters travel, this is what they follow.
 
 use crate::schedule::{self, ClosedForm, Schedule, Strategy};
-use reshard_kernel::exchange::{Cargo, Parcel};
+use reshard_kernel::exchange::{Fragment, MessageSet};
 use reshard_plan::{Message, Plan, Problem, Result, Traffic};
 use std::ops::Range;
 
@@ -31,9 +31,9 @@ pub struct Program {
     /// The steps in which it has something to do.
     pub steps: Vec<Step>,
     /// All it sends: a step's are a range of them.
-    pub sends: Vec<Parcel>,
+    pub sends: Vec<Fragment>,
     /// All it receives.
-    pub receives: Vec<Parcel>,
+    pub receives: Vec<Fragment>,
     /// All ranks meet after each step.
     pub meets: bool,
     /// Steps of all ranks.
@@ -70,12 +70,12 @@ impl Program {
         self.steps.last_mut().expect("there is one now, if there was none")
     }
 
-    fn send(&mut self, number: u64, parcel: Parcel) {
+    fn send(&mut self, number: u64, parcel: Fragment) {
         self.step(number).sends.end += 1;
         self.sends.push(parcel);
     }
 
-    fn receive(&mut self, number: u64, parcel: Parcel) {
+    fn receive(&mut self, number: u64, parcel: Fragment) {
         self.step(number).receives.end += 1;
         self.receives.push(parcel);
     }
@@ -91,28 +91,28 @@ impl Program {
 
 /// Turns what schedules say into parcels. Messages may be cut: so many positions of each went in earlier steps.
 struct Cutter<'c> {
-    cargo: &'c Cargo,
+    cargo: &'c MessageSet,
     gone: Vec<u64>,
 }
 
 impl<'c> Cutter<'c> {
-    fn new(cargo: &'c Cargo) -> Self {
+    fn new(cargo: &'c MessageSet) -> Self {
         Self { cargo, gone: vec![0; cargo.messages().len()] }
     }
 
     /// What goes of a message; nothing if the cargo does not have it, as it is another rank's, stays where it is, or is a
     /// box of a triangle without an element.
-    fn next(&mut self, group: usize, part: &Message) -> Option<Parcel> {
+    fn next(&mut self, group: usize, part: &Message) -> Option<Fragment> {
         let message = self.cargo.find(group, part.from, part.to)?;
         let begin = self.gone[message];
         self.gone[message] += part.elems;
-        Some(Parcel { message, positions: begin..self.gone[message] })
+        Some(Fragment { message, positions: begin..self.gone[message] })
     }
 }
 
 /// The programs of all ranks: the schedules one after the other. Steps in which a rank has nothing to do are left out
 /// unless all ranks meet after each.
-pub fn of_ranks(cargo: &Cargo, schedules: &[Schedule], barriers: bool) -> Vec<Program> {
+pub fn of_ranks(cargo: &MessageSet, schedules: &[Schedule], barriers: bool) -> Vec<Program> {
     let mut programs: Vec<Program> = cargo.ranks().iter().map(|_| Program::new(barriers)).collect();
     let mut cutter = Cutter::new(cargo);
     let mut number = 0;
@@ -135,7 +135,7 @@ pub fn of_ranks(cargo: &Cargo, schedules: &[Schedule], barriers: bool) -> Vec<Pr
 pub fn of_rank(
     plan: &Plan,
     groups: &[Vec<usize>],
-    cargo: &Cargo,
+    cargo: &MessageSet,
     rank: u64,
     options: &MessagesOptions,
 ) -> Result<Program> {
@@ -240,8 +240,8 @@ mod tests {
     /// By step: sends and receives as sender, receiver and positions.
     type Spelled = Vec<(u64, Vec<(u64, u64, Range<u64>)>, Vec<(u64, u64, Range<u64>)>)>;
 
-    fn spelled(cargo: &Cargo, program: &Program) -> Spelled {
-        let ends = |parcel: &Parcel| {
+    fn spelled(cargo: &MessageSet, program: &Program) -> Spelled {
+        let ends = |parcel: &Fragment| {
             let message = &cargo.messages()[parcel.message];
             (cargo.ranks()[message.from], cargo.ranks()[message.to], parcel.positions.clone())
         };
@@ -255,7 +255,7 @@ mod tests {
 
     fn alone(plan: &Arc<Plan>, rank: u64, options: &MessagesOptions) -> (Spelled, u64) {
         let groups = groups_of(plan);
-        let cargo = Cargo::of_rank(Arc::clone(plan), &groups, rank);
+        let cargo = MessageSet::of_rank(Arc::clone(plan), &groups, rank);
         let program = of_rank(plan, &groups, &cargo, rank, options).unwrap();
         (spelled(&cargo, &program), program.all_steps)
     }
@@ -276,7 +276,7 @@ mod tests {
                     let options = MessagesOptions { strategy, barriers, ..MessagesOptions::default() };
                     let plan = plan(from, to);
                     let groups = groups_of(&plan);
-                    let cargo = Cargo::new(Arc::clone(&plan), &groups);
+                    let cargo = MessageSet::new(Arc::clone(&plan), &groups);
                     let schedules = schedules_of(&plan, &groups, &options).unwrap();
                     let programs = of_ranks(&cargo, &schedules, barriers);
                     for (&rank, program) in cargo.ranks().iter().zip(&programs) {

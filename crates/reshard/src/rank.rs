@@ -1,14 +1,14 @@
 //! What one rank does, for engines in which every rank is a process of its own.
 //!
 //! Engines in one process see the parts of all ranks; between processes a rank has its own, enters them with
-//! [`Data::enter_own`](crate::engine::Data::enter_own), and does its share with one of these. How bytes get from one process
+//! [`Buffers::enter_own`](crate::engine::Buffers::enter_own), and does its share with one of these. How bytes get from one process
 //! to the other is the engine's business.
 
 pub use crate::program::{Program, Step};
-pub use reshard_kernel::exchange::{Cursor, Parcel, Porter};
+pub use reshard_kernel::exchange::{Cursor, Fragment, RankPacker};
 pub use reshard_kernel::memory::check_reach;
-pub use reshard_kernel::staged::{Bundle, Outgoing, Relay};
-pub use reshard_kernel::tasks::{Direct, Lot};
+pub use reshard_kernel::staged::{ReceiverGroup, SendSide, StagedCopy};
+pub use reshard_kernel::tasks::{GroupedTasks, TaskGroup};
 
 use crate::program::{self, MessagesOptions};
 use reshard_plan::{Plan, Result};
@@ -21,9 +21,9 @@ pub fn messages(
     rank: u64,
     options: &MessagesOptions,
     letter: usize,
-) -> Result<(Porter, Program)> {
+) -> Result<(RankPacker, Program)> {
     let groups = program::groups_of(plan);
-    let porter = Porter::new(Arc::clone(plan), &groups, rank, letter);
+    let porter = RankPacker::new(Arc::clone(plan), &groups, rank, letter);
     let program = program::of_rank(plan, &groups, porter.cargo(), rank, options)?;
     Ok((porter, program))
 }

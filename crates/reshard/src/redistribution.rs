@@ -1,6 +1,6 @@
 //! The three doors: one call, a reusable object, and the raw plan with an engine of one's choice.
 
-use crate::engine::{Data, Engine, Report, Table, Threads};
+use crate::engine::{BufferTable, Buffers, Engine, Report, Threads};
 use bytemuck::Pod;
 use reshard_kernel::{Number, Scaling};
 use reshard_plan::{Error, ErrorKind, Layout, Move, Plan, Result};
@@ -47,7 +47,7 @@ pub fn redistribute<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
 /// ```
 pub struct Redistribution {
     engine: Box<dyn Engine>,
-    table: Table,
+    table: BufferTable,
 }
 
 impl Redistribution {
@@ -68,7 +68,7 @@ impl Redistribution {
 
     /// The same with an engine chosen while the program runs.
     pub fn with_boxed(engine: Box<dyn Engine>) -> Self {
-        let table = Table::new(Arc::clone(engine.plan()));
+        let table = BufferTable::new(Arc::clone(engine.plan()));
         Self { engine, table }
     }
 
@@ -136,7 +136,7 @@ impl Redistribution {
 /// The parts of one array for one run, whatever the type of its elements.
 pub trait Parts<'a> {
     /// Enters the parts as array number `index`.
-    fn enter(&mut self, index: usize, data: &mut Data<'a>) -> Result<()>;
+    fn enter(&mut self, index: usize, data: &mut Buffers<'a>) -> Result<()>;
 }
 
 /// Source parts and destination parts of one array, both by ascending rank, and what to do on the way.
@@ -186,7 +186,7 @@ impl<T: Number, S, D> Pair<'_, T, S, D> {
 }
 
 impl<'a, T: Pod, S: AsRef<[T]>, D: AsMut<[T]>> Parts<'a> for Pair<'a, T, S, D> {
-    fn enter(&mut self, index: usize, data: &mut Data<'a>) -> Result<()> {
+    fn enter(&mut self, index: usize, data: &mut Buffers<'a>) -> Result<()> {
         let to = self.to.take().ok_or_else(|| {
             Error::new(
                 ErrorKind::Mismatch,

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use reshard::engine::{Engine, Messages, MessagesOptions, Table, Threads};
+use reshard::engine::{BufferTable, Engine, Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Plan};
 use reshard_testkit::allocations::{Counting, counted};
@@ -19,7 +19,7 @@ static ALLOCATOR: Counting = Counting;
 /// The first run takes at most what was announced, and the second nothing.
 fn check(case: &Case, engine: &mut dyn Engine) {
     let announced = engine.scratch_bytes();
-    let mut table = Table::new(Arc::clone(engine.plan()));
+    let mut table = BufferTable::new(Arc::clone(engine.plan()));
     for run in 0..2 {
         let mut parts = case.parts();
         let (from, mut to) = case.slices(&mut parts);

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use num_complex::Complex;
-use reshard::engine::{Engine, Messages, MessagesOptions, Report, Table, Threads};
+use reshard::engine::{BufferTable, Engine, Messages, MessagesOptions, Report, Threads};
 use reshard::schedule::{Schedule, Strategy};
 use reshard::{
     Distribution, ErrorKind, Layout, Move, Number, Order, Pair, Plan, Redistribution, Result, Triangle,
@@ -36,7 +36,7 @@ fn some_options(random: &mut Random, plan: &Arc<Plan>) -> MessagesOptions {
 
 /// Runs all cases as arrays of one plan.
 fn run(engine: &mut Messages, cases: &[Case], parts: &mut [Parts]) -> Result<Report> {
-    let mut table = Table::new(Arc::clone(engine.plan()));
+    let mut table = BufferTable::new(Arc::clone(engine.plan()));
     let mut slices: Vec<_> = cases.iter().zip(parts).map(|(case, parts)| case.slices(parts)).collect();
     let mut data = table.fill();
     for (array, (from, to)) in slices.iter_mut().enumerate() {

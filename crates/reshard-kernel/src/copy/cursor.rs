@@ -1,11 +1,11 @@
 //! Walks the slow axes: from row to row, knowing where each begins on both sides.
 
-use crate::route::{End, MOST_ENDS, Outer, Own, Route, Sweep};
+use crate::route::{Destination, LocalSource, MOST_ENDS, OuterAxis, PieceList, Route};
 use reshard_plan::{MAX_DIMS, Stretch, Track};
 
 /// Where on a track one stands: a stretch in absolute indices, and how deep in it.
 #[derive(Clone, Copy)]
-struct Stand {
+struct AxisCursor {
     index: usize,
     round: u64,
     stretch: usize,
@@ -14,9 +14,9 @@ struct Stand {
     within: u64,
 }
 
-impl Stand {
+impl AxisCursor {
     /// Stands at a position, which must be below the track's number of elements.
-    fn at(outer: &Outer, position: u64) -> Self {
+    fn at(outer: &OuterAxis, position: u64) -> Self {
         let track = &outer.track;
         let (index, round) = track.find(position).expect("the position lies on the track");
         let each = &track.loops()[index];
@@ -34,19 +34,19 @@ impl Stand {
 
     /// One further, from the end back to the beginning.
     #[inline(always)]
-    fn advance(&mut self, outer: &Outer) -> Step {
+    fn advance(&mut self, outer: &OuterAxis) -> AxisStep {
         self.within += 1;
         if self.within < self.here.len {
-            return Step::Within;
+            return AxisStep::Within;
         }
         self.next_stretch(outer)
     }
 
-    fn next_stretch(&mut self, outer: &Outer) -> Step {
+    fn next_stretch(&mut self, outer: &OuterAxis) -> AxisStep {
         self.within = 0;
         let loops = outer.track.loops();
         self.stretch += 1;
-        let mut step = Step::Next;
+        let mut step = AxisStep::Next;
         if self.stretch == loops[self.index].stretches.len() {
             self.stretch = 0;
             self.round += 1;
@@ -55,7 +55,7 @@ impl Stand {
                 self.index += 1;
                 if self.index == loops.len() {
                     self.index = 0;
-                    step = Step::Around;
+                    step = AxisStep::Around;
                 }
             }
         }
@@ -67,7 +67,7 @@ impl Stand {
 
 /// What one step along a track led to.
 #[derive(PartialEq, Eq)]
-enum Step {
+enum AxisStep {
     /// The same stretch.
     Within,
     /// Another stretch.
@@ -78,7 +78,7 @@ enum Step {
 
 /// Where a tick led to.
 #[derive(PartialEq, Eq)]
-pub enum Tick {
+pub enum Advance {
     /// The next index of the last slow axis, on both sides.
     Next,
     /// Anywhere.
@@ -86,21 +86,21 @@ pub enum Tick {
 }
 
 /// A row: a position of each slow axis, and where it begins in the part of each peer of the fast axis.
-pub struct Front<'a> {
-    stands: [Option<Stand>; MAX_DIMS],
+pub struct RowCursor<'a> {
+    stands: [Option<AxisCursor>; MAX_DIMS],
     bases: &'a mut [*const u8],
     /// Index into the route's parts of the first peer.
     first: usize,
 }
 
-impl<'a> Front<'a> {
+impl<'a> RowCursor<'a> {
     /// Stands at row number `row`. `bases` has room for all peers of the route.
     pub fn at(route: &Route, from: &[*const u8], row: u64, bases: &'a mut [*const u8]) -> Self {
         let mut stands = [None; MAX_DIMS];
         let mut row = row;
         for (k, outer) in route.outer.iter().enumerate().rev() {
             let elems = outer.track.elems();
-            stands[k] = Some(Stand::at(outer, row % elems));
+            stands[k] = Some(AxisCursor::at(outer, row % elems));
             row /= elems;
         }
         let mut front = Self { stands, bases, first: 0 };
@@ -108,13 +108,13 @@ impl<'a> Front<'a> {
         front
     }
 
-    fn stand(&self, k: usize) -> &Stand {
+    fn stand(&self, k: usize) -> &AxisCursor {
         self.stands[k].as_ref().expect("a stand for each slow axis")
     }
 
     /// The beginnings of the row, all anew.
     fn find(&mut self, route: &Route, from: &[*const u8]) {
-        let of_axis = |(k, outer): (usize, &Outer)| self.stand(k).here.peer as usize * outer.peer_stride;
+        let of_axis = |(k, outer): (usize, &OuterAxis)| self.stand(k).here.peer as usize * outer.peer_stride;
         self.first = route.outer.iter().enumerate().map(of_axis).sum();
         for peer in 0..route.peers {
             let part = &route.parts[self.first + peer];
@@ -126,7 +126,7 @@ impl<'a> Front<'a> {
         }
         if let Some(own) = self.own(route) {
             let part = &route.parts[own.first + own.peer];
-            let index = |(k, outer): (usize, &Outer)| {
+            let index = |(k, outer): (usize, &OuterAxis)| {
                 let from = outer.own.as_ref().map_or(0, |track| self.stand(k).index_on(track));
                 from as usize * part.strides[k]
             };
@@ -137,21 +137,21 @@ impl<'a> Front<'a> {
 
     /// The source that is read where it lies, if this row takes from it.
     #[inline(always)]
-    fn own<'r>(&self, route: &'r Route) -> Option<&'r Own> {
+    fn own<'r>(&self, route: &'r Route) -> Option<&'r LocalSource> {
         route.own.as_ref().filter(|own| own.first == self.first)
     }
 
     /// The ends of this row, all of them as one list if there is one, and whether it takes from a source that is read where
     /// it lies.
     #[inline(always)]
-    pub fn ends<'r>(&self, route: &'r Route) -> (&'r [End], Option<&'r Sweep>, bool) {
+    pub fn ends<'r>(&self, route: &'r Route) -> (&'r [Destination], Option<&'r PieceList>, bool) {
         match self.own(route) {
             Some(own) => (&own.ends, own.sweep.as_ref(), true),
             None => (&route.ends, route.sweep.as_ref(), false),
         }
     }
 
-    /// So many rows further, which must be fewer than are left in the stretch: see [`Front::left_in_stretch`].
+    /// So many rows further, which must be fewer than are left in the stretch: see [`RowCursor::left_in_stretch`].
     #[inline(always)]
     pub fn step(&mut self, route: &Route, count: u64) {
         if let Some(last) = route.outer.len().checked_sub(1)
@@ -173,23 +173,23 @@ impl<'a> Front<'a> {
 
     /// The next row.
     #[inline(always)]
-    pub fn tick(&mut self, route: &Route, from: &[*const u8]) -> Tick {
+    pub fn tick(&mut self, route: &Route, from: &[*const u8]) -> Advance {
         let slow = route.outer.len();
         for k in (0..slow).rev() {
             let Some(stand) = &mut self.stands[k] else { continue };
             match stand.advance(&route.outer[k]) {
-                Step::Within if k + 1 == slow => {
+                AxisStep::Within if k + 1 == slow => {
                     for (peer, base) in self.bases.iter_mut().enumerate().take(route.peers) {
                         *base = base.wrapping_add(route.parts[self.first + peer].strides[k]);
                     }
-                    return Tick::Next;
+                    return Advance::Next;
                 }
-                Step::Around => {}
+                AxisStep::Around => {}
                 _ => break,
             }
         }
         self.find(route, from);
-        Tick::Elsewhere
+        Advance::Elsewhere
     }
 
     /// Where the row begins in each end of the route.
@@ -203,8 +203,9 @@ impl<'a> Front<'a> {
     #[inline(always)]
     pub fn next_places(&self, route: &Route, count: u64, places: &mut [*mut u8; MOST_ENDS]) {
         let Some(last) = route.outer.len().checked_sub(1) else { return };
-        let further =
-            |place: *mut u8, end: &End| place.wrapping_add(end.strides[last].wrapping_mul(count as usize));
+        let further = |place: *mut u8, end: &Destination| {
+            place.wrapping_add(end.strides[last].wrapping_mul(count as usize))
+        };
         if let [only] = &route.ends[..] {
             // As one of many, it would have to be fetched back out of a vector.
             places[0] = further(places[0], only);
@@ -232,7 +233,7 @@ impl<'a> Front<'a> {
     }
 
     /// Bytes from a row to the next of the stretch, in the part of a peer and in an end.
-    pub fn strides(&self, route: &Route, end: &End, peer: usize) -> [usize; 2] {
+    pub fn strides(&self, route: &Route, end: &Destination, peer: usize) -> [usize; 2] {
         let last = route.outer.len().saturating_sub(1);
         [self.stride(route, peer, last), end.strides[last]]
     }
@@ -240,7 +241,7 @@ impl<'a> Front<'a> {
     /// Where the row begins in a destination with these strides, in bytes.
     #[inline(always)]
     pub fn to(&self, strides: &[usize; MAX_DIMS]) -> usize {
-        let of_axis = |(stand, stride): (&Option<Stand>, &usize)| {
+        let of_axis = |(stand, stride): (&Option<AxisCursor>, &usize)| {
             stand.as_ref().map_or(0, |stand| (stand.here.to + stand.within) as usize * stride)
         };
         self.stands.iter().zip(strides).map(of_axis).sum()

@@ -2,8 +2,8 @@
 //!
 //! Also how a part of a row is copied where rows are not adjacent on both sides. Slow, and right for everything.
 
-use super::cursor::Front;
-use crate::route::{Route, RowStretch};
+use super::cursor::RowCursor;
+use crate::route::{InnerStretch, Route};
 use crate::simd::{Strided, copy_strided};
 use crate::store::Scaling;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub unsafe fn copy(
     let end = &route.ends[0];
     let fast = route.outer.len();
     let to_stride = end.strides[fast];
-    let mut front = Front::at(route, from, rows.start, bases);
+    let mut front = RowCursor::at(route, from, rows.start, bases);
     for row in rows.clone() {
         let mut range = part.clone();
         if let Some(clip) = &end.clip {
@@ -41,7 +41,7 @@ pub unsafe fn copy(
                 continue;
             }
             for round in (begin - each.at) / each.elems..(last - each.at).div_ceil(each.elems) {
-                for RowStretch { stretch, .. } in &each.stretches {
+                for InnerStretch { stretch, .. } in &each.stretches {
                     let at = each.at + round * each.elems + stretch.at;
                     let (first, stop) = (begin.max(at), last.min(at + stretch.len));
                     if first >= stop {

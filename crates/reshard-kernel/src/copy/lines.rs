@@ -1,10 +1,10 @@
-//! Copies rounds of short pieces as the cache lines they were composed to: see [`Lines`].
+//! Copies rounds of short pieces as the cache lines they were composed to: see [`ComposedLines`].
 
-use crate::route::Lines;
+use crate::route::ComposedLines;
 use crate::simd::{LINE, Patch, Vector, prefetch};
 use crate::store::Sink;
 
-impl Lines {
+impl ComposedLines {
     /// Copies a round of a row that begins at `to`, and asks for that round of a row that begins at `nexts`, if any.
     ///
     /// # Safety

@@ -10,38 +10,38 @@ mod transpose;
 
 pub use plain::plain_copy;
 
-use crate::route::{Kernel, MOST_ENDS, Route, Share};
+use crate::route::{CopyRange, Kernel, MOST_ENDS, Route};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Vector};
-use crate::store::{Direct, Scaled, Scaling, Sink, Stage};
-use rows::Way;
+use crate::store::{PlainSink, ScaledSink, Scaling, Sink, StreamingSink};
+use rows::RowMode;
 use transpose::Tile;
 
 /// Arrays from this size on are streamed past the caches.
 pub const STREAMED: u64 = 8 << 20;
 
 /// What one worker keeps from run to run, so that copying allocates nothing.
-pub struct Worker {
+pub struct Scratch {
     level: Level,
-    scratch: rows::Scratch,
+    scratch: rows::RowScratch,
     tile: Tile,
 }
 
 // SAFETY: the addresses in its scratch are only used while a run borrows what they point to, by the thread that runs.
-unsafe impl Send for Worker {}
+unsafe impl Send for Scratch {}
 
-impl Worker {
+impl Scratch {
     /// Ready for all these routes: takes `bytes` of them, at no moment more.
     pub fn new<'a>(level: Level, routes: impl Iterator<Item = &'a Route>) -> Self {
         let Needs { peers, lanes, tile } = Needs::of(routes);
-        Self { level, scratch: rows::Scratch::new(peers, lanes), tile: Tile::new(tile) }
+        Self { level, scratch: rows::RowScratch::new(peers, lanes), tile: Tile::new(tile) }
     }
 
     /// So many bytes it takes to be ready for all these routes.
     pub fn bytes<'a>(routes: impl Iterator<Item = &'a Route>) -> u64 {
         let Needs { peers, lanes, tile } = Needs::of(routes);
-        rows::Scratch::bytes(peers, lanes) + tile as u64
+        rows::RowScratch::bytes(peers, lanes) + tile as u64
     }
 }
 
@@ -69,7 +69,7 @@ impl Needs {
 
 /// How a route is run.
 #[derive(Clone, Copy, Default)]
-pub struct Manner<'a> {
+pub struct CopyMode<'a> {
     /// Past the caches: for destinations that do not fit into them.
     pub stream: bool,
     /// Ahead of the reading, sources are asked for: for those that do not lie in the caches.
@@ -82,17 +82,17 @@ pub struct Manner<'a> {
 
 /// Something to be copied: a share of a route, between two sets of parts.
 #[derive(Clone)]
-pub struct Errand<'a> {
+pub struct CopyJob<'a> {
     /// The route.
     pub route: &'a Route,
     /// How.
-    pub manner: Manner<'a>,
+    pub manner: CopyMode<'a>,
     /// The beginning of each source.
     pub from: &'a [*const u8],
     /// The beginning of each destination.
     pub to: &'a [*mut u8],
     /// What of it.
-    pub share: Share,
+    pub share: CopyRange,
 }
 
 /// Runs an errand.
@@ -102,7 +102,7 @@ pub struct Errand<'a> {
 /// memory that is valid for reading, or for writing; the beginning itself may lie outside of it, as addresses are reckoned
 /// by wrapping. No source overlaps a destination; nobody else touches the destination's bytes of this share; the worker was
 /// made for this route; with a scaling, elements are of its type.
-pub unsafe fn copy(errand: Errand<'_>, worker: &mut Worker) {
+pub unsafe fn copy(errand: CopyJob<'_>, worker: &mut Scratch) {
     // SAFETY: passed on; the level is one the processor has.
     unsafe {
         match worker.level {
@@ -121,7 +121,7 @@ macro_rules! compiled_for {
     ($name:ident, $level:ty, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
-        unsafe fn $name(errand: Errand<'_>, worker: &mut Worker) {
+        unsafe fn $name(errand: CopyJob<'_>, worker: &mut Scratch) {
             // SAFETY: passed on.
             unsafe { run::<$level>(errand, worker) }
         }
@@ -131,20 +131,20 @@ compiled_for!(avx2, Avx2, "avx2");
 compiled_for!(avx512, Avx512, "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2");
 
 #[inline(always)]
-unsafe fn run<V: Vector>(errand: Errand<'_>, worker: &mut Worker) {
+unsafe fn run<V: Vector>(errand: CopyJob<'_>, worker: &mut Scratch) {
     // SAFETY: passed on.
     unsafe {
         match (errand.manner.scaling, errand.manner.stream) {
             (Some(scaling), _) => {
-                let sink = Scaled { scaling, elem: errand.route.elem, to: std::ptr::null_mut() };
+                let sink = ScaledSink { scaling, elem: errand.route.elem, to: std::ptr::null_mut() };
                 run_into::<V, _>(errand, worker, sink);
             }
             (None, true) => {
-                run_into::<V, _>(errand, worker, Stage::<V>::new());
+                run_into::<V, _>(errand, worker, StreamingSink::<V>::new());
                 V::fence();
             }
             (None, false) => {
-                let sink = Direct::new(errand.manner.claim);
+                let sink = PlainSink::new(errand.manner.claim);
                 run_into::<V, _>(errand, worker, sink);
             }
         }
@@ -152,13 +152,13 @@ unsafe fn run<V: Vector>(errand: Errand<'_>, worker: &mut Worker) {
 }
 
 #[inline(always)]
-unsafe fn run_into<V: Vector, S: Sink<V>>(errand: Errand<'_>, worker: &mut Worker, sink: S) {
-    let Errand { route, manner, from, to, share } = errand;
+unsafe fn run_into<V: Vector, S: Sink<V>>(errand: CopyJob<'_>, worker: &mut Scratch, sink: S) {
+    let CopyJob { route, manner, from, to, share } = errand;
     let mut sinks = [sink; MOST_ENDS];
-    let Worker { scratch, tile, .. } = worker;
+    let Scratch { scratch, tile, .. } = worker;
     let target = to[route.ends[0].target];
     let elems = route.ends[0].elems;
-    let way = Way { exact: !matches!(share, Share::Rows(_)), fetch: manner.fetch };
+    let way = RowMode { exact: !matches!(share, CopyRange::Rows(_)), fetch: manner.fetch };
     // One place for each kernel, so that it is compiled into this function, for this level.
     for (rows, part) in share.stretches(elems) {
         if rows.is_empty() {
@@ -195,6 +195,6 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(errand: Errand<'_>, worker: &mut Worke
 }
 
 /// Nothing is read from the sources.
-fn ignores(manner: Manner<'_>) -> bool {
+fn ignores(manner: CopyMode<'_>) -> bool {
     manner.scaling.is_some_and(|scaling| scaling.ignores_source)
 }

@@ -1,10 +1,10 @@
-//! Copies rows as the lists of pieces they were written down as: see [`Sweep`].
+//! Copies rows as the lists of pieces they were written down as: see [`PieceList`].
 
-use crate::route::{Piece, Sweep};
+use crate::route::{Piece, PieceList};
 use crate::simd::{Vector, prefetch_piece};
 use crate::store::Sink;
 
-impl Sweep {
+impl PieceList {
     /// Asks for a row of several ends that begins at `base`.
     #[inline(always)]
     pub fn fetch(&self, base: *const u8) {
@@ -25,7 +25,7 @@ impl Sweep {
     /// Copies rows that follow each other and go on.
     ///
     /// # Safety
-    /// As for [`Sweep::copy`], for all these rows; they do [go on](Sweep::goes_on).
+    /// As for [`PieceList::copy`], for all these rows; they do [go on](Sweep::goes_on).
     #[inline(always)]
     pub unsafe fn copy_rows<V: Vector, S: Sink<V>>(
         &self,

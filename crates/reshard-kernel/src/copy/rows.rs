@@ -8,20 +8,20 @@
 //! asked for explicitly, or of long pieces what it takes for the processor to go on by itself. That is worth 1.3 to 1.6 times
 //! the speed.
 
-use super::cursor::{Front, Tick};
-use crate::route::{End, Lanes, MOST_ENDS, Route, RowLoop, RowStretch, Sweep};
+use super::cursor::{Advance, RowCursor};
+use crate::route::{Destination, GatherLanes, InnerLoop, InnerStretch, MOST_ENDS, PieceList, Route};
 use crate::simd::{Vector, prefetch, prefetch_piece};
 use crate::store::Sink;
 use std::ops::Range;
 
 /// What a worker needs beside the route: sized when the route is made, so that copying allocates nothing.
-pub struct Scratch {
+pub struct RowScratch {
     pub(crate) here: Vec<*const u8>,
     pub(crate) ahead: Vec<*const u8>,
     lanes: Vec<u64>,
 }
 
-impl Scratch {
+impl RowScratch {
     /// Enough for routes of at most so many peers and so many lanes, and not a byte more.
     pub fn new(peers: usize, lanes: usize) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Scratch {
 
 /// How rows are copied.
 #[derive(Clone, Copy)]
-pub struct Way {
+pub struct RowMode {
     /// These rows and no others: nobody copies the rows before and after them at the same time.
     pub exact: bool,
     /// Asks for what will be read, for rows that do not fit into the caches.
@@ -61,8 +61,8 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     from: &[*const u8],
     to: &[*mut u8],
     rows: Range<u64>,
-    Way { exact, fetch }: Way,
-    scratch: &mut Scratch,
+    RowMode { exact, fetch }: RowMode,
+    scratch: &mut RowScratch,
     sinks: &mut [S],
 ) {
     if rows.is_empty() {
@@ -70,8 +70,8 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     }
     // 0: what fits into the caches is not asked for.
     let ahead_rows = if fetch { (AHEAD / route.row_bytes().max(1)).clamp(1, 32) } else { 0 };
-    let mut here = Front::at(route, from, rows.start, &mut scratch.here);
-    let mut ahead = Front::at(route, from, rows.start, &mut scratch.ahead);
+    let mut here = RowCursor::at(route, from, rows.start, &mut scratch.here);
+    let mut ahead = RowCursor::at(route, from, rows.start, &mut scratch.ahead);
     for row in rows.start + 1..=rows.start + ahead_rows {
         if row < rows.end {
             // The first rows of many a share are most of it.
@@ -144,8 +144,8 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
         }
         if row + 1 < last {
             match here.tick(route, from) {
-                Tick::Next => here.next_places(route, 1, &mut places),
-                Tick::Elsewhere => here.find_places(route, to, &mut places),
+                Advance::Next => here.next_places(route, 1, &mut places),
+                Advance::Elsewhere => here.find_places(route, to, &mut places),
             }
             if fetch && row + ahead_rows + 1 < last {
                 ahead.tick(route, from);
@@ -163,14 +163,14 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
 #[inline(always)]
 unsafe fn copy_swept<V: Vector, S: Sink<V>>(
     route: &Route,
-    sweep: &Sweep,
-    [here, ahead]: [&mut Front<'_>; 2],
+    sweep: &PieceList,
+    [here, ahead]: [&mut RowCursor<'_>; 2],
     [asks, moves]: [bool; 2],
     count: u64,
     places: &mut [*mut u8; MOST_ENDS],
     sinks: &mut [S],
 ) {
-    let step = |[here, ahead]: [&mut Front<'_>; 2], places: &mut [*mut u8; MOST_ENDS], count: u64| {
+    let step = |[here, ahead]: [&mut RowCursor<'_>; 2], places: &mut [*mut u8; MOST_ENDS], count: u64| {
         here.step(route, count);
         here.next_places(route, count, places);
         if moves {
@@ -203,10 +203,10 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
     to: *mut u8,
     row: u64,
     range: Range<u64>,
-    scratch: &mut Scratch,
+    scratch: &mut RowScratch,
     sink: &mut S,
 ) {
-    let here = Front::at(route, from, row, &mut scratch.here);
+    let here = RowCursor::at(route, from, row, &mut scratch.here);
     let end = &here.ends(route).0[0];
     let place = to.wrapping_add(here.to(&end.strides));
     // SAFETY: passed on.
@@ -217,7 +217,7 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
 #[inline(always)]
 unsafe fn copy_row<V: Vector, S: Sink<V>>(
     route: &Route,
-    end: &End,
+    end: &Destination,
     row: u64,
     fronts: [&[*const u8]; 2],
     to: *mut u8,
@@ -269,8 +269,8 @@ unsafe fn copy_row<V: Vector, S: Sink<V>>(
 #[inline(always)]
 unsafe fn gather_groups<V: Vector, S: Sink<V>>(
     route: &Route,
-    each: &RowLoop,
-    lanes: &Lanes,
+    each: &InnerLoop,
+    lanes: &GatherLanes,
     [bases, nexts]: [&[*const u8]; 2],
     to: *mut u8,
     first: u64,
@@ -306,7 +306,7 @@ unsafe fn gather_groups<V: Vector, S: Sink<V>>(
 #[inline(always)]
 unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
     route: &Route,
-    each: &RowLoop,
+    each: &InnerLoop,
     [bases, nexts]: [&[*const u8]; 2],
     to: *mut u8,
     range: Range<u64>,
@@ -332,7 +332,7 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
             // SAFETY: the round's first element lies in the destination.
             unsafe { sink.open(to.wrapping_add((first.to + round * first.to_step) as usize * elem)) };
         }
-        for RowStretch { stretch, fetch } in &each.stretches {
+        for InnerStretch { stretch, fetch } in &each.stretches {
             let peer = stretch.peer as usize;
             let from = (stretch.from + round * stretch.from_step) as usize * elem;
             if let Some(next) = nexts.get(peer) {

@@ -6,8 +6,8 @@
 //! like any other row. (Large square tiles, the usual way, are half as fast: their columns lie apart by powers of two and
 //! drive each other out of the caches.)
 
-use super::cursor::Front;
-use crate::route::{Route, RowLoop, RowStretch};
+use super::cursor::RowCursor;
+use crate::route::{InnerLoop, InnerStretch, Route};
 use crate::simd::{LINE, Vector};
 use crate::store::Sink;
 use std::ops::Range;
@@ -19,11 +19,11 @@ const STREAMS: usize = 32;
 const MOST_STRIPS: usize = LINE;
 
 /// Memory for one tile, in the destination's order.
-pub struct Tile(Vec<Line>);
+pub struct Tile(Vec<TileLine>);
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line(#[allow(dead_code)] [u8; LINE]);
+struct TileLine(#[allow(dead_code)] [u8; LINE]);
 
 /// Rows and row length of a tile, in elements: rows make a line of the source, and a row is at least a line.
 fn extents(elem: usize) -> (usize, usize) {
@@ -44,7 +44,7 @@ impl Tile {
     }
 
     pub fn new(bytes: usize) -> Self {
-        Self(vec![Line([0; LINE]); bytes.div_ceil(LINE)])
+        Self(vec![TileLine([0; LINE]); bytes.div_ceil(LINE)])
     }
 }
 
@@ -59,14 +59,14 @@ struct Strip {
 
 /// The stretches of a row that meet a range of positions, cut to it.
 struct Strips<'a> {
-    loops: &'a [RowLoop],
+    loops: &'a [InnerLoop],
     round: u64,
     stretch: usize,
     range: Range<u64>,
 }
 
 impl<'a> Strips<'a> {
-    fn new(loops: &'a [RowLoop], range: Range<u64>) -> Self {
+    fn new(loops: &'a [InnerLoop], range: Range<u64>) -> Self {
         let first = loops.partition_point(|one| one.at + one.rounds * one.elems <= range.start);
         let loops = &loops[first..];
         let round = loops.first().map_or(0, |one| range.start.saturating_sub(one.at) / one.elems);
@@ -81,7 +81,7 @@ impl Iterator for Strips<'_> {
     fn next(&mut self) -> Option<Strip> {
         loop {
             let one = self.loops.first()?;
-            let Some(RowStretch { stretch, .. }) = one.stretches.get(self.stretch) else {
+            let Some(InnerStretch { stretch, .. }) = one.stretches.get(self.stretch) else {
                 (self.stretch, self.round) = (0, self.round + 1);
                 if self.round == one.rounds {
                     self.round = 0;
@@ -152,7 +152,7 @@ unsafe fn copy_part<V: Vector, S: Sink<V>>(
     let fast = route.outer.len();
     let end = &route.ends[0];
     let room = tile.0.as_mut_ptr().cast::<u8>();
-    let mut front = Front::at(route, from, rows.start, bases);
+    let mut front = RowCursor::at(route, from, rows.start, bases);
     let mut row = rows.start;
     // What is the same for all rows: where the part comes from, and where it goes if that is one place.
     let mut strips = [Strip { peer: 0, from: 0, at: 0, len: 0 }; MOST_STRIPS];
@@ -232,7 +232,7 @@ unsafe fn copy_part<V: Vector, S: Sink<V>>(
 /// Pushes some positions of a row of the tile, whose first position is `first`.
 #[inline(always)]
 unsafe fn let_go<V: Vector, S: Sink<V>>(
-    loops: &[RowLoop],
+    loops: &[InnerLoop],
     range: Range<u64>,
     taken: *const u8,
     first: u64,

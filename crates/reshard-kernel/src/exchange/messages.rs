@@ -2,14 +2,14 @@
 //!
 //! A message is dense: per axis the positions one source shares with one destination, in the order of the destination's
 //! axes, the last of them fastest. Both sides count its positions alike, so it can be cut anywhere and nobody has to say
-//! where. Several arrays lie in it one after the other, each a `Section`. What a rank keeps does not travel: it is
+//! where. Several arrays lie in it one after the other, each a `MessageSegment`. What a rank keeps does not travel: it is
 //! copied from where it is to where it belongs.
 //!
 //! Of a triangle whole boxes are sent and clipped on arrival: half of a few boxes across the diagonal travels in vain, and
 //! messages stay boxes. Those without any element of the triangle are left out.
 
-use crate::copy::{STREAMED, Worker};
-use crate::route::{Route, Wanted, WantedEnd, by_order};
+use crate::copy::{STREAMED, Scratch};
+use crate::route::{DestinationSpec, Route, RouteSpec, by_order};
 use crate::simd::Level;
 use reshard_plan::{Array, Plan, Track};
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const LONG: u64 = 512;
 
 /// Every message of a plan, and all that stays.
-pub struct Cargo {
+pub struct MessageSet {
     pub(crate) plan: Arc<Plan>,
     pub(crate) level: Level,
     ranks: Vec<u64>,
@@ -29,10 +29,10 @@ pub struct Cargo {
     /// For each rank, the messages it sends, those it receives, and what it keeps.
     departures: Vec<Vec<usize>>,
     pub(crate) arrivals: Vec<Vec<usize>>,
-    pub(crate) kept: Vec<Vec<Kept>>,
+    pub(crate) kept: Vec<Vec<LocalMove>>,
 }
 
-/// What one rank sends another, of all arrays of a group. Ranks are numbers among [`Cargo::ranks`].
+/// What one rank sends another, of all arrays of a group. Ranks are numbers among [`MessageSet::ranks`].
 pub struct Message {
     /// Arrays with equal schedules.
     pub group: usize,
@@ -40,11 +40,11 @@ pub struct Message {
     pub from: usize,
     /// The receiver, another rank.
     pub to: usize,
-    pub(crate) sections: Vec<Section>,
+    pub(crate) sections: Vec<MessageSegment>,
 }
 
 /// One array's part of a message.
-pub(crate) struct Section {
+pub(crate) struct MessageSegment {
     pub array: usize,
     /// Which of the array's sources and targets.
     pub source: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Section {
 }
 
 /// What a rank keeps of one array.
-pub(crate) struct Kept {
+pub(crate) struct LocalMove {
     pub array: usize,
     pub source: usize,
     pub target: usize,
@@ -73,7 +73,7 @@ pub(crate) struct Kept {
     pub route: Route,
 }
 
-impl Cargo {
+impl MessageSet {
     /// All messages between ranks of a plan; each group of arrays shares its messages.
     pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>]) -> Self {
         Self::between(plan, groups, None)
@@ -90,13 +90,13 @@ impl Cargo {
         // Every rank of the plan is among them.
         let number = |rank: u64| ranks.partition_point(|&other| other < rank);
         let level = Level::best();
-        let mut messages: BTreeMap<(usize, usize, usize), Vec<Section>> = BTreeMap::new();
-        let mut kept: Vec<Vec<Kept>> = ranks.iter().map(|_| Vec::new()).collect();
+        let mut messages: BTreeMap<(usize, usize, usize), Vec<MessageSegment>> = BTreeMap::new();
+        let mut kept: Vec<Vec<LocalMove>> = ranks.iter().map(|_| Vec::new()).collect();
         for (group, array) in
             groups.iter().enumerate().flat_map(|(k, group)| group.iter().map(move |a| (k, *a)))
         {
             let planned = &plan.arrays()[array];
-            let mut shares = Shares::new(array, planned, level);
+            let mut shares = PairOverlaps::new(array, planned, level);
             for (index, target) in planned.targets().iter().enumerate() {
                 let to = number(target.rank);
                 for place in planned.places_of(target, only.unwrap_or(target.rank)) {
@@ -142,7 +142,7 @@ impl Cargo {
 
     /// Bytes of scratch the kernels need for what a rank does.
     pub fn worker_bytes(&self, rank: usize) -> u64 {
-        Worker::bytes(self.routes_of(rank))
+        Scratch::bytes(self.routes_of(rank))
     }
 
     /// All that a rank copies.
@@ -157,8 +157,9 @@ impl Cargo {
 impl Message {
     /// Bytes of some positions of all arrays. Saturates.
     pub fn bytes(&self, positions: &Range<u64>) -> u64 {
-        let of_one =
-            |section: &Section| positions.end.saturating_sub(positions.start).saturating_mul(section.elem);
+        let of_one = |section: &MessageSegment| {
+            positions.end.saturating_sub(positions.start).saturating_mul(section.elem)
+        };
         self.sections.iter().map(of_one).fold(0, u64::saturating_add)
     }
 
@@ -175,7 +176,7 @@ pub(crate) fn cut_at_rows(begin: u64, end: u64, row: u64) -> u64 {
 }
 
 /// What one source and one destination of an array share, axis by axis.
-struct Shares<'a> {
+struct PairOverlaps<'a> {
     number: usize,
     array: &'a Array,
     order: Vec<usize>,
@@ -183,12 +184,12 @@ struct Shares<'a> {
     /// The destination does not fit into the caches.
     large: bool,
     /// By track and peer. Ranks with the same coordinate share tracks, and messages share what is made of them.
-    lanes: HashMap<(*const Track, u32), Lane>,
+    lanes: HashMap<(*const Track, u32), AxisOverlap>,
 }
 
 /// One axis of a share.
 #[derive(Clone)]
-struct Lane {
+struct AxisOverlap {
     alone: Arc<Track>,
     packed: Arc<Track>,
     unpacked: Arc<Track>,
@@ -197,12 +198,12 @@ struct Lane {
 }
 
 /// All axes, and for triangles the positions of axis 0 that move, for each position of axis 1.
-struct Share {
-    lanes: Vec<Lane>,
+struct PairOverlap {
+    lanes: Vec<AxisOverlap>,
     rows: Option<Arc<[Range<u64>]>>,
 }
 
-impl<'a> Shares<'a> {
+impl<'a> PairOverlaps<'a> {
     fn new(number: usize, array: &'a Array, level: Level) -> Self {
         let order = by_order(array.order(), array.wanted().problem().shape().len());
         let large = array.elems().saturating_mul(array.wanted().elem_bytes()) >= STREAMED;
@@ -210,12 +211,12 @@ impl<'a> Shares<'a> {
     }
 
     /// The share at a place in a target's parts; nothing if no element of it moves.
-    fn find(&mut self, target: usize, place: usize) -> Option<Share> {
+    fn find(&mut self, target: usize, place: usize) -> Option<PairOverlap> {
         let target = &self.array.targets()[target];
         let along = target.tracks.iter().zip(target.peers_at(place));
-        let lanes: Vec<Lane> =
+        let lanes: Vec<AxisOverlap> =
             along.map(|(track, peer)| self.lane(track, peer, target.rows.is_some())).collect();
-        let Some(rows) = &target.rows else { return Some(Share { lanes, rows: None }) };
+        let Some(rows) = &target.rows else { return Some(PairOverlap { lanes, rows: None }) };
         let within = |rows: &Range<u64>| {
             let before = |end: u64| lanes[0].places.partition_point(|&place| place < end) as u64;
             before(rows.start)..before(rows.end)
@@ -223,10 +224,10 @@ impl<'a> Shares<'a> {
         let rows: Vec<Range<u64>> =
             lanes[1].places.iter().map(|&column| within(&rows[column as usize])).collect();
         let moves = rows.iter().any(|row| row.start < row.end);
-        moves.then(|| Share { lanes, rows: Some(rows.into()) })
+        moves.then(|| PairOverlap { lanes, rows: Some(rows.into()) })
     }
 
-    fn lane(&mut self, track: &Arc<Track>, peer: u32, clipped: bool) -> Lane {
+    fn lane(&mut self, track: &Arc<Track>, peer: u32, clipped: bool) -> AxisOverlap {
         let make = || {
             let alone = track.with_peer(peer);
             let (packed, unpacked) = (alone.packed().into(), alone.unpacked().into());
@@ -234,26 +235,26 @@ impl<'a> Shares<'a> {
             let whole = clipped.then(|| track.pieces()).into_iter().flatten();
             let pieces = whole.filter(|piece| piece.peer == peer);
             let places = pieces.flat_map(|piece| piece.at..piece.at + piece.len).collect();
-            Lane { alone: alone.into(), packed, unpacked, places }
+            AxisOverlap { alone: alone.into(), packed, unpacked, places }
         };
         self.lanes.entry((Arc::as_ptr(track), peer)).or_insert_with(make).clone()
     }
 
-    fn keep(&self, share: &Share, source: usize, target: usize) -> Kept {
+    fn keep(&self, share: &PairOverlap, source: usize, target: usize) -> LocalMove {
         let tracks: Vec<_> = share.lanes.iter().map(|lane| Arc::clone(&lane.alone)).collect();
         let (from, to) = (&self.array.sources()[source].strides, &self.array.targets()[target].strides);
         let route = self.route(&tracks, from, to, share.rows.clone());
-        Kept { array: self.number, source, target, stream: self.streams(share), route }
+        LocalMove { array: self.number, source, target, stream: self.streams(share), route }
     }
 
     /// Lines that pieces only fill in part are left to the caches, where the next message finds them.
-    fn streams(&self, share: &Share) -> bool {
+    fn streams(&self, share: &PairOverlap) -> bool {
         let track = &share.lanes[self.order[self.order.len() - 1]].alone;
         let pieces: u64 = track.loops().iter().map(|each| each.rounds * each.stretches.len() as u64).sum();
         self.large && track.elems() * self.array.wanted().elem_bytes() >= pieces * LONG
     }
 
-    fn section(&self, share: &Share, source: usize, target: usize) -> Section {
+    fn section(&self, share: &PairOverlap, source: usize, target: usize) -> MessageSegment {
         let mut dense = vec![0; self.order.len()];
         let mut positions = 1;
         for &dim in self.order.iter().rev() {
@@ -264,7 +265,7 @@ impl<'a> Shares<'a> {
         let unpacked: Vec<_> = share.lanes.iter().map(|lane| Arc::clone(&lane.unpacked)).collect();
         let (from, to) = (&self.array.sources()[source].strides, &self.array.targets()[target].strides);
         let fast = self.order.last().map_or(1, |&dim| share.lanes[dim].alone.elems());
-        Section {
+        MessageSegment {
             array: self.number,
             source,
             target,
@@ -286,10 +287,10 @@ impl<'a> Shares<'a> {
         to: &[u64],
         rows: Option<Arc<[Range<u64>]>>,
     ) -> Route {
-        let end = WantedEnd { target: 0, tracks, parts: vec![0], strides: to, rows };
+        let end = DestinationSpec { target: 0, tracks, parts: vec![0], strides: to, rows };
         let elem = self.array.wanted().elem_bytes();
         Route::new(
-            &Wanted { elem, order: &self.order, from_strides: vec![from], ends: vec![end], own: None },
+            &RouteSpec { elem, order: &self.order, from_strides: vec![from], ends: vec![end], own: None },
             self.level,
         )
     }

@@ -6,8 +6,8 @@ pub mod pack;
 pub mod run;
 pub mod slots;
 
-pub use messages::{Cargo, Message};
-pub use one_rank::Porter;
-pub use pack::{Cursor, Parcel};
-pub use run::{Round, Station};
-pub use slots::Freight;
+pub use messages::{Message, MessageSet};
+pub use one_rank::RankPacker;
+pub use pack::{Cursor, Fragment};
+pub use run::{Exchange, RankHandle};
+pub use slots::SlotPool;

@@ -3,35 +3,35 @@
 //! The twin of [`super::slots`], where all ranks are threads. Here a rank sees its own parts alone, and how a letter gets
 //! to the other side is somebody else's business.
 
-use super::messages::{Cargo, Message};
-use super::pack::{Alone, Cursor, Hands, Parcel};
-use crate::copy::Worker;
-use crate::memory::Data;
+use super::messages::{Message, MessageSet};
+use super::pack::{Cursor, Fragment, LocalWork, Packer};
+use crate::copy::Scratch;
+use crate::memory::Buffers;
 use reshard_plan::Plan;
 use std::sync::Arc;
 
 /// What one rank packs, unpacks and keeps.
-pub struct Porter {
+pub struct RankPacker {
     plan: Arc<Plan>,
-    cargo: Cargo,
+    cargo: MessageSet,
     /// This rank's number among the cargo's, if it is one of them.
     number: Option<usize>,
-    worker: Worker,
+    worker: Scratch,
     letter: usize,
-    alone: Alone,
+    alone: LocalWork,
 }
 
-impl Porter {
+impl RankPacker {
     /// The share of `rank`, in letters of at most `letter` bytes; longer if an element is. Each group of arrays shares its
     /// messages.
     pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64, letter: usize) -> Self {
-        let cargo = Cargo::of_rank(Arc::clone(&plan), groups, rank);
+        let cargo = MessageSet::of_rank(Arc::clone(&plan), groups, rank);
         let number = cargo.ranks().binary_search(&rank).ok();
         let worker = match number {
-            Some(number) => Worker::new(cargo.level, cargo.routes_of(number)),
-            None => Worker::new(cargo.level, std::iter::empty()),
+            Some(number) => Scratch::new(cargo.level, cargo.routes_of(number)),
+            None => Scratch::new(cargo.level, std::iter::empty()),
         };
-        let made = Self { plan, cargo, number, worker, letter: 0, alone: Alone::default() };
+        let made = Self { plan, cargo, number, worker, letter: 0, alone: LocalWork::default() };
         made.with_letters(letter)
     }
 
@@ -42,7 +42,7 @@ impl Porter {
     }
 
     /// The messages of the plan that it sends and receives.
-    pub fn cargo(&self) -> &Cargo {
+    pub fn cargo(&self) -> &MessageSet {
         &self.cargo
     }
 
@@ -62,13 +62,13 @@ impl Porter {
     }
 
     /// The ranks a parcel goes from and to, and which group of arrays it belongs to.
-    pub fn ends(&self, parcel: &Parcel) -> (u64, u64, usize) {
+    pub fn ends(&self, parcel: &Fragment) -> (u64, u64, usize) {
         let Message { from, to, group, .. } = self.cargo.messages()[parcel.message];
         (self.cargo.ranks()[from], self.cargo.ranks()[to], group)
     }
 
     /// Bytes of a parcel.
-    pub fn bytes(&self, parcel: &Parcel) -> u64 {
+    pub fn bytes(&self, parcel: &Fragment) -> u64 {
         self.cargo.messages()[parcel.message].bytes(&parcel.positions)
     }
 
@@ -76,16 +76,16 @@ impl Porter {
     ///
     /// # Panics
     /// If the data is another plan's.
-    pub fn begin(&mut self, data: &Data<'_>) {
+    pub fn begin(&mut self, data: &Buffers<'_>) {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        self.alone = Alone::default();
+        self.alone = LocalWork::default();
     }
 
     /// The beginning of a parcel; its end, if nothing of it travels.
     ///
     /// # Panics
     /// If the data is another plan's, or there is no such message.
-    pub fn open(&self, data: &Data<'_>, parcel: &Parcel) -> Cursor {
+    pub fn open(&self, data: &Buffers<'_>, parcel: &Fragment) -> Cursor {
         self.hands(data).open(parcel)
     }
 
@@ -93,7 +93,7 @@ impl Porter {
     ///
     /// # Panics
     /// If the data is another plan's, or the parcel is no part of a message.
-    pub fn letters(&self, data: &Data<'_>, parcel: &Parcel) -> usize {
+    pub fn letters(&self, data: &Buffers<'_>, parcel: &Fragment) -> usize {
         self.hands(data).letters(parcel)
     }
 
@@ -102,7 +102,13 @@ impl Porter {
     /// # Panics
     /// If the data is another plan's, this rank's part was not entered, the parcel is another rank's or no part of its message,
     /// or there is no room for an element.
-    pub fn pack(&mut self, data: &Data<'_>, parcel: &Parcel, cursor: &mut Cursor, to: &mut [u8]) -> usize {
+    pub fn pack(
+        &mut self,
+        data: &Buffers<'_>,
+        parcel: &Fragment,
+        cursor: &mut Cursor,
+        to: &mut [u8],
+    ) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         assert_eq!(
             Some(self.cargo.messages()[parcel.message].from),
@@ -110,7 +116,7 @@ impl Porter {
             "a rank sends its own messages"
         );
         self.check_room(parcel, to.len());
-        let hands = Hands { cargo: &self.cargo, data, chunk: to.len() };
+        let hands = Packer { cargo: &self.cargo, data, chunk: to.len() };
         // SAFETY: there is room, borrowed alone. The worker was made for all routes of this rank, the message's sender.
         unsafe { hands.pack(parcel, cursor, to.as_mut_ptr(), &mut self.worker) }
     }
@@ -123,8 +129,8 @@ impl Porter {
     /// or the letter is shorter than an element.
     pub fn unpack(
         &mut self,
-        data: &mut Data<'_>,
-        parcel: &Parcel,
+        data: &mut Buffers<'_>,
+        parcel: &Fragment,
         cursor: &mut Cursor,
         from: &[u8],
     ) -> usize {
@@ -135,13 +141,13 @@ impl Porter {
             "a rank receives its own messages"
         );
         self.check_room(parcel, from.len());
-        let hands = Hands { cargo: &self.cargo, data, chunk: from.len() };
+        let hands = Packer { cargo: &self.cargo, data, chunk: from.len() };
         // SAFETY: the letter is borrowed, and so is the data, mutably: nobody else writes there. The worker was made for all
         // routes of this rank, the message's receiver.
         unsafe { hands.unpack(parcel, cursor, from.as_ptr(), &mut self.worker) }
     }
 
-    fn check_room(&self, parcel: &Parcel, bytes: usize) {
+    fn check_room(&self, parcel: &Fragment, bytes: usize) {
         let needed = self.cargo.messages()[parcel.message].longest_elem();
         assert!(bytes as u64 >= needed, "a letter of {bytes} bytes has no room for an element of {needed}");
     }
@@ -150,16 +156,16 @@ impl Porter {
     ///
     /// # Panics
     /// If the data is another plan's, or this rank's parts were not entered.
-    pub fn work_alone(&mut self, data: &mut Data<'_>) -> bool {
+    pub fn work_alone(&mut self, data: &mut Buffers<'_>) -> bool {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let Some(number) = self.number else { return false };
-        let hands = Hands { cargo: &self.cargo, data, chunk: self.letter };
+        let hands = Packer { cargo: &self.cargo, data, chunk: self.letter };
         // SAFETY: the data is borrowed mutably. The worker was made for all routes of this rank.
         unsafe { hands.work_alone(number, &mut self.alone, &mut self.worker, || ()) }
     }
 
-    fn hands<'a>(&'a self, data: &'a Data<'a>) -> Hands<'a> {
+    fn hands<'a>(&'a self, data: &'a Buffers<'a>) -> Packer<'a> {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        Hands { cargo: &self.cargo, data, chunk: self.letter }
+        Packer { cargo: &self.cargo, data, chunk: self.letter }
     }
 }

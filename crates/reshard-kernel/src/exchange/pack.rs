@@ -3,10 +3,10 @@
 //! Between threads ([`super::run`]) and between processes ([`super::one_rank`]) messages are cut into letters and filled
 //! alike; only how a letter gets to the other side differs.
 
-use super::messages::{Cargo, Section, cut_at_rows};
-use crate::copy::{Errand, Manner, Worker, copy};
-use crate::memory::Data;
-use crate::route::{Route, Share};
+use super::messages::{MessageSegment, MessageSet, cut_at_rows};
+use crate::copy::{CopyJob, CopyMode, Scratch, copy};
+use crate::memory::Buffers;
+use crate::route::{CopyRange, Route};
 use std::ops::Range;
 
 /// What a rank copies on its own is cut into pieces of about so many bytes, to look for letters in between.
@@ -14,7 +14,7 @@ const PIECE: u64 = 1 << 18;
 
 /// Some positions of a message, of all its arrays, that travel in one step.
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct Fragment {
     /// The number of the message.
     pub message: usize,
     /// Which positions.
@@ -38,7 +38,7 @@ impl Cursor {
 
 /// What a rank does on its own, and how far it has got: copies what it keeps, and scales what would have travelled.
 #[derive(Default)]
-pub(crate) struct Alone {
+pub(crate) struct LocalWork {
     kept: usize,
     arrival: usize,
     section: usize,
@@ -47,23 +47,23 @@ pub(crate) struct Alone {
 
 /// The messages and the memory of a run.
 #[derive(Clone, Copy)]
-pub(crate) struct Hands<'a> {
-    pub cargo: &'a Cargo,
-    pub data: &'a Data<'a>,
+pub(crate) struct Packer<'a> {
+    pub cargo: &'a MessageSet,
+    pub data: &'a Buffers<'a>,
     /// Bytes of the longest letter.
     pub chunk: usize,
 }
 
-impl Hands<'_> {
+impl Packer<'_> {
     /// The beginning of a parcel; its end, if all its arrays are scaled to something that does not depend on the source.
-    pub fn open(&self, parcel: &Parcel) -> Cursor {
+    pub fn open(&self, parcel: &Fragment) -> Cursor {
         let mut cursor = Cursor { section: 0, at: parcel.positions.start, finished: false };
         self.skip(parcel, &mut cursor);
         cursor
     }
 
     /// Past arrays of which nothing travels.
-    fn skip(&self, parcel: &Parcel, cursor: &mut Cursor) {
+    fn skip(&self, parcel: &Fragment, cursor: &mut Cursor) {
         let sections = &self.cargo.messages()[parcel.message].sections;
         while sections.get(cursor.section).is_some_and(|section| self.ignores(section.array)) {
             cursor.section += 1;
@@ -79,9 +79,9 @@ impl Hands<'_> {
     /// which they begin. Returns the bytes of the letter.
     fn letter(
         &self,
-        parcel: &Parcel,
+        parcel: &Fragment,
         cursor: &mut Cursor,
-        mut piece: impl FnMut(&Section, Range<u64>, usize),
+        mut piece: impl FnMut(&MessageSegment, Range<u64>, usize),
     ) -> usize {
         let message = &self.cargo.messages()[parcel.message];
         let mut bytes = 0;
@@ -108,7 +108,7 @@ impl Hands<'_> {
     }
 
     /// In how many letters a parcel travels.
-    pub fn letters(&self, parcel: &Parcel) -> usize {
+    pub fn letters(&self, parcel: &Fragment) -> usize {
         let mut cursor = self.open(parcel);
         let mut letters = 0;
         while !cursor.finished {
@@ -125,16 +125,16 @@ impl Hands<'_> {
     /// message's sender.
     pub unsafe fn pack(
         &self,
-        parcel: &Parcel,
+        parcel: &Fragment,
         cursor: &mut Cursor,
         to: *mut u8,
-        worker: &mut Worker,
+        worker: &mut Scratch,
     ) -> usize {
         self.letter(parcel, cursor, |section, range, offset| {
             let source = self.data.sources(section.array)[section.source];
             assert!(!source.is_null(), "the source was entered");
             let base = first_position(to.wrapping_add(offset), &range, section.elem);
-            let manner = Manner { fetch: section.large, claim: section.large, ..Manner::default() };
+            let manner = CopyMode { fetch: section.large, claim: section.large, ..CopyMode::default() };
             // SAFETY: the source is this plan's, whole, and only read while the run lasts. The box is dense, so positions
             // `range` take the bytes from `offset` on, which end within `chunk`: `letter` sees to both. The rest is passed on.
             unsafe { copy(errand(&section.pack, manner, &[source], &[base], range), worker) };
@@ -148,10 +148,10 @@ impl Hands<'_> {
     /// message's receiver. The worker was made for all its routes.
     pub unsafe fn unpack(
         &self,
-        parcel: &Parcel,
+        parcel: &Fragment,
         cursor: &mut Cursor,
         from: *const u8,
-        worker: &mut Worker,
+        worker: &mut Scratch,
     ) -> usize {
         self.letter(parcel, cursor, |section, range, offset| {
             let target = self.data.targets(section.array)[section.target];
@@ -159,7 +159,7 @@ impl Hands<'_> {
             let base =
                 first_position(from.wrapping_add(offset).cast_mut(), &range, section.elem).cast_const();
             let scaling = self.data.scaling(section.array);
-            let manner = Manner { stream: section.stream, scaling, ..Manner::default() };
+            let manner = CopyMode { stream: section.stream, scaling, ..CopyMode::default() };
             // SAFETY: positions `range` are the bytes from `offset` on. The target is this plan's, whole, and a part of the
             // receiver. A scaling was made for the array's type. The rest is passed on.
             unsafe { copy(errand(&section.unpack, manner, &[base], &[target], range), worker) };
@@ -173,18 +173,18 @@ impl Hands<'_> {
     pub unsafe fn work_alone(
         &self,
         rank: usize,
-        alone: &mut Alone,
-        worker: &mut Worker,
+        alone: &mut LocalWork,
+        worker: &mut Scratch,
         begin: impl FnOnce(),
     ) -> bool {
-        let Cargo { kept, arrivals, .. } = self.cargo;
+        let MessageSet { kept, arrivals, .. } = self.cargo;
         if let Some(kept) = kept[rank].get(alone.kept) {
             begin();
             let (positions, row) = (kept.route.positions(), kept.route.positions() / kept.route.rows());
             let range = alone.next_piece(positions, row, kept.route.row_bytes() / row);
             alone.kept += usize::from(alone.at == 0);
             let scaling = self.data.scaling(kept.array);
-            let manner = Manner { stream: kept.stream, fetch: kept.stream, scaling, ..Manner::default() };
+            let manner = CopyMode { stream: kept.stream, fetch: kept.stream, scaling, ..CopyMode::default() };
             let from = self.data.sources(kept.array)[kept.source];
             let to = self.data.targets(kept.array)[kept.target];
             assert!(!from.is_null() && !to.is_null(), "both parts were entered");
@@ -205,7 +205,7 @@ impl Hands<'_> {
             begin();
             let range = alone.next_piece(section.positions, section.row, section.elem);
             alone.section += usize::from(alone.at == 0);
-            let manner = Manner { scaling: self.data.scaling(section.array), ..Manner::default() };
+            let manner = CopyMode { scaling: self.data.scaling(section.array), ..CopyMode::default() };
             let to = self.data.targets(section.array)[section.target];
             assert!(!to.is_null(), "the target was entered");
             // SAFETY: nothing is read, so any address will do. The rest as above.
@@ -219,15 +219,15 @@ impl Hands<'_> {
 /// An errand for some positions of a route.
 fn errand<'a>(
     route: &'a Route,
-    manner: Manner<'a>,
+    manner: CopyMode<'a>,
     from: &'a [*const u8],
     to: &'a [*mut u8],
     range: Range<u64>,
-) -> Errand<'a> {
-    Errand { route, manner, from, to, share: Share::Positions(range) }
+) -> CopyJob<'a> {
+    CopyJob { route, manner, from, to, share: CopyRange::Positions(range) }
 }
 
-impl Alone {
+impl LocalWork {
     /// The next of so many positions. Ends at 0 when there are no more.
     fn next_piece(&mut self, positions: u64, row: u64, elem: u64) -> Range<u64> {
         let begin = self.at;

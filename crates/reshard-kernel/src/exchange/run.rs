@@ -3,47 +3,47 @@
 //! [`super::slots`] says why no two ranks touch the same bytes; the proofs are here.
 
 use super::messages::Message;
-use super::pack::{Alone, Cursor, Hands, Parcel};
-use super::slots::Freight;
-use crate::copy::Worker;
-use crate::memory::Data;
-use crate::sync::post::{Failed, Letter};
+use super::pack::{Cursor, Fragment, LocalWork, Packer};
+use super::slots::SlotPool;
+use crate::copy::Scratch;
+use crate::memory::Buffers;
+use crate::sync::mailbox::{Failed, SlotHandle};
 use crate::sync::{MutexGuard, lock};
 use reshard_plan::Result;
 
 /// A run. Nobody else reaches the messages or the data while it lasts.
-pub struct Round<'a> {
-    freight: &'a Freight,
-    data: &'a Data<'a>,
+pub struct Exchange<'a> {
+    freight: &'a SlotPool,
+    data: &'a Buffers<'a>,
 }
 
-impl<'r> Round<'r> {
+impl<'r> Exchange<'r> {
     /// Begins a run. Takes memory the first time.
-    pub fn begin(freight: &'r mut Freight, data: &'r mut Data<'_>) -> Result<Self> {
+    pub fn begin(freight: &'r mut SlotPool, data: &'r mut Buffers<'_>) -> Result<Self> {
         assert!(data.belongs_to(&freight.cargo.plan), "the data was entered for this plan");
         freight.prepare()?;
         Ok(Self { freight, data })
     }
     /// The beginning of a parcel: its end, if nothing of it travels.
-    pub fn open(&self, parcel: &Parcel) -> Cursor {
+    pub fn open(&self, parcel: &Fragment) -> Cursor {
         self.hands().open(parcel)
     }
 
-    fn hands(&self) -> Hands<'_> {
-        Hands { cargo: &self.freight.cargo, data: self.data, chunk: self.freight.chunk }
+    fn hands(&self) -> Packer<'_> {
+        Packer { cargo: &self.freight.cargo, data: self.data, chunk: self.freight.chunk }
     }
 
     /// The place from which a rank does its share. There is one at a time: the next has to wait for it.
-    pub fn station(&self, rank: usize) -> Station<'_> {
-        Station::new(self, rank, lock(&self.freight.workers[rank]))
+    pub fn station(&self, rank: usize) -> RankHandle<'_> {
+        RankHandle::new(self, rank, lock(&self.freight.workers[rank]))
     }
 
-    /// See [`Post::news`](crate::sync::post::Post::news).
+    /// See [`Mailbox::news`](crate::sync::mailbox::Mailbox::news).
     pub fn news(&self, rank: usize) -> u64 {
         self.freight.post.news(rank)
     }
 
-    /// See [`Post::wait`](crate::sync::post::Post::wait).
+    /// See [`Mailbox::wait`](crate::sync::mailbox::Mailbox::wait).
     pub fn wait(&self, rank: usize, seen: u64) -> std::result::Result<(), Failed> {
         self.freight.post.wait(rank, seen)
     }
@@ -54,32 +54,32 @@ impl<'r> Round<'r> {
         self.freight.post.wait_all(steps)
     }
 
-    /// See [`Post::fail`](crate::sync::post::Post::fail).
+    /// See [`Mailbox::fail`](crate::sync::mailbox::Mailbox::fail).
     pub fn fail(&self, rank: usize) {
         self.freight.post.fail(rank);
     }
 
-    /// See [`Post::failed`](crate::sync::post::Post::failed).
+    /// See [`Mailbox::failed`](crate::sync::mailbox::Mailbox::failed).
     pub fn failed(&self) -> Option<usize> {
         self.freight.post.failed()
     }
 }
 
 /// The only place from which a rank's destinations are written.
-pub struct Station<'a> {
-    round: &'a Round<'a>,
+pub struct RankHandle<'a> {
+    round: &'a Exchange<'a>,
     rank: usize,
-    worker: MutexGuard<'a, Option<Worker>>,
-    alone: Alone,
+    worker: MutexGuard<'a, Option<Scratch>>,
+    alone: LocalWork,
 }
 
-impl<'a> Station<'a> {
-    fn new(round: &'a Round<'a>, rank: usize, worker: MutexGuard<'a, Option<Worker>>) -> Self {
-        Self { round, rank, worker, alone: Alone::default() }
+impl<'a> RankHandle<'a> {
+    fn new(round: &'a Exchange<'a>, rank: usize, worker: MutexGuard<'a, Option<Scratch>>) -> Self {
+        Self { round, rank, worker, alone: LocalWork::default() }
     }
 
     /// Packs the next letter of a parcel and sends it, if a slot is free; `begin` is called once that is known.
-    pub fn pack(&mut self, parcel: &Parcel, cursor: &mut Cursor, begin: impl FnOnce()) -> bool {
+    pub fn pack(&mut self, parcel: &Fragment, cursor: &mut Cursor, begin: impl FnOnce()) -> bool {
         let Self { round, rank, worker, .. } = self;
         let post = &round.freight.post;
         assert_eq!(
@@ -93,17 +93,17 @@ impl<'a> Station<'a> {
         // SAFETY: a slot has `chunk` bytes and is ours: the post gave it out, and it goes back to the post below. The rank's
         // worker was made for all its routes.
         let bytes = unsafe { round.hands().pack(parcel, cursor, round.freight.slot(*rank, slot), worker) };
-        post.send(parcel.message, Letter { slot, bytes: bytes as u64 });
+        post.send(parcel.message, SlotHandle { slot, bytes: bytes as u64 });
         true
     }
 
     /// Unpacks the next letter of a parcel, if one has arrived; `begin` is called once that is known.
-    pub fn unpack(&mut self, parcel: &Parcel, cursor: &mut Cursor, begin: impl FnOnce()) -> bool {
+    pub fn unpack(&mut self, parcel: &Fragment, cursor: &mut Cursor, begin: impl FnOnce()) -> bool {
         let Self { round, rank, worker, .. } = self;
         let post = &round.freight.post;
         let Message { from, to, .. } = round.freight.cargo.messages()[parcel.message];
         assert_eq!(to, *rank, "a rank receives its own messages");
-        let Some(Letter { slot, bytes }) = post.receive(parcel.message) else { return false };
+        let Some(SlotHandle { slot, bytes }) = post.receive(parcel.message) else { return false };
         begin();
         let worker = worker.as_mut().expect("a run has workers");
         // SAFETY: the post has given the slot to us, and it goes back below; nobody writes there meanwhile. Whoever writes to

@@ -1,23 +1,23 @@
 //! Messages on their way: the memory they travel in, and how they are cut into letters.
 //!
 //! The compiler cannot see that ranks which share all this memory never touch the same of it. It follows from two rules,
-//! both kept by the types here. Destinations are written through a [`Station`](super::Station) alone, of which a rank has one at a time, and
-//! only to that rank's own parts. A slot belongs to whoever the [`Post`] gave it to, and a station that takes one hands it
+//! both kept by the types here. Destinations are written through a [`RankHandle`](super::RankHandle) alone, of which a rank has one at a time, and
+//! only to that rank's own parts. A slot belongs to whoever the [`Mailbox`] gave it to, and a station that takes one hands it
 //! on before it does anything else. The rest (who sends what when, how far it has got) is decided elsewhere; a mistake there
 //! moves wrong bytes, and never ones that are somebody else's.
 
-use super::messages::{Cargo, Message};
-use crate::copy::Worker;
-use crate::sync::post::Post;
+use super::messages::{Message, MessageSet};
+use crate::copy::Scratch;
+use crate::sync::mailbox::Mailbox;
 use crate::sync::{Mutex, lock};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 /// Messages, and all that is needed to send them again and again.
-pub struct Freight {
-    pub(crate) cargo: Cargo,
-    pub(crate) post: Post,
+pub struct SlotPool {
+    pub(crate) cargo: MessageSet,
+    pub(crate) post: Mailbox,
     slots: usize,
     /// Bytes of a slot.
     pub(crate) chunk: usize,
@@ -25,12 +25,12 @@ pub struct Freight {
     berths: Vec<Option<usize>>,
     senders: usize,
     arena: Option<Arena>,
-    pub(crate) workers: Vec<Mutex<Option<Worker>>>,
+    pub(crate) workers: Vec<Mutex<Option<Scratch>>>,
 }
 
-impl Freight {
+impl SlotPool {
     /// With so many slots of so many bytes for each rank that sends. A slot must have room for any one element.
-    pub fn new(cargo: Cargo, slots: usize, chunk: usize) -> Self {
+    pub fn new(cargo: MessageSet, slots: usize, chunk: usize) -> Self {
         let room = |message: &Message| message.longest_elem() <= chunk as u64;
         assert!(slots > 0 && cargo.messages().iter().all(room), "a slot has room for an element");
         let ends: Vec<(usize, usize)> = cargo.messages().iter().map(|m| (m.from, m.to)).collect();
@@ -44,12 +44,12 @@ impl Freight {
             }
         }
         let workers = (0..ranks).map(|_| Mutex::new(None)).collect();
-        let post = Post::new(ranks, slots, &ends);
+        let post = Mailbox::new(ranks, slots, &ends);
         Self { cargo, post, slots, chunk, berths, senders, arena: None, workers }
     }
 
     /// What travels.
-    pub fn cargo(&self) -> &Cargo {
+    pub fn cargo(&self) -> &MessageSet {
         &self.cargo
     }
 
@@ -69,7 +69,7 @@ impl Freight {
             self.arena = Some(Arena::new(self.arena_bytes())?);
         }
         for (rank, worker) in self.workers.iter().enumerate() {
-            lock(worker).get_or_insert_with(|| Worker::new(self.cargo.level, self.cargo.routes_of(rank)));
+            lock(worker).get_or_insert_with(|| Scratch::new(self.cargo.level, self.cargo.routes_of(rank)));
         }
         self.post.reset();
         Ok(())

@@ -4,4 +4,4 @@ mod huge_pages;
 mod parts;
 
 pub use huge_pages::{Memory, use_huge_pages};
-pub use parts::{Data, Entered, Table, check_reach, check_reach_of_all};
+pub use parts::{BufferTable, Buffers, Entered, check_reach, check_reach_of_all};

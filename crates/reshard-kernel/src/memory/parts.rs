@@ -1,7 +1,7 @@
 //! The memory of a run: where every part of every array lies, borrowed from the caller while the run lasts.
 //!
-//! Callers hand in slices; engines need addresses they can share among threads. A [`Table`] keeps those addresses (and its
-//! own memory from run to run, so that entering them allocates nothing); [`Data`] is a table filled for one run, and keeps
+//! Callers hand in slices; engines need addresses they can share among threads. A [`BufferTable`] keeps those addresses (and its
+//! own memory from run to run, so that entering them allocates nothing); [`Buffers`] is a table filled for one run, and keeps
 //! the borrows alive.
 
 use crate::store::Scaling;
@@ -13,17 +13,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Room for the addresses of all parts of a plan's arrays.
-pub struct Table {
+pub struct BufferTable {
     plan: Arc<Plan>,
     sources: Vec<*const u8>,
     source_bytes: Vec<usize>,
     targets: Vec<*mut u8>,
     target_bytes: Vec<usize>,
-    arrays: Vec<Place>,
+    arrays: Vec<ArrayEntry>,
 }
 
 /// An array's parts in the table.
-struct Place {
+struct ArrayEntry {
     sources: Range<usize>,
     targets: Range<usize>,
     scaling: Option<Scaling>,
@@ -39,12 +39,12 @@ pub enum Entered {
     Rank(u64),
 }
 
-// SAFETY: between runs the addresses are not used; during a run `Data` keeps the borrows they came from.
-unsafe impl Send for Table {}
-// SAFETY: a shared table gives out addresses only through `Data`, whose methods say what may be done with them.
-unsafe impl Sync for Table {}
+// SAFETY: between runs the addresses are not used; during a run `Buffers` keeps the borrows they came from.
+unsafe impl Send for BufferTable {}
+// SAFETY: a shared table gives out addresses only through `Buffers`, whose methods say what may be done with them.
+unsafe impl Sync for BufferTable {}
 
-impl Table {
+impl BufferTable {
     /// Room for all parts of all arrays.
     pub fn new(plan: Arc<Plan>) -> Self {
         let (mut sources, mut targets) = (0, 0);
@@ -52,7 +52,7 @@ impl Table {
             let (first_source, first_target) = (sources, targets);
             sources += array.sources().len();
             targets += array.targets().len();
-            Place {
+            ArrayEntry {
                 sources: first_source..sources,
                 targets: first_target..targets,
                 scaling: None,
@@ -71,24 +71,24 @@ impl Table {
     }
 
     /// Begins to fill the table. Whatever was entered before is forgotten, as it may be gone.
-    pub fn fill(&mut self) -> Data<'_> {
+    pub fn fill(&mut self) -> Buffers<'_> {
         let Self { arrays, sources, source_bytes, targets, target_bytes, .. } = self;
         arrays.iter_mut().for_each(|place| (place.entered, place.scaling) = (None, None));
         sources.fill(std::ptr::null());
         source_bytes.fill(0);
         targets.fill(std::ptr::null_mut());
         target_bytes.fill(0);
-        Data { table: self, borrowed: PhantomData }
+        Buffers { table: self, borrowed: PhantomData }
     }
 }
 
 /// All parts of all arrays of a plan, for one run.
-pub struct Data<'a> {
-    table: &'a mut Table,
+pub struct Buffers<'a> {
+    table: &'a mut BufferTable,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
-impl<'a> Data<'a> {
+impl<'a> Buffers<'a> {
     /// Enters the parts of one array: those of its source ranks and those of its destination ranks, both by ascending rank.
     /// Refuses parts that are too few, too many, too short, or of another element size, and a scaling of another type.
     pub fn enter<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
@@ -168,7 +168,7 @@ impl<'a> Data<'a> {
         to: &'a mut [T],
     ) -> Result<()> {
         self.planned(array)?;
-        let Table { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
+        let BufferTable { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
         let (planned, place) = (&plan.arrays()[array], &mut arrays[array]);
         let elem = planned.wanted().elem_bytes();
         (place.entered, place.scaling) = (None, None);
@@ -250,7 +250,7 @@ impl<'a> Data<'a> {
         to: &'a mut [D],
     ) -> Result<()> {
         self.planned(array)?;
-        let Table { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
+        let BufferTable { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
         let (planned, place) = (&plan.arrays()[array], &mut arrays[array]);
         let elem = planned.wanted().elem_bytes();
         (place.entered, place.scaling) = (None, None);
@@ -296,7 +296,7 @@ impl<'a> Data<'a> {
     /// The same for engines of all ranks, which have nothing to do with the parts of one alone.
     pub fn check_all(&self, plan: &Arc<Plan>) -> Result<()> {
         self.check(plan)?;
-        let of_one = |(array, place): (usize, &Place)| match place.entered {
+        let of_one = |(array, place): (usize, &ArrayEntry)| match place.entered {
             Some(Entered::Rank(rank)) => Some((array, rank)),
             _ => None,
         };
@@ -311,7 +311,7 @@ impl<'a> Data<'a> {
 
     /// Refuses data that was not entered as the parts of one rank alone, as engines need it in which that rank is a process.
     pub fn check_own(&self, rank: u64) -> Result<()> {
-        let other = |place: &Place| place.entered != Some(Entered::Rank(rank));
+        let other = |place: &ArrayEntry| place.entered != Some(Entered::Rank(rank));
         match self.table.arrays.iter().position(other) {
             Some(array) => Err(mismatch(format!(
                 "array {array} was not given as the parts of rank {rank} alone; in this engine every rank is a process, so give its \
@@ -390,8 +390,8 @@ impl<'a> Data<'a> {
     }
 }
 
-// SAFETY: `Data` only hands out addresses (to unsafe code that promises disjoint use) and plain bytes.
-unsafe impl Sync for Data<'_> {}
+// SAFETY: `Buffers` only hands out addresses (to unsafe code that promises disjoint use) and plain bytes.
+unsafe impl Sync for Buffers<'_> {}
 
 /// The most bytes of a part: a process maps no more on the 64-bit systems we know, as user space ends at address 2^47 (a few
 /// can be told otherwise). So sums of a few sizes of parts fit into all integers here.

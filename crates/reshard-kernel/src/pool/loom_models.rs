@@ -1,7 +1,7 @@
-//! Every interleaving of a small crew, from its first thread to its last; `Crew::new` ends with a job of its own, so there
+//! Every interleaving of a small crew, from its first thread to its last; `ThreadPool::new` ends with a job of its own, so there
 //! is one more round than is seen here. Of larger ones, those with a few preemptions.
 
-use super::{Crew, Panicked};
+use super::{Panicked, ThreadPool};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::models::{every_interleaving, with_preemptions};
 
@@ -21,7 +21,7 @@ fn read(calls: &[AtomicUsize; 2]) -> [usize; 2] {
 #[test]
 fn all_have_ended_when_run_returns() {
     every_interleaving(|| {
-        let mut crew = Crew::new(2).unwrap();
+        let mut crew = ThreadPool::new(2).unwrap();
         let calls = calls();
         crew.run(&|worker| add_one(&calls, worker)).unwrap();
         assert_eq!(read(&calls), [1, 1]);
@@ -31,7 +31,7 @@ fn all_have_ended_when_run_returns() {
 #[test]
 fn a_panic_is_reported_and_the_crew_goes_on() {
     with_preemptions(6, || {
-        let mut crew = Crew::new(2).unwrap();
+        let mut crew = ThreadPool::new(2).unwrap();
         let calls = calls();
         let outcome = crew.run(&|worker| {
             add_one(&calls, worker);
@@ -47,7 +47,7 @@ fn a_panic_is_reported_and_the_crew_goes_on() {
 #[test]
 fn the_lowest_of_two_panics_is_reported() {
     with_preemptions(2, || {
-        let mut crew = Crew::new(3).unwrap();
+        let mut crew = ThreadPool::new(3).unwrap();
         let outcome = crew.run(&|worker| assert!(worker == 0, "enough"));
         assert_eq!(outcome.map_err(|panicked| panicked.worker), Err(1));
     });

@@ -1,7 +1,7 @@
 //! A crew: threads that outlive single runs, so that running a job starts nothing and allocates nothing.
 //!
 //! Redistributions that take microseconds cannot pay for starting threads each time, and scoped threads would have to.
-//! A crew's threads wait between jobs instead, and a job is borrowed only for as long as [`Crew::run`] runs. The
+//! A crew's threads wait between jobs instead, and a job is borrowed only for as long as [`ThreadPool::run`] runs. The
 //! compiler cannot see that threads which live longer let go of it in time; that is what this file proves.
 //!
 //! Everything that must be right is under one lock: which round it is, its job, how many workers still owe their share.
@@ -27,9 +27,9 @@ const LOOKS: usize = if cfg!(all(test, loom)) { 0 } else { 1500 };
 /// What workers are given: the number of the worker goes in.
 type Job<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// A fixed set of threads that wait for jobs. The thread that calls [`Crew::run`] is one of them: worker 0.
-pub struct Crew {
-    shared: Arc<Shared>,
+/// A fixed set of threads that wait for jobs. The thread that calls [`ThreadPool::run`] is one of them: worker 0.
+pub struct ThreadPool {
+    shared: Arc<PoolShared>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
@@ -51,8 +51,8 @@ impl fmt::Display for Panicked {
 impl std::error::Error for Panicked {}
 
 /// What the threads of a crew share.
-struct Shared {
-    board: Mutex<Board>,
+struct PoolShared {
+    board: Mutex<PoolState>,
     /// Rings when a round begins, or the crew ends.
     begin: Condvar,
     /// Rings when the last worker has done its share.
@@ -66,10 +66,10 @@ struct Shared {
 }
 
 /// What the lock guards.
-struct Board {
+struct PoolState {
     /// Counts the jobs; workers know by it whether they have done this one.
     round: usize,
-    job: Option<Borrowed>,
+    job: Option<BorrowedJob>,
     /// Workers other than the caller that have not done their share of this round.
     left: usize,
     first_panic: Option<Panicked>,
@@ -82,18 +82,18 @@ struct Board {
 
 /// A job without its lifetime.
 #[derive(Clone, Copy)]
-struct Borrowed(*const Job<'static>);
+struct BorrowedJob(*const Job<'static>);
 
 // SAFETY: it points to a job, and jobs are `Sync`: a reference to one may go to any thread. Whether the job still exists
 // is for the one place to prove that follows the pointer.
-unsafe impl Send for Borrowed {}
+unsafe impl Send for BorrowedJob {}
 
-impl Crew {
+impl ThreadPool {
     /// A crew of `workers` (one, if none are asked for), of which the caller is the first: starts `workers - 1` threads.
     pub fn new(workers: usize) -> io::Result<Self> {
         // More threads than can run at once must not spin: they would keep each other from running.
         let room = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let shared = Arc::new(Shared::new(if workers <= room { LOOKS } else { 0 }));
+        let shared = Arc::new(PoolShared::new(if workers <= room { LOOKS } else { 0 }));
         let mut crew = Self { shared, threads: Vec::new() };
         for worker in 1..workers {
             let shared = Arc::clone(&crew.shared);
@@ -128,7 +128,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         let mut board = lock(&self.shared.board);
         board.over = true;
@@ -142,9 +142,9 @@ impl Drop for Crew {
     }
 }
 
-impl Shared {
+impl PoolShared {
     fn new(looks: usize) -> Self {
-        let board = Board {
+        let board = PoolState {
             round: 0,
             job: None,
             left: 0,
@@ -163,12 +163,12 @@ impl Shared {
         }
     }
 
-    /// Puts up a job for `others` workers; they are told and the lifetime is forgotten. [`Shared::finish`] must be called
+    /// Puts up a job for `others` workers; they are told and the lifetime is forgotten. [`PoolShared::finish`] must be called
     /// before the job ends.
     fn begin(&self, job: &Job<'_>, others: usize) -> usize {
         let job: *const Job<'_> = job;
         // SAFETY: the two types differ in nothing but a lifetime, which has no part in how a pointer looks.
-        let job = Borrowed(unsafe { mem::transmute::<*const Job<'_>, *const Job<'static>>(job) });
+        let job = BorrowedJob(unsafe { mem::transmute::<*const Job<'_>, *const Job<'static>>(job) });
         let mut board = lock(&self.board);
         board.round = board.round.wrapping_add(1);
         board.job = Some(job);
@@ -200,7 +200,7 @@ impl Shared {
     fn work(&self, worker: usize) {
         let mut done = 0;
         while let Some((round, job)) = self.next_job(done) {
-            // SAFETY: the job exists for as long as `Crew::run` has not returned, since it is borrowed from its caller.
+            // SAFETY: the job exists for as long as `ThreadPool::run` has not returned, since it is borrowed from its caller.
             // `next_job` gave out the job of a round this worker has not done yet, so this worker is among the `left`
             // of that round until `share_done` takes it off below, and there is no later round before that: `run` takes
             // the crew mutably and `finish` waits until `left` is 0. `run` returns through `finish` only, as nothing
@@ -214,7 +214,7 @@ impl Shared {
     }
 
     /// The next round after `done` and its job, or nothing if the crew is dropped.
-    fn next_job(&self, done: usize) -> Option<(usize, Borrowed)> {
+    fn next_job(&self, done: usize) -> Option<(usize, BorrowedJob)> {
         self.look_until(|| self.begun.load(Ordering::Acquire) != done);
         let mut board = lock(&self.board);
         loop {

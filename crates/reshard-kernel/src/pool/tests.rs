@@ -1,6 +1,6 @@
 //! Crews of real threads. `loom_models` tries all interleavings of small ones.
 
-use super::{Crew, Panicked};
+use super::{Panicked, ThreadPool};
 use crate::sync::patience::within_a_minute;
 use reshard_testkit::allocations;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ fn counters(workers: usize) -> Vec<AtomicU64> {
 fn every_worker_gets_every_job_once() {
     within_a_minute(|| {
         for workers in [1, 2, 3, 8] {
-            let mut crew = Crew::new(workers).unwrap();
+            let mut crew = ThreadPool::new(workers).unwrap();
             assert_eq!(crew.workers(), workers);
             let calls = counters(workers);
             for round in 0..200 {
@@ -30,7 +30,7 @@ fn every_worker_gets_every_job_once() {
 #[test]
 fn workers_stay_on_their_threads_and_the_caller_is_the_first() {
     within_a_minute(|| {
-        let mut crew = Crew::new(3).unwrap();
+        let mut crew = ThreadPool::new(3).unwrap();
         let identities = || Mutex::new(vec![None::<ThreadId>; 3]);
         let seen = [identities(), identities()];
         for seen in &seen {
@@ -49,7 +49,7 @@ fn workers_stay_on_their_threads_and_the_caller_is_the_first() {
 
 #[test]
 fn nobody_is_a_crew_of_one() {
-    let mut crew = Crew::new(0).unwrap();
+    let mut crew = ThreadPool::new(0).unwrap();
     assert_eq!(crew.workers(), 1);
     crew.run(&|worker| assert_eq!(worker, 0)).unwrap();
 }
@@ -57,7 +57,7 @@ fn nobody_is_a_crew_of_one() {
 #[test]
 fn run_returns_after_the_slowest_worker() {
     within_a_minute(|| {
-        let mut crew = Crew::new(3).unwrap();
+        let mut crew = ThreadPool::new(3).unwrap();
         for slow in 0..3 {
             let ended = AtomicUsize::new(0);
             crew.run(&|worker| {
@@ -74,7 +74,7 @@ fn run_returns_after_the_slowest_worker() {
 #[test]
 fn the_lowest_panic_is_reported_when_all_have_ended_and_the_crew_goes_on() {
     within_a_minute(|| {
-        let mut crew = Crew::new(4).unwrap();
+        let mut crew = ThreadPool::new(4).unwrap();
         for round in 0..200 {
             let guilty = round % 4;
             let ended = AtomicUsize::new(0);
@@ -103,7 +103,7 @@ impl Drop for Grudge {
 fn any_payload_is_survived() {
     within_a_minute(|| {
         for workers in [1, 2] {
-            let mut crew = Crew::new(workers).unwrap();
+            let mut crew = ThreadPool::new(workers).unwrap();
             let worker = workers - 1;
             let mut said = |speak: fn()| {
                 let job = |who: usize| {
@@ -128,7 +128,7 @@ fn any_payload_is_survived() {
 fn a_job_allocates_nothing_on_any_thread() {
     within_a_minute(|| {
         for workers in [1, 2, 5] {
-            let mut crew = Crew::new(workers).unwrap();
+            let mut crew = ThreadPool::new(workers).unwrap();
             let (before, after) = (counters(workers), counters(workers));
             let note = |counts: &[AtomicU64], worker: usize| {
                 counts[worker].store(allocations::of_this_thread(), Ordering::Relaxed);
@@ -158,7 +158,7 @@ fn a_job_allocates_nothing_on_any_thread() {
 #[test]
 fn five_hundred_workers_share_few_processors() {
     within_a_minute(|| {
-        let mut crew = Crew::new(500).unwrap();
+        let mut crew = ThreadPool::new(500).unwrap();
         let calls = counters(500);
         for _ in 0..20 {
             crew.run(&|worker| _ = calls[worker].fetch_add(1, Ordering::Relaxed)).unwrap();
@@ -171,7 +171,7 @@ fn five_hundred_workers_share_few_processors() {
 fn dropping_ends_the_threads_whether_they_spin_or_sleep() {
     within_a_minute(|| {
         for round in 0..200 {
-            let crew = Crew::new(1 + round % 4).unwrap();
+            let crew = ThreadPool::new(1 + round % 4).unwrap();
             if round % 8 == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }

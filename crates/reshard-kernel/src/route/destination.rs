@@ -1,31 +1,31 @@
 //! A destination of a route: its strides, and the loops of its fast axis.
 
-use super::inner::RowLoop;
-use super::lines::Lines;
+use super::inner::InnerLoop;
+use super::lines::ComposedLines;
 use reshard_plan::MAX_DIMS;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A destination.
-pub struct End {
+pub struct Destination {
     /// Its number among the destinations.
     pub target: usize,
     /// Bytes from one index to the next: slow axes in order, then the fast one.
     pub(crate) strides: [usize; MAX_DIMS],
     /// Positions in a row.
     pub(crate) elems: u64,
-    pub(crate) loops: Vec<RowLoop>,
+    pub(crate) loops: Vec<InnerLoop>,
     /// For triangles: the positions of each row that move.
     pub(crate) clip: Option<Arc<[Range<u64>]>>,
     /// Rows follow each other in memory without gaps, the first at this byte.
     pub(crate) dense: Option<usize>,
 }
 
-impl End {
+impl Destination {
     /// The row, if it is one round of short pieces.
-    pub(crate) fn one_round(&self) -> Option<&Lines> {
+    pub(crate) fn one_round(&self) -> Option<&ComposedLines> {
         match &self.loops[..] {
-            [RowLoop { rounds: 1, lines: Some(lines), .. }] if self.clip.is_none() => Some(lines),
+            [InnerLoop { rounds: 1, lines: Some(lines), .. }] if self.clip.is_none() => Some(lines),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 //! Long stretches are copied as they are, and asked for some rows ahead; a round of short ones is composed as cache lines;
 //! single elements at one pace become the lanes of a gather.
 
-use super::lines::Lines;
+use super::lines::ComposedLines;
 use reshard_plan::{Loop, Stretch};
 
 /// Gathers are for pieces shorter than this on average, in bytes.
@@ -13,27 +13,27 @@ const SHORT: u64 = 48;
 const MOST_GATHERED: u64 = 2048;
 
 /// A loop of the fast axis.
-pub struct RowLoop {
+pub struct InnerLoop {
     pub at: u64,
     pub rounds: u64,
     pub elems: u64,
     /// A round lies in the destination without gaps.
     pub in_order: bool,
-    pub stretches: Vec<RowStretch>,
-    pub lanes: Option<Lanes>,
+    pub stretches: Vec<InnerStretch>,
+    pub lanes: Option<GatherLanes>,
     /// A round of short stretches as cache lines.
-    pub lines: Option<Lines>,
+    pub lines: Option<ComposedLines>,
 }
 
 /// A stretch of the fast axis; `from`, `to` and the steps are indices, as the planner gives them.
-pub struct RowStretch {
+pub struct InnerStretch {
     pub stretch: Stretch,
     /// Bytes at and behind `from` that will be needed, by this end or its neighbours: asked for some rows ahead.
     pub fetch: usize,
 }
 
 /// A group of rounds as lanes of a gather.
-pub struct Lanes {
+pub struct GatherLanes {
     /// Bytes of a lane: 4 or 8.
     pub width: usize,
     /// Rounds in a group.
@@ -46,7 +46,7 @@ pub struct Lanes {
     pub fetches: bool,
 }
 
-impl RowLoop {
+impl InnerLoop {
     /// The destination's index of a position of this loop, and how many from there on follow without a gap.
     pub fn place(&self, position: u64) -> (u64, u64) {
         let (round, deep) = ((position - self.at) / self.elems, (position - self.at) % self.elems);
@@ -64,12 +64,12 @@ impl RowLoop {
     }
 
     pub fn new(each: &Loop, elem: u64, known: impl Fn(u32) -> u32, fetches: bool) -> Self {
-        let mut stretches: Vec<RowStretch> = each
+        let mut stretches: Vec<InnerStretch> = each
             .stretches
             .iter()
             .map(|stretch| {
                 let stretch = Stretch { peer: known(stretch.peer), ..*stretch };
-                RowStretch { stretch, fetch: 0 }
+                InnerStretch { stretch, fetch: 0 }
             })
             .collect();
         if each.elems * elem >= 192 * each.stretches.len() as u64 {
@@ -90,7 +90,8 @@ impl RowLoop {
             }
         }
         let in_order = each.stretches.iter().all(|s| s.to == each.stretches[0].to + s.at);
-        let lines = Lines::new(stretches.iter().map(|each| &each.stretch), elem, each.rounds, fetches);
+        let lines =
+            ComposedLines::new(stretches.iter().map(|each| &each.stretch), elem, each.rounds, fetches);
         let (at, rounds, elems) = (each.at, each.rounds, each.elems);
         Self { at, rounds, elems, in_order, stretches, lanes: None, lines }
     }
@@ -103,9 +104,9 @@ impl RowLoop {
             16 => (8, 2),
             _ => return,
         };
-        let Some(RowStretch { stretch: first, .. }) = self.stretches.first() else { return };
+        let Some(InnerStretch { stretch: first, .. }) = self.stretches.first() else { return };
         let step = first.from_step;
-        let even = |s: &RowStretch| s.stretch.from_step == step && s.stretch.to_step == self.elems;
+        let even = |s: &InnerStretch| s.stretch.from_step == step && s.stretch.to_step == self.elems;
         let short = self.elems * elem < SHORT * self.stretches.len() as u64;
         if !short || !self.in_order || !self.stretches.iter().all(even) {
             return;
@@ -119,13 +120,13 @@ impl RowLoop {
         }
         let mut lanes = Vec::with_capacity((in_round * rounds) as usize);
         for round in 0..rounds {
-            for RowStretch { stretch, .. } in &self.stretches {
+            for InnerStretch { stretch, .. } in &self.stretches {
                 let first = (stretch.from + round * step) * elem;
                 lanes.extend(
                     (0..stretch.len * per_elem).map(|lane| (stretch.peer, first + lane * width as u64)),
                 );
             }
         }
-        self.lanes = Some(Lanes { width, rounds, shift: rounds * step * elem, lanes, fetches });
+        self.lanes = Some(GatherLanes { width, rounds, shift: rounds * step * elem, lanes, fetches });
     }
 }

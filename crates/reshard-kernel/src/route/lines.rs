@@ -12,7 +12,7 @@ use reshard_plan::Stretch;
 const MOST: usize = 8;
 
 /// A round of a loop in which pieces follow each other without a gap, as lines.
-pub(crate) struct Lines {
+pub(crate) struct ComposedLines {
     /// So many for each line.
     pub(crate) patches: Vec<(u32, Patch)>,
     pub(crate) each: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Lines {
     pub(crate) spans: Vec<(u32, usize, usize)>,
 }
 
-impl Lines {
+impl ComposedLines {
     /// The lines of a round, if composing them is worth while: pieces are short, not too different in length, follow each
     /// other without a gap and all sources go at one pace. If it `fetches`, this end asks for what all ends need.
     pub fn new<'a>(

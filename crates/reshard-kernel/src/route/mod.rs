@@ -2,7 +2,7 @@
 //!
 //! A [`Route`] fills boxes of positions: what one destination rank receives, or several ranks that differ only along the
 //! fast axis and therefore take from the same rows of the same sources; one message into its buffer, or out of it. The
-//! positions of the slow axes are the *rows*, counted in a fixed order; each [`End`] of the route is a destination with
+//! positions of the slow axes are the *rows*, counted in a fixed order; each [`Destination`] of the route is a destination with
 //! its own fast axis. Any range of rows can be copied alone, and any part of a row, so work is cut into units and messages
 //! into chunks anywhere.
 
@@ -16,13 +16,13 @@ mod pieces;
 mod range;
 mod spec;
 
-pub use destination::End;
-pub(crate) use inner::{Lanes, RowLoop, RowStretch};
-pub(crate) use lines::Lines;
+pub use destination::Destination;
+pub(crate) use inner::{GatherLanes, InnerLoop, InnerStretch};
+pub(crate) use lines::ComposedLines;
 pub use order::{by_order, by_stride};
-pub(crate) use pieces::{Piece, Sweep};
-pub use range::Share;
-pub use spec::{Wanted, WantedEnd, WantedOwn};
+pub(crate) use pieces::{Piece, PieceList};
+pub use range::CopyRange;
+pub use spec::{DestinationSpec, LocalSpec, RouteSpec};
 
 use crate::simd::Level;
 use reshard_plan::{MAX_DIMS, Stretch, Track};
@@ -36,28 +36,28 @@ pub const MOST_ENDS: usize = 8;
 pub struct Route {
     pub(crate) elem: usize,
     /// All axes but the fastest, slowest first.
-    pub(crate) outer: Vec<Outer>,
+    pub(crate) outer: Vec<OuterAxis>,
     /// Peers of the fast axis, of all ends together.
     pub(crate) peers: usize,
     /// For each combination of peers (those of the fast axis next to each other) the source and its strides.
-    pub(crate) parts: Vec<Part>,
-    pub(crate) ends: Vec<End>,
+    pub(crate) parts: Vec<SourcePart>,
+    pub(crate) ends: Vec<Destination>,
     /// A row of all ends as one list of pieces, where that can be done.
-    pub(crate) sweep: Option<Sweep>,
+    pub(crate) sweep: Option<PieceList>,
     pub(crate) kernel: Kernel,
-    pub(crate) own: Option<Own>,
+    pub(crate) own: Option<LocalSource>,
     rows: u64,
 }
 
 /// A source that is read where it lies.
-pub(crate) struct Own {
+pub(crate) struct LocalSource {
     /// Its place in `parts`, without that along the fast axis: rows with these peers of the slow axes take from it.
     pub first: usize,
     /// Its peer along the fast axis.
     pub peer: usize,
     /// The end for such rows.
-    pub ends: Vec<End>,
-    pub sweep: Option<Sweep>,
+    pub ends: Vec<Destination>,
+    pub sweep: Option<PieceList>,
 }
 
 /// How a route's rows are copied.
@@ -74,14 +74,14 @@ pub enum Kernel {
     Elements,
 }
 
-pub(crate) struct Part {
+pub(crate) struct SourcePart {
     pub source: u32,
     /// Bytes from one index to the next: slow axes in order, then the fast one.
     pub strides: [usize; MAX_DIMS],
 }
 
 /// A slow axis.
-pub(crate) struct Outer {
+pub(crate) struct OuterAxis {
     pub track: Arc<Track>,
     /// The same for the source that is read where it lies, if there is one.
     pub own: Option<Arc<Track>>,
@@ -90,18 +90,18 @@ pub(crate) struct Outer {
 }
 
 impl Route {
-    pub fn new(wanted: &Wanted<'_>, level: Level) -> Self {
-        let Wanted { elem, order, from_strides, ends, own } = wanted;
+    pub fn new(wanted: &RouteSpec<'_>, level: Level) -> Self {
+        let RouteSpec { elem, order, from_strides, ends, own } = wanted;
         let (&fast, slow) = order.split_last().expect("arrays have at least one dimension");
         let tracks = ends[0].tracks;
         let mut peers: Vec<u64> = ends.iter().flat_map(|end| end.tracks[fast].peers()).copied().collect();
         peers.sort_unstable();
         peers.dedup();
         let mut peer_stride = peers.len();
-        let mut outer: Vec<Outer> = Vec::with_capacity(slow.len());
+        let mut outer: Vec<OuterAxis> = Vec::with_capacity(slow.len());
         for &dim in slow.iter().rev() {
             let own = own.as_ref().map(|own| Arc::clone(&own.tracks[dim]));
-            outer.insert(0, Outer { track: Arc::clone(&tracks[dim]), own, peer_stride });
+            outer.insert(0, OuterAxis { track: Arc::clone(&tracks[dim]), own, peer_stride });
             peer_stride *= tracks[dim].peers().len();
         }
         let stride_bytes = |strides: &[u64]| {
@@ -112,22 +112,22 @@ impl Route {
             }
             in_order
         };
-        let mut parts: Vec<Part> =
-            (0..peer_stride).map(|_| Part { source: u32::MAX, strides: [0; MAX_DIMS] }).collect();
+        let mut parts: Vec<SourcePart> =
+            (0..peer_stride).map(|_| SourcePart { source: u32::MAX, strides: [0; MAX_DIMS] }).collect();
         for end in ends {
             place_parts(end, order, &peers, &outer, |place, source| {
-                parts[place] = Part { source, strides: stride_bytes(from_strides[source as usize]) };
+                parts[place] = SourcePart { source, strides: stride_bytes(from_strides[source as usize]) };
             });
         }
         let kernel = choose(ends, &parts, order, *elem as usize);
         // The first end asks for the rows of all.
-        let ready = |end: &WantedEnd<'_>, track: &Track, fetches: bool| {
+        let ready = |end: &DestinationSpec<'_>, track: &Track, fetches: bool| {
             let known = |peer: u32| {
                 let coord = track.peers()[peer as usize];
                 peers.partition_point(|&other| other < coord) as u32
             };
-            let mut loops: Vec<RowLoop> =
-                track.loops().iter().map(|each| RowLoop::new(each, *elem, known, fetches)).collect();
+            let mut loops: Vec<InnerLoop> =
+                track.loops().iter().map(|each| InnerLoop::new(each, *elem, known, fetches)).collect();
             if kernel == Kernel::Rows && level > Level::Portable {
                 loops.iter_mut().for_each(|each| each.find_lanes(*elem, fetches));
             }
@@ -135,7 +135,7 @@ impl Route {
                 0 => Arc::clone(rows),
                 _ => turned(rows, end.tracks[0].elems()),
             });
-            End {
+            Destination {
                 target: end.target,
                 strides: stride_bytes(end.strides),
                 elems: track.elems(),
@@ -144,8 +144,9 @@ impl Route {
                 dense: dense(end, order).map(|first| (first * elem) as usize),
             }
         };
-        let swept =
-            |ends: &[End]| Sweep::new(ends, peers.len(), *elem as usize).filter(|_| kernel == Kernel::Rows);
+        let swept = |ends: &[Destination]| {
+            PieceList::new(ends, peers.len(), *elem as usize).filter(|_| kernel == Kernel::Rows)
+        };
         let own = own.as_ref().and_then(|own| {
             let place = parts.iter().position(|part| part.source == own.source)?;
             let (peer, mut end) = (place % peers.len(), ready(&ends[0], &own.tracks[fast], true));
@@ -154,10 +155,10 @@ impl Route {
             stretches.filter(|s| s.stretch.peer as usize != peer).for_each(|s| s.fetch = 0);
             let ends = vec![end];
             let sweep = swept(&ends);
-            Some(Own { first: place - peer, peer, ends, sweep })
+            Some(LocalSource { first: place - peer, peer, ends, sweep })
         });
         let all = ends.iter().enumerate();
-        let ends: Vec<End> = all.map(|(k, end)| ready(end, &end.tracks[fast], k == 0)).collect();
+        let ends: Vec<Destination> = all.map(|(k, end)| ready(end, &end.tracks[fast], k == 0)).collect();
         let sweep = swept(&ends);
         let rows = outer.iter().map(|outer| outer.track.elems()).product();
         Self { elem: *elem as usize, outer, peers: peers.len(), parts, ends, sweep, kernel, own, rows }
@@ -169,7 +170,7 @@ impl Route {
     }
 
     /// The destinations.
-    pub fn ends(&self) -> &[End] {
+    pub fn ends(&self) -> &[Destination] {
         &self.ends
     }
 
@@ -191,9 +192,9 @@ impl Route {
         self.elem as u64
     }
 
-    /// Whether rows are composed of short pieces a line at a time: see [`Lines`].
+    /// Whether rows are composed of short pieces a line at a time: see [`ComposedLines`].
     pub fn is_composed(&self) -> bool {
-        let lines = |each: &RowLoop| each.lines.is_some() && each.lanes.is_none();
+        let lines = |each: &InnerLoop| each.lines.is_some() && each.lanes.is_none();
         self.kernel == Kernel::Rows && self.ends.iter().flat_map(|end| &end.loops).any(lines)
     }
 
@@ -209,7 +210,7 @@ impl Route {
 
     /// How many positions at the beginning of a row go with the row before if that is where two shares meet, so that they
     /// do not write one cache line of a destination at address `to`.
-    pub(crate) fn spare(&self, end: &End, to: *mut u8, row: u64) -> u64 {
+    pub(crate) fn spare(&self, end: &Destination, to: *mut u8, row: u64) -> u64 {
         if row == 0 || row >= self.rows || self.kernel != Kernel::Rows {
             return 0;
         }
@@ -222,26 +223,26 @@ impl Route {
     }
 
     /// A share with its ends moved to where cache lines of the destination begin, the same way for both that meet there.
-    pub(crate) fn on_lines(&self, to: &[*mut u8], share: Share) -> Share {
+    pub(crate) fn on_lines(&self, to: &[*mut u8], share: CopyRange) -> CopyRange {
         let end = &self.ends[0];
         let target = to[end.target];
         match share {
-            Share::Positions(range) => {
+            CopyRange::Positions(range) => {
                 let all = self.positions();
                 let moved = |position: u64| match position == 0 || position >= all {
                     true => position,
                     false => (position + end.to_line(self.elem, target, position)).min(all),
                 };
-                Share::Positions(moved(range.start)..moved(range.end))
+                CopyRange::Positions(moved(range.start)..moved(range.end))
             }
-            Share::Rows(range) if self.kernel != Kernel::Rows => {
+            CopyRange::Rows(range) if self.kernel != Kernel::Rows => {
                 // At most eight rows, as lines have 64 bytes, if elements begin at multiples of their size.
                 let begins = |row: &u64| end.to_line(self.elem, target, row * end.elems) == 0;
                 let moved = |row: u64| match row == 0 || row >= self.rows {
                     true => row,
                     false => (row..(row + 64).min(self.rows)).find(begins).unwrap_or(row),
                 };
-                Share::Rows(moved(range.start)..moved(range.end))
+                CopyRange::Rows(moved(range.start)..moved(range.end))
             }
             rows => rows,
         }
@@ -257,10 +258,10 @@ impl Route {
 
 /// Calls `place(index into parts, source)` for every combination of peers of one end.
 fn place_parts(
-    end: &WantedEnd<'_>,
+    end: &DestinationSpec<'_>,
     order: &[usize],
     peers: &[u64],
-    outer: &[Outer],
+    outer: &[OuterAxis],
     mut place: impl FnMut(usize, u32),
 ) {
     for (at, &source) in end.parts.iter().enumerate() {
@@ -280,7 +281,7 @@ fn place_parts(
 }
 
 /// Rows if both sides are adjacent along the fast axis, tiles if the source is along another, else one by one.
-fn choose(ends: &[WantedEnd<'_>], parts: &[Part], order: &[usize], elem: usize) -> Kernel {
+fn choose(ends: &[DestinationSpec<'_>], parts: &[SourcePart], order: &[usize], elem: usize) -> Kernel {
     let last = order.len() - 1;
     // A stride matters where an index is not 0.
     let reaches = |at: usize, index: fn(&Stretch) -> u64| {
@@ -305,7 +306,7 @@ fn choose(ends: &[WantedEnd<'_>], parts: &[Part], order: &[usize], elem: usize) 
 }
 
 /// The element at which positions begin, if they follow each other in memory without gaps.
-fn dense(end: &WantedEnd<'_>, order: &[usize]) -> Option<u64> {
+fn dense(end: &DestinationSpec<'_>, order: &[usize]) -> Option<u64> {
     let mut reach = 1;
     let mut first = 0;
     for &dim in order.iter().rev() {

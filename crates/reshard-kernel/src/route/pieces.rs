@@ -9,7 +9,7 @@
 //! to the sink of its end: one row is one long piece to be read, of which only the beginnings of pages have to be asked for. A
 //! tenth of the time of packing is saved where pieces have a few hundred bytes.
 
-use super::destination::End;
+use super::destination::Destination;
 
 /// Rows of more pieces are copied loop by loop: what is written down should stay in the first-level cache.
 const MOST_PIECES: u64 = 1024;
@@ -18,7 +18,7 @@ const MOST_PIECES: u64 = 1024;
 const GAPS: usize = 4;
 
 /// The pieces of a row, for all ends.
-pub(crate) struct Sweep {
+pub(crate) struct PieceList {
     pub(crate) pieces: Vec<Piece>,
     /// With several ends: the bytes of the row from the first piece to the end of the last.
     pub(crate) span: Option<Span>,
@@ -42,14 +42,14 @@ pub(crate) struct Piece {
     pub(crate) end: u16,
 }
 
-impl Sweep {
+impl PieceList {
     /// If all pieces are worth pushing one by one and not too many. Several ends must have one source, of which they leave few
     /// gaps, and for each what comes one after the other in a row of the source does so in the destination, too, without a gap.
-    pub fn new(ends: &[End], peers: usize, elem: usize) -> Option<Self> {
-        let pieces_of = |end: &End| -> u64 {
+    pub fn new(ends: &[Destination], peers: usize, elem: usize) -> Option<Self> {
+        let pieces_of = |end: &Destination| -> u64 {
             end.loops.iter().map(|each| each.rounds.saturating_mul(each.stretches.len() as u64)).sum()
         };
-        let one_by_one = |end: &End| {
+        let one_by_one = |end: &Destination| {
             end.clip.is_none() && end.loops.iter().all(|each| each.lanes.is_none() && each.lines.is_none())
         };
         let many = ends.iter().map(pieces_of).fold(0, u64::saturating_add) > MOST_PIECES;

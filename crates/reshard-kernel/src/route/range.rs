@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// What of a route is copied.
 #[derive(Clone)]
-pub enum Share {
+pub enum CopyRange {
     /// Whole rows, of all ends, and nothing of any other.
     ExactRows(Range<u64>),
     /// Whole rows, of all ends; the first positions of a row may go with the row before: see [`super::Route`].
@@ -13,7 +13,7 @@ pub enum Share {
     Positions(Range<u64>),
 }
 
-impl Share {
+impl CopyRange {
     /// Whole rows, before and after them parts of a row, of rows of `elems` positions.
     pub(crate) fn stretches(self, elems: u64) -> [(Range<u64>, Option<Range<u64>>); 3] {
         let nothing = (0..0, None);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// What is to be copied, in the words of the planner.
-pub struct Wanted<'a> {
+pub struct RouteSpec<'a> {
     /// Bytes of an element.
     pub elem: u64,
     /// The axes from the slowest to the fastest.
@@ -13,13 +13,13 @@ pub struct Wanted<'a> {
     /// Strides of each source, in elements.
     pub from_strides: Vec<&'a [u64]>,
     /// Destinations that have all tracks in common but that of the fast axis.
-    pub ends: Vec<WantedEnd<'a>>,
+    pub ends: Vec<DestinationSpec<'a>>,
     /// A source that is read where it lies, while the others are read from boxes.
-    pub own: Option<WantedOwn<'a>>,
+    pub own: Option<LocalSpec<'a>>,
 }
 
 /// A source that lies otherwise than the others, for the route's only end.
-pub struct WantedOwn<'a> {
+pub struct LocalSpec<'a> {
     /// Its number among the sources.
     pub source: u32,
     /// Its tracks: the loops and stretches of slow axes are those of the end, and `from` counts the elements of this source.
@@ -28,7 +28,7 @@ pub struct WantedOwn<'a> {
 }
 
 /// One destination of what is to be copied.
-pub struct WantedEnd<'a> {
+pub struct DestinationSpec<'a> {
     /// Its number among the destinations.
     pub target: usize,
     /// One track for each axis.

@@ -1,7 +1,7 @@
 //! The boxes of a relay: what each source has of each destination, cut into chunks, and the ways in and out.
 
 use crate::copy::STREAMED;
-use crate::route::{Kernel, Route, Wanted, WantedEnd, WantedOwn, by_order};
+use crate::route::{DestinationSpec, Kernel, LocalSpec, Route, RouteSpec, by_order};
 use crate::simd::Level;
 use reshard_plan::{Array, Target, Track};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -16,7 +16,7 @@ const LARGE_SHARE: u64 = 8;
 
 /// What is usually left to the processor and the array, and what tests insist on.
 #[derive(Clone, Copy)]
-pub struct Way {
+pub struct StagingTuning {
     /// Which instructions to use.
     pub level: Level,
     /// Whether arrays are too large for the caches.
@@ -24,7 +24,7 @@ pub struct Way {
 }
 
 /// The boxes of an array: what each source has of each target.
-pub struct Boxes<'a> {
+pub struct StagingLayout<'a> {
     array: &'a Array,
     /// Axes from the slowest to the fastest of a box.
     pub order: Vec<usize>,
@@ -37,8 +37,8 @@ pub struct Boxes<'a> {
     columns: HashMap<Vec<*const Track>, usize>,
 }
 
-impl<'a> Boxes<'a> {
-    pub fn new(array: &'a Array, Way { level, large }: Way) -> Self {
+impl<'a> StagingLayout<'a> {
+    pub fn new(array: &'a Array, StagingTuning { level, large }: StagingTuning) -> Self {
         let order = by_order(array.order(), array.wanted().problem().shape().len());
         let elem = array.wanted().elem_bytes();
         let large = large.unwrap_or(array.elems().saturating_mul(elem) >= STREAMED);
@@ -147,7 +147,7 @@ impl<'a> Boxes<'a> {
         let mut ends = Vec::with_capacity(boxes.len());
         for (target, (tracks, strides)) in boxes.iter().enumerate() {
             let (tracks, strides) = (tracks.as_ref(), strides.as_ref());
-            ends.push(WantedEnd { target, tracks, parts: vec![0], strides, rows: None });
+            ends.push(DestinationSpec { target, tracks, parts: vec![0], strides, rows: None });
         }
         let from = self.array.sources()[source].strides.as_slice();
         self.route(vec![from], ends, None)
@@ -180,11 +180,11 @@ impl<'a> Boxes<'a> {
             target.tracks.iter().enumerate().map(|(dim, track)| Arc::new(alike(dim, track))).collect();
         let mut own = target.tracks.clone();
         own[fast] = Arc::new(target.tracks[fast].boxed_but(Some(peers[fast])));
-        let route = self.assembled(target, &tracks, Some(WantedOwn { source: place as u32, tracks: &own }));
+        let route = self.assembled(target, &tracks, Some(LocalSpec { source: place as u32, tracks: &own }));
         (route.kernel() == Kernel::Rows).then_some(route)
     }
 
-    fn assembled(&self, target: &Target, tracks: &[Arc<Track>], own: Option<WantedOwn<'_>>) -> Route {
+    fn assembled(&self, target: &Target, tracks: &[Arc<Track>], own: Option<LocalSpec<'_>>) -> Route {
         let places = target.places();
         let mut strides: Vec<Vec<u64>> = (0..places)
             .map(|place| {
@@ -192,12 +192,13 @@ impl<'a> Boxes<'a> {
                 self.dense(|dim| target.tracks[dim].before(peers[dim], u64::MAX))
             })
             .collect();
-        if let Some(WantedOwn { source, .. }) = own {
+        if let Some(LocalSpec { source, .. }) = own {
             let part = self.array.part(target, source as usize);
             strides[source as usize].clone_from(&self.array.sources()[part].strides);
         }
         let (rows, to) = (target.rows.clone(), &target.strides);
-        let end = WantedEnd { target: 0, tracks, parts: (0..places as u32).collect(), strides: to, rows };
+        let end =
+            DestinationSpec { target: 0, tracks, parts: (0..places as u32).collect(), strides: to, rows };
         self.route(strides.iter().map(Vec::as_slice).collect(), vec![end], own)
     }
 
@@ -215,10 +216,10 @@ impl<'a> Boxes<'a> {
     fn route(
         &self,
         from_strides: Vec<&[u64]>,
-        ends: Vec<WantedEnd<'_>>,
-        own: Option<WantedOwn<'_>>,
+        ends: Vec<DestinationSpec<'_>>,
+        own: Option<LocalSpec<'_>>,
     ) -> Route {
-        let wanted = Wanted { elem: self.elem, order: &self.order, from_strides, ends, own };
+        let wanted = RouteSpec { elem: self.elem, order: &self.order, from_strides, ends, own };
         Route::new(&wanted, self.level)
     }
 }

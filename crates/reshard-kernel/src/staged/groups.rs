@@ -4,25 +4,25 @@
 //! receivers that take from the same rows are packed for in one go. And where whole rows of this rank's own destination come
 //! from itself, they lie between what it packs, and are written in the same go.
 
-use super::buffers::{Boxes, Way};
-use super::{Hall, Held, Leg, Outgoing};
+use super::buffers::{StagingLayout, StagingTuning};
+use super::{Assembly, ChunkSource, PackSide, SendSide};
 use crate::route::{Kernel, MOST_ENDS, Route, by_order};
 use reshard_plan::{Plan, Target, Track};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Receivers that share all but the fast axis: they are packed for together, so that each row of the source is read once.
-pub struct Bundle {
+pub struct ReceiverGroup {
     /// Which of the outgoing.
     pub members: Vec<usize>,
     /// For each array, the way into all their boxes; none if there is only one member.
     pub(crate) together: Vec<Route>,
     /// For each array, the same with one end more, for what this rank keeps of the same rows.
-    pub(crate) kept: Vec<Option<Kept>>,
+    pub(crate) kept: Vec<Option<KeptTogether>>,
 }
 
 /// What a rank packs for others and what it keeps, in one go.
-pub(crate) struct Kept {
+pub(crate) struct KeptTogether {
     /// Into the boxes, and last into the destination.
     pub route: Route,
     /// Which of the halls.
@@ -43,7 +43,7 @@ pub(crate) struct KeptRows {
 
 impl KeptRows {
     /// Whole matrices only: with one slow axis, rows that follow each other in the box do so in the destination.
-    pub fn new(boxes: &mut Boxes<'_>, target: &Target, place: usize) -> Option<Self> {
+    pub fn new(boxes: &mut StagingLayout<'_>, target: &Target, place: usize) -> Option<Self> {
         let &[slow, fast] = &boxes.order[..] else { return None };
         if target.rows.is_some() {
             return None;
@@ -56,9 +56,9 @@ impl KeptRows {
     }
 }
 
-impl Hall {
+impl Assembly {
     /// Whether its rows that are read where they lie are those of a leg.
-    fn keeps_with(&self, leg: &Leg) -> bool {
+    fn keeps_with(&self, leg: &PackSide) -> bool {
         let same = |rows: &KeptRows| Arc::ptr_eq(&rows.tracks[rows.slow], &leg.tracks[rows.slow]);
         (self.array, self.first) == (leg.array, leg.first)
             && leg.pack.kernel() == Kernel::Rows
@@ -67,9 +67,9 @@ impl Hall {
 
     /// Whether what is read where it lies of a chunk are whole rows, the very same that a leg packs from, and there is nothing
     /// else in the chunk.
-    pub(crate) fn has_the_rows_of(&self, leg: &Leg, at: usize) -> bool {
+    pub(crate) fn has_the_rows_of(&self, leg: &PackSide, at: usize) -> bool {
         let count = |rows: Option<Range<u64>>| rows.map(|rows| rows.end - rows.start);
-        let own = self.boxes.iter().find(|(held, _)| matches!(held, Held::Own(_)));
+        let own = self.boxes.iter().find(|(held, _)| matches!(held, ChunkSource::Local(_)));
         let (Some(rows), Some((_, own))) = (&self.rows, own) else { return false };
         let (Some(chunk), Some(own)) = (self.chunks.get(at), own.get(at)) else { return false };
         let packed = whole_rows(&leg.cuts[at], leg.row);
@@ -88,19 +88,27 @@ impl Hall {
 }
 
 /// Receivers whose chunks are the same rows of the same source, in all arrays.
-pub(crate) fn bundles_of(plan: &Plan, outgoing: &[Outgoing], halls: &[Hall], way: Way) -> Vec<Bundle> {
-    let mut bundles: Vec<Bundle> = Vec::new();
+pub(crate) fn bundles_of(
+    plan: &Plan,
+    outgoing: &[SendSide],
+    halls: &[Assembly],
+    way: StagingTuning,
+) -> Vec<ReceiverGroup> {
+    let mut bundles: Vec<ReceiverGroup> = Vec::new();
     for (number, one) in outgoing.iter().enumerate() {
-        let fits = |bundle: &&mut Bundle| {
+        let fits = |bundle: &&mut ReceiverGroup| {
             bundle.members.len() < MOST_ENDS && alike(plan, &outgoing[bundle.members[0]], one)
         };
         match bundles.iter_mut().find(fits) {
             Some(bundle) => bundle.members.push(number),
-            None => bundles.push(Bundle { members: vec![number], together: Vec::new(), kept: Vec::new() }),
+            None => {
+                bundles.push(ReceiverGroup { members: vec![number], together: Vec::new(), kept: Vec::new() })
+            }
         }
     }
-    let boxes: Vec<Boxes<'_>> = plan.arrays().iter().map(|array| Boxes::new(array, way)).collect();
-    for Bundle { members, together, kept } in &mut bundles {
+    let boxes: Vec<StagingLayout<'_>> =
+        plan.arrays().iter().map(|array| StagingLayout::new(array, way)).collect();
+    for ReceiverGroup { members, together, kept } in &mut bundles {
         for (number, leg) in outgoing[members[0]].legs.iter().enumerate() {
             let boxes = &boxes[leg.array];
             let members = members.iter().map(|&member| &outgoing[member].legs[number]);
@@ -111,15 +119,15 @@ pub(crate) fn bundles_of(plan: &Plan, outgoing: &[Outgoing], halls: &[Hall], way
             let hall = halls.iter().position(|hall| hall.keeps_with(leg)).filter(|_| ends.len() < MOST_ENDS);
             let rows = hall.and_then(|hall| halls[hall].rows.as_ref());
             ends.extend(rows.map(|rows| (&rows.tracks[..], &rows.strides[..])));
-            let route = hall.map(|hall| Kept { route: boxes.pack(&ends, leg.source), hall });
+            let route = hall.map(|hall| KeptTogether { route: boxes.pack(&ends, leg.source), hall });
             kept.push(route.filter(|kept| kept.route.kernel() == Kernel::Rows));
         }
     }
     bundles
 }
 
-fn alike(plan: &Plan, one: &Outgoing, other: &Outgoing) -> bool {
-    let same = |(one, other): (&Leg, &Leg)| {
+fn alike(plan: &Plan, one: &SendSide, other: &SendSide) -> bool {
+    let same = |(one, other): (&PackSide, &PackSide)| {
         let array = &plan.arrays()[one.array];
         let order = by_order(array.order(), one.tracks.len());
         let slow = &order[..order.len() - 1];

@@ -9,47 +9,47 @@
 mod buffers;
 mod groups;
 
-use crate::copy::{Errand, Manner, Worker, copy};
-use crate::memory::Data;
-use crate::route::{MOST_ENDS, Route, Share};
+use crate::copy::{CopyJob, CopyMode, Scratch, copy};
+use crate::memory::Buffers;
+use crate::route::{CopyRange, MOST_ENDS, Route};
 use crate::simd::{Level, prefetch_piece};
-use buffers::{Boxes, Way};
-pub use groups::Bundle;
-use groups::{Kept, KeptRows, bundles_of};
+use buffers::{StagingLayout, StagingTuning};
+pub use groups::ReceiverGroup;
+use groups::{KeptRows, KeptTogether, bundles_of};
 use reshard_plan::{Plan, Track};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// One rank's share of a relay.
-pub struct Relay {
+pub struct StagedCopy {
     plan: Arc<Plan>,
-    outgoing: Vec<Outgoing>,
-    bundles: Vec<Bundle>,
+    outgoing: Vec<SendSide>,
+    bundles: Vec<ReceiverGroup>,
     /// Ranks this one assembles from, ascending.
     incoming: Vec<u64>,
-    halls: Vec<Hall>,
-    worker: Worker,
+    halls: Vec<Assembly>,
+    worker: Scratch,
     /// Room for one address for each box of a chunk.
     bases: Vec<*const u8>,
 }
 
 // SAFETY: the addresses are only used while `assemble` runs, on what it borrows.
-unsafe impl Send for Relay {}
+unsafe impl Send for StagedCopy {}
 
 /// What a rank packs for another, or itself.
-pub struct Outgoing {
+pub struct SendSide {
     /// The receiver.
     pub to: u64,
     /// Chunks of the receiver, of all arrays one after the other.
     pub chunks: usize,
     /// Bytes of the largest box of a chunk.
     pub most_bytes: usize,
-    legs: Vec<Leg>,
+    legs: Vec<PackSide>,
 }
 
 /// One array of what a rank packs for another.
-struct Leg {
+struct PackSide {
     array: usize,
     source: usize,
     elem: u64,
@@ -67,7 +67,7 @@ struct Leg {
 }
 
 /// One array of what a rank assembles.
-struct Hall {
+struct Assembly {
     array: usize,
     target: usize,
     elem: u64,
@@ -75,7 +75,7 @@ struct Hall {
     /// The positions of each chunk.
     chunks: Vec<Range<u64>>,
     /// For each source what of its message belongs to each chunk, and where it is.
-    boxes: Vec<(Held, Vec<Range<u64>>)>,
+    boxes: Vec<(ChunkSource, Vec<Range<u64>>)>,
     route: Route,
     stream: bool,
     /// Something is read where it lies, and that is not in the caches.
@@ -86,17 +86,17 @@ struct Hall {
 
 /// Where something of a chunk is.
 #[derive(Clone, Copy)]
-enum Held {
+enum ChunkSource {
     /// In a box of one of the incoming.
-    Box(usize),
+    Buffer(usize),
     /// In this rank's own source, by its number.
-    Own(usize),
+    Local(usize),
 }
 
-impl Relay {
+impl StagedCopy {
     /// What `rank` does if chunks have about so many bytes.
     pub fn new(plan: Arc<Plan>, rank: u64, chunk: u64) -> Self {
-        Self::tuned(plan, rank, chunk, Way { level: Level::best(), large: None })
+        Self::tuned(plan, rank, chunk, StagingTuning { level: Level::best(), large: None })
     }
 
     /// The same in one of the ways of `Threads::ways`: all must do the same.
@@ -104,18 +104,18 @@ impl Relay {
     pub fn in_way(plan: Arc<Plan>, rank: u64, chunk: u64, way: usize) -> Self {
         let levels = Level::available();
         let level = levels[way / 2 % levels.len()];
-        Self::tuned(plan, rank, chunk, Way { level, large: Some(way % 2 == 1) })
+        Self::tuned(plan, rank, chunk, StagingTuning { level, large: Some(way % 2 == 1) })
     }
 
-    fn tuned(plan: Arc<Plan>, rank: u64, chunk: u64, way: Way) -> Self {
-        let mut by_receiver: HashMap<u64, Outgoing> = HashMap::new();
+    fn tuned(plan: Arc<Plan>, rank: u64, chunk: u64, way: StagingTuning) -> Self {
+        let mut by_receiver: HashMap<u64, SendSide> = HashMap::new();
         let mut incoming: Vec<u64> = Vec::new();
         let mut halls = Vec::new();
         // Chunks of each receiver in the arrays so far.
         let mut chunks_of: HashMap<u64, usize> = HashMap::new();
         for (number, array) in plan.arrays().iter().enumerate() {
             let mine = array.source_of(rank);
-            let mut boxes = Boxes::new(array, way);
+            let mut boxes = StagingLayout::new(array, way);
             for (index, target) in array.targets().iter().enumerate().filter(|(_, t)| t.elems() > 0) {
                 let cuts = boxes.cut(target, chunk);
                 let first = *chunks_of.entry(target.rank).or_insert(0);
@@ -129,7 +129,7 @@ impl Relay {
                 {
                     let tracks = boxes.packed(target, place);
                     let strides = boxes.dense(|dim| tracks[dim].elems());
-                    let leg = Leg {
+                    let leg = PackSide {
                         array: number,
                         source,
                         elem: boxes.elem,
@@ -141,7 +141,7 @@ impl Relay {
                         strides,
                         large: boxes.large,
                     };
-                    let entry = by_receiver.entry(target.rank).or_insert_with(|| Outgoing {
+                    let entry = by_receiver.entry(target.rank).or_insert_with(|| SendSide {
                         to: target.rank,
                         chunks: 0,
                         most_bytes: 0,
@@ -154,21 +154,21 @@ impl Relay {
                     let of_place = |(place, part): (usize, usize)| {
                         let from = array.sources()[part].rank;
                         if from == rank && straight.is_some() {
-                            return (Held::Own(part), boxes.cuts(target, place, &cuts));
+                            return (ChunkSource::Local(part), boxes.cuts(target, place, &cuts));
                         }
                         let known = incoming.iter().position(|&other| other == from);
                         let sender = known.unwrap_or_else(|| {
                             incoming.push(from);
                             incoming.len() - 1
                         });
-                        (Held::Box(sender), boxes.cuts(target, place, &cuts))
+                        (ChunkSource::Buffer(sender), boxes.cuts(target, place, &cuts))
                     };
                     let from = array.parts(target).enumerate().map(of_place).collect();
                     let rows = straight
                         .as_ref()
                         .and(place)
                         .and_then(|place| KeptRows::new(&mut boxes, target, place));
-                    halls.push(Hall {
+                    halls.push(Assembly {
                         rows,
                         array: number,
                         target: index,
@@ -183,27 +183,27 @@ impl Relay {
                 }
             }
         }
-        let mut outgoing: Vec<Outgoing> = by_receiver.into_values().collect();
+        let mut outgoing: Vec<SendSide> = by_receiver.into_values().collect();
         outgoing.sort_by_key(|outgoing| outgoing.to);
         // All of the receiver's, those of arrays in which this rank has nothing for it included: both sides count alike.
         outgoing.iter_mut().for_each(|outgoing| outgoing.chunks = chunks_of[&outgoing.to]);
         let bundles = bundles_of(&plan, &outgoing, &halls, way);
         let most_boxes = halls.iter().map(|hall| hall.boxes.len()).max().unwrap_or(0);
-        let worker = Worker::new(way.level, routes(&outgoing, &bundles, &halls));
+        let worker = Scratch::new(way.level, routes(&outgoing, &bundles, &halls));
         Self { plan, outgoing, bundles, incoming, halls, worker, bases: Vec::with_capacity(most_boxes) }
     }
 
     /// The outgoing, together where that saves reading. Each is in one bundle.
-    pub fn bundles(&self) -> &[Bundle] {
+    pub fn bundles(&self) -> &[ReceiverGroup] {
         &self.bundles
     }
 
     /// Whom this rank packs for, ascending.
-    pub fn outgoing(&self) -> &[Outgoing] {
+    pub fn outgoing(&self) -> &[SendSide] {
         &self.outgoing
     }
 
-    /// Whom it assembles from: the numbers of [`Relay::needs`] are indices into this.
+    /// Whom it assembles from: the numbers of [`StagedCopy::needs`] are indices into this.
     pub fn incoming(&self) -> &[u64] {
         &self.incoming
     }
@@ -215,12 +215,12 @@ impl Relay {
 
     /// Bytes of memory the kernels need.
     pub fn scratch_bytes(&self) -> u64 {
-        Worker::bytes(routes(&self.outgoing, &self.bundles, &self.halls))
+        Scratch::bytes(routes(&self.outgoing, &self.bundles, &self.halls))
     }
 
     /// The first of the receiver's chunks from `chunk` on of which this rank has something; past the last if there is none.
     pub fn next_chunk(&self, outgoing: usize, chunk: usize) -> usize {
-        let Outgoing { legs, chunks, .. } = &self.outgoing[outgoing];
+        let SendSide { legs, chunks, .. } = &self.outgoing[outgoing];
         let mut chunk = chunk;
         while chunk < *chunks && find(legs, chunk).is_none_or(|(number, at)| legs[number].cuts[at].is_empty())
         {
@@ -231,9 +231,9 @@ impl Relay {
 
     /// Whether this rank's own chunk of that number can be written while a bundle's is packed: all of it lies between what is
     /// packed, so that each row is read once, in order.
-    pub fn keeps(&self, data: &Data<'_>, bundle: usize, chunk: usize) -> bool {
+    pub fn keeps(&self, data: &Buffers<'_>, bundle: usize, chunk: usize) -> bool {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        let Bundle { members, kept, .. } = &self.bundles[bundle];
+        let ReceiverGroup { members, kept, .. } = &self.bundles[bundle];
         let legs = &self.outgoing[members[0]].legs;
         let Some((number, at)) = find(legs, chunk) else { return false };
         let (leg, Some(kept)) = (&legs[number], &kept[number]) else { return false };
@@ -243,13 +243,13 @@ impl Relay {
     }
 
     /// Packs what this rank has of a chunk of all receivers of a bundle: `box_of(k)` is the room for member `k`, from its
-    /// beginning. With `keep`, which [`Relay::keeps`] must allow, this rank's own chunk of that number is written, too.
+    /// beginning. With `keep`, which [`StagedCopy::keeps`] must allow, this rank's own chunk of that number is written, too.
     ///
     /// # Panics
-    /// If the data is another plan's, this rank's part was not entered, or a box is too short: [`Outgoing::most_bytes`] is enough.
+    /// If the data is another plan's, this rank's part was not entered, or a box is too short: [`SendSide::most_bytes`] is enough.
     pub fn pack_bundle<'b>(
         &mut self,
-        data: &mut Data<'_>,
+        data: &mut Buffers<'_>,
         bundle: usize,
         chunk: usize,
         keep: bool,
@@ -263,7 +263,7 @@ impl Relay {
         }
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let Self { outgoing, bundles, halls, worker, .. } = self;
-        let Bundle { members, together, kept } = &bundles[bundle];
+        let ReceiverGroup { members, together, kept } = &bundles[bundle];
         let legs = &outgoing[members[0]].legs;
         let Some((number, at)) = find(legs, chunk) else { return };
         let leg = &legs[number];
@@ -285,7 +285,7 @@ impl Relay {
         let mut ends = members.len();
         let route = match kept[number].as_ref().filter(|_| keep) {
             None => &together[number],
-            Some(Kept { route, hall }) => {
+            Some(KeptTogether { route, hall }) => {
                 let hall = &halls[*hall];
                 let target = data.targets(hall.array)[hall.target];
                 assert!(!target.is_null(), "a rank keeps its own part");
@@ -294,12 +294,12 @@ impl Relay {
                 route
             }
         };
-        let errand = Errand {
+        let errand = CopyJob {
             route,
             manner: leg.manner(),
             from: &[source],
             to: &bases[..ends],
-            share: Share::ExactRows(rows),
+            share: CopyRange::ExactRows(rows),
         };
         // What is kept are as many rows of the target, those of this chunk, none of which another rank has anything of.
         // SAFETY: the source and the target were entered, whole, and are borrowed by the data. These rows of each box take the
@@ -311,9 +311,9 @@ impl Relay {
     /// Packs what this rank has of a receiver's chunk. Returns the bytes.
     ///
     /// # Panics
-    /// If the data is another plan's, this rank's part was not entered, or the box is too short: [`Outgoing::most_bytes`] is
+    /// If the data is another plan's, this rank's part was not entered, or the box is too short: [`SendSide::most_bytes`] is
     /// enough.
-    pub fn pack(&mut self, data: &Data<'_>, outgoing: usize, chunk: usize, to: &mut [u8]) -> usize {
+    pub fn pack(&mut self, data: &Buffers<'_>, outgoing: usize, chunk: usize, to: &mut [u8]) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let legs = &self.outgoing[outgoing].legs;
         let Some((number, at)) = find(legs, chunk) else { return 0 };
@@ -327,12 +327,12 @@ impl Relay {
         let source = data.sources(leg.array)[leg.source];
         assert!(!source.is_null() || range.is_empty(), "a rank packs its own part");
         let base = to.as_mut_ptr().wrapping_sub((range.start * leg.elem) as usize);
-        let errand = Errand {
+        let errand = CopyJob {
             route: &leg.pack,
             manner: leg.manner(),
             from: &[source],
             to: &[base],
-            share: Share::Positions(range),
+            share: CopyRange::Positions(range),
         };
         // SAFETY: the source was entered, whole, and is borrowed by the data; positions of the box take the bytes from the
         // first of them on, of which there is room, as was checked. The worker was made for this route.
@@ -346,7 +346,7 @@ impl Relay {
         hall.into_iter().flat_map(move |hall| {
             let at = chunk - hall.first;
             hall.boxes.iter().filter_map(move |(held, cuts)| match *held {
-                Held::Box(sender) if !cuts[at].is_empty() => Some(sender),
+                ChunkSource::Buffer(sender) if !cuts[at].is_empty() => Some(sender),
                 _ => None,
             })
         })
@@ -357,7 +357,7 @@ impl Relay {
     ///
     /// # Panics
     /// If the data is another plan's, this rank's part was not entered, or a box is too short.
-    pub fn assemble<'b>(&mut self, data: &mut Data<'_>, chunk: usize, box_of: impl Fn(usize) -> &'b [u8]) {
+    pub fn assemble<'b>(&mut self, data: &mut Buffers<'_>, chunk: usize, box_of: impl Fn(usize) -> &'b [u8]) {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let Self { halls, bases, worker, .. } = self;
         let hall = halls.iter().rev().find(|hall| hall.first <= chunk).expect("a chunk of this rank");
@@ -369,8 +369,8 @@ impl Relay {
                 return std::ptr::null();
             }
             let sender = match *held {
-                Held::Box(sender) => sender,
-                Held::Own(source) => {
+                ChunkSource::Buffer(sender) => sender,
+                ChunkSource::Local(source) => {
                     let source = data.sources(hall.array)[source];
                     assert!(!source.is_null(), "a rank reads its own part");
                     return source;
@@ -387,9 +387,9 @@ impl Relay {
         }));
         let to = data.targets(hall.array)[hall.target];
         assert!(!to.is_null(), "a rank assembles its own part");
-        let errand = Errand {
+        let errand = CopyJob {
             route: &hall.route,
-            manner: Manner {
+            manner: CopyMode {
                 stream: hall.stream,
                 fetch: hall.fetch,
                 claim: false,
@@ -397,7 +397,7 @@ impl Relay {
             },
             from: bases,
             to: &[to],
-            share: Share::Positions(hall.chunks[at].clone()),
+            share: CopyRange::Positions(hall.chunks[at].clone()),
         };
         // SAFETY: the target was entered, whole, and is mutably borrowed. Of each box only positions of this chunk are read,
         // and it has all of them, as was checked; an own source was entered, whole, and is borrowed, too. The worker was made for this route; a scaling for the array's type.
@@ -405,10 +405,10 @@ impl Relay {
     }
 }
 
-impl Outgoing {
+impl SendSide {
     /// Whether boxes are written past the caches.
     pub fn streams(&self) -> bool {
-        self.legs.iter().any(Leg::streams)
+        self.legs.iter().any(PackSide::streams)
     }
 
     /// Of so many chunks this rank has something.
@@ -417,14 +417,14 @@ impl Outgoing {
     }
 }
 
-impl Leg {
+impl PackSide {
     /// What does not fit into the caches goes past them, unless it is composed: that is slower than memory.
     fn streams(&self) -> bool {
         self.large && !self.pack.is_composed()
     }
 
-    fn manner(&self) -> Manner<'static> {
-        Manner { stream: self.streams(), fetch: self.large, claim: true, ..Manner::default() }
+    fn manner(&self) -> CopyMode<'static> {
+        CopyMode { stream: self.streams(), fetch: self.large, claim: true, ..CopyMode::default() }
     }
 
     fn most_bytes(&self) -> usize {
@@ -435,9 +435,9 @@ impl Leg {
 
 /// All that is copied.
 fn routes<'a>(
-    outgoing: &'a [Outgoing],
-    bundles: &'a [Bundle],
-    halls: &'a [Hall],
+    outgoing: &'a [SendSide],
+    bundles: &'a [ReceiverGroup],
+    halls: &'a [Assembly],
 ) -> impl Iterator<Item = &'a Route> {
     let alone = outgoing.iter().flat_map(|outgoing| &outgoing.legs).map(|leg| &leg.pack);
     let together = bundles.iter().flat_map(|bundle| &bundle.together);
@@ -446,7 +446,7 @@ fn routes<'a>(
 }
 
 /// The leg a chunk belongs to, and its number there; none if this rank has nothing in that array.
-fn find(legs: &[Leg], chunk: usize) -> Option<(usize, usize)> {
+fn find(legs: &[PackSide], chunk: usize) -> Option<(usize, usize)> {
     let number = legs.iter().rposition(|leg| leg.first <= chunk)?;
     let at = chunk - legs[number].first;
     (at < legs[number].cuts.len()).then_some((number, at))

@@ -1,9 +1,9 @@
 //! Where rows of bytes end up: straight in memory, or past the caches a whole line at a time.
 //!
 //! A copy larger than the caches should not read what it overwrites. Streaming stores avoid that, but only whole lines of
-//! 64 bytes, written at once, are fast; pieces of a redistribution begin and end anywhere. So a [`Stage`] carries the line
+//! 64 bytes, written at once, are fast; pieces of a redistribution begin and end anywhere. So a [`StreamingSink`] carries the line
 //! that is not yet complete (in a register, where the level has one so long), merges the next piece into it and lets go
-//! of whole lines. It carries on across pieces and rows as long as the destination goes on without a gap. [`Scaled`] is for
+//! of whole lines. It carries on across pieces and rows as long as the destination goes on without a gap. [`ScaledSink`] is for
 //! sums and products: it computes what it writes.
 
 mod scale;
@@ -44,13 +44,13 @@ pub trait Sink<V: Vector>: Copy {
 
 /// Straight to memory.
 #[derive(Clone, Copy)]
-pub struct Direct {
+pub struct PlainSink {
     to: *mut u8,
     /// Lines are asked for before they are written.
     claims: bool,
 }
 
-impl Direct {
+impl PlainSink {
     /// `claims`: what is written to may have been read by another processor last, as boxes and letters are. To take each line from
     /// there takes long, and a few at a time can be taken at once: they are asked for ahead.
     pub fn new(claims: bool) -> Self {
@@ -65,7 +65,7 @@ impl Direct {
     }
 }
 
-impl<V: Vector> Sink<V> for Direct {
+impl<V: Vector> Sink<V> for PlainSink {
     #[inline(always)]
     unsafe fn open(&mut self, to: *mut u8) {
         self.to = to;
@@ -116,7 +116,7 @@ impl<V: Vector> Sink<V> for Direct {
 
 /// Whole lines past the caches.
 #[derive(Clone, Copy)]
-pub struct Stage<V: Vector> {
+pub struct StreamingSink<V: Vector> {
     /// Where the line in hand belongs: a multiple of `LINE`.
     to: *mut u8,
     line: V::Line,
@@ -125,7 +125,7 @@ pub struct Stage<V: Vector> {
     fill: usize,
 }
 
-impl<V: Vector> Stage<V> {
+impl<V: Vector> StreamingSink<V> {
     pub fn new() -> Self {
         Self { to: std::ptr::null_mut(), line: V::empty(), start: 0, fill: 0 }
     }
@@ -146,7 +146,7 @@ impl<V: Vector> Stage<V> {
     }
 }
 
-impl<V: Vector> Sink<V> for Stage<V> {
+impl<V: Vector> Sink<V> for StreamingSink<V> {
     const STREAMS: bool = true;
 
     #[inline(always)]
@@ -205,7 +205,7 @@ impl<V: Vector> Sink<V> for Stage<V> {
                     self.fill -= LINE;
                 }
             } else {
-                let mut room = Room::new();
+                let mut room = LineBuffer::new();
                 V::store(room.start(), line, 0, n);
                 self.push(room.start(), n);
             }
@@ -214,7 +214,7 @@ impl<V: Vector> Sink<V> for Stage<V> {
 
     #[inline(always)]
     unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
-        let mut room = Room::new();
+        let mut room = LineBuffer::new();
         let taken = room.start();
         for eight in lanes.chunks_exact(8) {
             // SAFETY: as the caller promises for each lane; `8 * WIDTH` bytes, at most a line, are written to `taken` and
@@ -243,9 +243,9 @@ impl<V: Vector> Sink<V> for Stage<V> {
 
 /// A line of memory on the stack.
 #[repr(align(64))]
-struct Room([std::mem::MaybeUninit<u8>; LINE]);
+struct LineBuffer([std::mem::MaybeUninit<u8>; LINE]);
 
-impl Room {
+impl LineBuffer {
     #[inline(always)]
     fn new() -> Self {
         Self([std::mem::MaybeUninit::uninit(); LINE])
@@ -259,13 +259,13 @@ impl Room {
 
 /// Straight to memory, scaled on the way.
 #[derive(Clone, Copy)]
-pub struct Scaled<'a> {
+pub struct ScaledSink<'a> {
     pub scaling: &'a Scaling,
     pub elem: usize,
     pub to: *mut u8,
 }
 
-impl<V: Vector> Sink<V> for Scaled<'_> {
+impl<V: Vector> Sink<V> for ScaledSink<'_> {
     #[inline(always)]
     fn reads(&self) -> bool {
         !self.scaling.ignores_source
@@ -288,7 +288,7 @@ impl<V: Vector> Sink<V> for Scaled<'_> {
 
     #[inline(always)]
     unsafe fn line(&mut self, line: V::Line, n: usize) {
-        let mut room = Room::new();
+        let mut room = LineBuffer::new();
         // SAFETY: `n` bytes, at most a line, are put into the room and pushed from there.
         unsafe {
             V::store(room.start(), line, 0, n);

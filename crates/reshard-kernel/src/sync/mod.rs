@@ -6,8 +6,8 @@
 //! them. Nothing here uses `std::sync::Barrier`: a thread that panicked never arrives there, and the others wait for
 //! ever.
 
-pub mod post;
-mod watched;
+pub mod mailbox;
+mod monitor;
 
 #[cfg(not(all(test, loom)))]
 pub use std::{

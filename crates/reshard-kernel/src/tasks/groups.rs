@@ -3,8 +3,8 @@
 //! A rank copies what it receives. Where ranks can write to each other's destinations, too, anybody can copy anything: then all
 //! of it is cut into units to be shared out, and what leads to several destinations is read once for all of them.
 
-use super::{Lot, Tuning, Work, fair_unit};
-use crate::memory::Data;
+use super::{TaskGroup, TaskList, Tuning, fair_unit};
+use crate::memory::Buffers;
 use crate::simd::Level;
 use reshard_plan::Plan;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 const LEAST: u64 = 1 << 19;
 
 /// Copies out of all source parts, in lots of units.
-pub struct Direct {
-    work: Work,
-    lots: Vec<Lot>,
+pub struct GroupedTasks {
+    work: TaskList,
+    lots: Vec<TaskGroup>,
 }
 
-impl Direct {
+impl GroupedTasks {
     /// What `rank` receives.
     pub fn new(plan: Arc<Plan>, rank: u64) -> Self {
         Self::cut(plan, None, |receiver| receiver == rank)
@@ -37,13 +37,13 @@ impl Direct {
 
     fn cut(plan: Arc<Plan>, unit_bytes: Option<u64>, receives: impl Fn(u64) -> bool) -> Self {
         let tuning = Tuning { level: Level::best(), unit_bytes, streams: None };
-        let mut work = Work::for_targets(plan, 1, tuning, |target| receives(target.rank));
+        let mut work = TaskList::for_targets(plan, 1, tuning, |target| receives(target.rank));
         let lots = work.lots();
         Self { work, lots }
     }
 
     /// What there is to copy; the same in every process that asks for the same.
-    pub fn lots(&self) -> &[Lot] {
+    pub fn lots(&self) -> &[TaskGroup] {
         &self.lots
     }
 
@@ -59,8 +59,8 @@ impl Direct {
     ///
     /// # Safety
     /// Nobody, in whatever process, copies the same unit meanwhile, writes to what it reads, or touches what it writes.
-    pub unsafe fn run(&self, lot: usize, unit: usize, data: &mut Data<'_>) {
-        let Lot { array, sources, targets, units } = &self.lots[lot];
+    pub unsafe fn run(&self, lot: usize, unit: usize, data: &mut Buffers<'_>) {
+        let TaskGroup { array, sources, targets, units } = &self.lots[lot];
         assert!(unit < units.len(), "unit {unit} of {}", units.len());
         let (from, to) = (data.sources(*array), data.targets(*array));
         assert!(sources.iter().all(|&source| !from[source].is_null()), "all sources were entered");

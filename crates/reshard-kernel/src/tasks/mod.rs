@@ -7,12 +7,12 @@
 
 mod groups;
 
-pub use groups::Direct;
+pub use groups::GroupedTasks;
 
-use crate::copy::{Errand, Manner, STREAMED, Worker, copy};
-use crate::memory::Data;
-use crate::pool::{Crew, Panicked};
-use crate::route::{Kernel, MOST_ENDS, Route, Share, Wanted, WantedEnd, by_stride};
+use crate::copy::{CopyJob, CopyMode, STREAMED, Scratch, copy};
+use crate::memory::Buffers;
+use crate::pool::{Panicked, ThreadPool};
+use crate::route::{CopyRange, DestinationSpec, Kernel, MOST_ENDS, Route, RouteSpec, by_stride};
 use crate::simd::Level;
 use reshard_plan::{Array, Plan, Target};
 use std::ops::Range;
@@ -32,16 +32,16 @@ const TILE_COLUMN: u64 = 8192;
 const MOST_UNITS: u64 = 1 << 20;
 
 /// All routes and units of a plan.
-pub struct Work {
+pub struct TaskList {
     plan: Arc<Plan>,
     routes: Vec<Route>,
-    units: Vec<Unit>,
+    units: Vec<Task>,
     streamed: Vec<bool>,
-    workers: Vec<Mutex<Worker>>,
+    workers: Vec<Mutex<Scratch>>,
 }
 
 /// Units with the same sources and destinations.
-pub struct Lot {
+pub struct TaskGroup {
     /// Of this array.
     pub array: usize,
     /// Numbers of its sources, ascending.
@@ -52,17 +52,17 @@ pub struct Lot {
     pub(crate) units: Range<usize>,
 }
 
-impl Lot {
+impl TaskGroup {
     /// How many units it has.
     pub fn units(&self) -> usize {
         self.units.len()
     }
 }
 
-struct Unit {
+struct Task {
     array: usize,
     route: usize,
-    share: Share,
+    share: CopyRange,
 }
 
 /// What is usually left to the plan and the processor, and what tests insist on.
@@ -76,7 +76,7 @@ pub struct Tuning {
     pub streams: Option<bool>,
 }
 
-impl Work {
+impl TaskList {
     /// Cuts a plan for so many workers.
     pub fn new(plan: Arc<Plan>, workers: usize, tuning: Tuning) -> Self {
         Self::for_targets(plan, workers, tuning, |_| true)
@@ -90,20 +90,20 @@ impl Work {
         wanted: impl Fn(&Target) -> bool,
     ) -> Self {
         let mut routes = Vec::new();
-        let mut units: Vec<(f64, Unit)> = Vec::new();
+        let mut units: Vec<(f64, Task)> = Vec::new();
         let level = tuning.level;
         assert!(level <= Level::best(), "{level:?} is more than this processor has");
         let unit_bytes = tuning.unit_bytes.unwrap_or_else(|| fair_unit(&plan, workers));
         for (number, array) in plan.arrays().iter().enumerate() {
             for route in routes_of(array, unit_bytes, level, &wanted) {
                 cut(&route, unit_bytes, workers as u64, |fraction, share| {
-                    units.push((fraction, Unit { array: number, route: routes.len(), share }));
+                    units.push((fraction, Task { array: number, route: routes.len(), share }));
                 });
                 routes.push(route);
             }
         }
         units.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
+        let units: Vec<Task> = units.into_iter().map(|(_, unit)| unit).collect();
         let streamed = plan.arrays().iter().map(|array| {
             let bytes = array.elems().saturating_mul(array.wanted().elem_bytes());
             tuning.streams.unwrap_or(bytes >= STREAMED)
@@ -111,13 +111,13 @@ impl Work {
         let streamed = streamed.collect();
         // One worker is enough for one unit.
         let workers = workers.min(units.len()).max(1);
-        let workers = (0..workers).map(|_| Mutex::new(Worker::new(level, routes.iter()))).collect();
+        let workers = (0..workers).map(|_| Mutex::new(Scratch::new(level, routes.iter()))).collect();
         Self { plan, routes, units, streamed, workers }
     }
 
     /// At most so many bytes the workers keep.
     pub fn scratch_bytes(&self) -> u64 {
-        self.workers.len() as u64 * Worker::bytes(self.routes.iter())
+        self.workers.len() as u64 * Scratch::bytes(self.routes.iter())
     }
 
     /// Workers that will find something to do.
@@ -129,7 +129,7 @@ impl Work {
     ///
     /// # Panics
     /// If the data is another plan's, or the parts of a rank were not entered.
-    pub fn run(&self, data: &mut Data<'_>, crew: &mut Crew) -> Result<(), Panicked> {
+    pub fn run(&self, data: &mut Buffers<'_>, crew: &mut ThreadPool) -> Result<(), Panicked> {
         assert!(data.check_all(&self.plan).is_ok(), "all parts were entered, for this plan");
         let data = &*data;
         let next = AtomicUsize::new(0);
@@ -138,17 +138,17 @@ impl Work {
 
     /// Sorts the units by where they lead to, and says which belong together. The same in every process that cuts the same
     /// plan alike.
-    pub fn lots(&mut self) -> Vec<Lot> {
+    pub fn lots(&mut self) -> Vec<TaskGroup> {
         let Self { routes, units, .. } = self;
         // Each destination of an array is an end of one route.
-        let leads = |unit: &Unit| (unit.array, routes[unit.route].ends()[0].target);
+        let leads = |unit: &Task| (unit.array, routes[unit.route].ends()[0].target);
         units.sort_by_key(leads);
         let mut first = 0;
-        let lot = |units: &[Unit]| {
+        let lot = |units: &[Task]| {
             let route = &routes[units[0].route];
             let targets = route.ends().iter().map(|end| end.target).collect();
             first += units.len();
-            Lot {
+            TaskGroup {
                 array: units[0].array,
                 sources: route.sources(),
                 targets,
@@ -163,7 +163,7 @@ impl Work {
     /// # Safety
     /// The data holds every part that the unit's route leads from or to over its whole span, until the run ends, sources
     /// apart from destinations, and nobody else copies this unit meanwhile.
-    pub unsafe fn run_unit(&self, unit: usize, data: &mut Data<'_>) {
+    pub unsafe fn run_unit(&self, unit: usize, data: &mut Buffers<'_>) {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let mut worker = self.workers[0].lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: passed on.
@@ -171,7 +171,7 @@ impl Work {
     }
 
     /// Copies units until there are no more.
-    fn share(&self, data: &Data<'_>, next: &AtomicUsize, worker: usize) {
+    fn share(&self, data: &Buffers<'_>, next: &AtomicUsize, worker: usize) {
         let Some(worker) = self.workers.get(worker) else { return };
         let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -185,16 +185,17 @@ impl Work {
     /// # Safety
     /// The data holds every part that the unit's route leads from or to over its whole span, until the run ends, sources
     /// apart from destinations, and nobody else copies this unit.
-    unsafe fn copy(&self, unit: &Unit, data: &Data<'_>, worker: &mut Worker) {
+    unsafe fn copy(&self, unit: &Task, data: &Buffers<'_>, worker: &mut Scratch) {
         let stream = self.streamed[unit.array];
-        let manner = Manner { stream, fetch: stream, scaling: data.scaling(unit.array), ..Manner::default() };
+        let manner =
+            CopyMode { stream, fetch: stream, scaling: data.scaling(unit.array), ..CopyMode::default() };
         let (from, to) = (data.sources(unit.array), data.targets(unit.array));
         let route = &self.routes[unit.route];
         let share = route.on_lines(to, unit.share.clone());
         // SAFETY: no two units have an element in common: routes have different ends, and the units of a route cut its rows,
         // or positions, into disjoint ranges, whose ends `on_lines` moves for both neighbours alike. A scaling was made for
         // the array's type. The rest is passed on.
-        unsafe { copy(Errand { route, manner, from, to, share }, worker) };
+        unsafe { copy(CopyJob { route, manner, from, to, share }, worker) };
     }
 }
 
@@ -204,13 +205,13 @@ pub fn fair_unit(plan: &Plan, workers: usize) -> u64 {
     fair.max(plan.bytes() / MOST_UNITS)
 }
 
-fn wanted<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Wanted<'a> {
+fn wanted<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> RouteSpec<'a> {
     let end = |&target: &usize| {
         let planned @ Target { strides, tracks, rows, .. } = &array.targets()[target];
         let parts = array.parts(planned).map(|part| part as u32).collect();
-        WantedEnd { target, tracks, parts, strides, rows: rows.clone() }
+        DestinationSpec { target, tracks, parts, strides, rows: rows.clone() }
     };
-    Wanted {
+    RouteSpec {
         elem: array.wanted().elem_bytes(),
         order,
         from_strides: array.sources().iter().map(|source| source.strides.as_slice()).collect(),
@@ -272,7 +273,7 @@ fn in_reach(route: Route, array: &Array, order: &[usize], targets: &[usize], lev
 }
 
 /// Calls `unit(how far in the array, share)` for pieces of about the given size.
-fn cut(route: &Route, unit_bytes: u64, workers: u64, mut unit: impl FnMut(f64, Share)) {
+fn cut(route: &Route, unit_bytes: u64, workers: u64, mut unit: impl FnMut(f64, CopyRange)) {
     let rows = route.rows();
     let row_bytes = route.row_bytes();
     // A row longer than a unit is cut itself.
@@ -289,7 +290,7 @@ fn cut(route: &Route, unit_bytes: u64, workers: u64, mut unit: impl FnMut(f64, S
     let at = |k: u64| (u128::from(count) * u128::from(k) / u128::from(units)) as u64;
     for k in 0..units {
         let range = at(k)..at(k + 1);
-        let share = if by_row { Share::Rows(range) } else { Share::Positions(range) };
+        let share = if by_row { CopyRange::Rows(range) } else { CopyRange::Positions(range) };
         unit(k as f64 / units as f64, share);
     }
 }
@@ -297,7 +298,7 @@ fn cut(route: &Route, unit_bytes: u64, workers: u64, mut unit: impl FnMut(f64, S
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::memory::Table;
+    use crate::memory::BufferTable;
     use reshard_plan::{Distribution, Layout, Move, Order};
 
     fn run_without_parts(tuning: Tuning) {
@@ -305,9 +306,9 @@ mod tests {
             |text: &str| Layout::new(text.parse::<Distribution>().expect("a layout"), Order::ColMajor);
         let moving = Move::new(layout("2/3 of 20"), layout("2/5 of 20")).expect("one shape");
         let plan = Arc::new(Plan::new(vec![moving]).expect("a plan"));
-        let work = Work::new(Arc::clone(&plan), 1, tuning);
-        let mut table = Table::new(plan);
-        let outcome = work.run(&mut table.fill(), &mut Crew::new(1).expect("the caller's thread"));
+        let work = TaskList::new(Arc::clone(&plan), 1, tuning);
+        let mut table = BufferTable::new(plan);
+        let outcome = work.run(&mut table.fill(), &mut ThreadPool::new(1).expect("the caller's thread"));
         assert!(outcome.is_ok());
     }
 

@@ -8,7 +8,7 @@ use crate::private::Private;
 use crate::shm::Neighbours;
 use bytemuck::Pod;
 use reshard::Number;
-use reshard::engine::{Data, Scaling};
+use reshard::engine::{Buffers, Scaling};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ pub struct Entering<'e> {
 pub trait OwnParts<'a> {
     /// Enters the parts as an array of a plan.
     #[doc(hidden)]
-    fn enter(&mut self, array: usize, data: &mut Data<'a>, entering: &mut Entering<'_>) -> Result<()>;
+    fn enter(&mut self, array: usize, data: &mut Buffers<'a>, entering: &mut Entering<'_>) -> Result<()>;
 
     /// The run has begun: others read the source if it is shared.
     #[doc(hidden)]
@@ -118,7 +118,7 @@ pub trait OwnParts<'a> {
 }
 
 impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
-    fn enter(&mut self, array: usize, data: &mut Data<'a>, entering: &mut Entering<'_>) -> Result<()> {
+    fn enter(&mut self, array: usize, data: &mut Buffers<'a>, entering: &mut Entering<'_>) -> Result<()> {
         let to = self.to.take().ok_or_else(|| {
             let what = format!("the parts given as array {array} were used in a run before");
             Error::new(ErrorKind::Mismatch, what)
@@ -197,7 +197,7 @@ fn check_home(parts: &Neighbours, comm: &Private) -> Result<()> {
 /// Enters the other ranks' parts of an array that this rank reads or writes.
 #[allow(unsafe_code)]
 fn enter_others(
-    data: &mut Data<'_>,
+    data: &mut Buffers<'_>,
     array: usize,
     entering: &Entering<'_>,
     from: &Neighbours,

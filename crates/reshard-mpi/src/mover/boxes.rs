@@ -10,8 +10,8 @@ use super::{Tally, other_call};
 use crate::node::Node;
 use crate::private::Private;
 use crate::shm::{Neighbours, Pages};
-use reshard::engine::Data;
-use reshard::rank::{Cursor, Parcel, Porter};
+use reshard::engine::Buffers;
+use reshard::rank::{Cursor, Fragment, RankPacker};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ struct Lane {
     /// The rank of the other side, in the whole job.
     other: usize,
     turns: Turns,
-    parcels: Vec<Parcel>,
+    parcels: Vec<Fragment>,
     /// Which of the parcels is under way, and how far it is.
     next: usize,
     cursor: Option<Cursor>,
@@ -46,7 +46,7 @@ impl Boxes {
     pub fn new(
         comm: &Private,
         node: &Node,
-        porter: &Porter,
+        porter: &RankPacker,
         [sends, receives]: [Vec<Leg>; 2],
         letter: usize,
         limit: Option<Duration>,
@@ -86,7 +86,12 @@ impl Boxes {
     }
 
     /// Empties and fills one box of each lane, where there is one to empty or to fill.
-    pub fn advance(&mut self, porter: &mut Porter, data: &mut Data<'_>, tally: &mut Tally) -> Result<bool> {
+    pub fn advance(
+        &mut self,
+        porter: &mut RankPacker,
+        data: &mut Buffers<'_>,
+        tally: &mut Tally,
+    ) -> Result<bool> {
         let Self { neighbours, out, into, letter, rank, call } = self;
         let mut moved = false;
         for lane in into {
@@ -143,7 +148,7 @@ impl Lane {
 
     /// The parcel under way, opened if it is new; nothing if all are through. One of which nothing travels goes in an empty
     /// box, which tells how its sender was called.
-    fn parcel(&mut self, porter: &Porter, data: &Data<'_>) -> Option<Parcel> {
+    fn parcel(&mut self, porter: &RankPacker, data: &Buffers<'_>) -> Option<Fragment> {
         let parcel = self.parcels.get(self.next)?;
         self.cursor.get_or_insert_with(|| porter.open(data, parcel));
         Some(parcel.clone())

@@ -8,15 +8,15 @@ use crate::ffi::collective::Blocks;
 use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
 use crate::ffi::library::Mpi;
-use reshard::engine::{Data, MessagesOptions};
-use reshard::rank::{Porter, Program, messages};
+use reshard::engine::{Buffers, MessagesOptions};
+use reshard::rank::{Program, RankPacker, messages};
 use reshard::schedule::Strategy;
 use reshard_plan::{Array, Error, ErrorKind, Order, Plan, Result, Stretch, Track};
 use std::sync::Arc;
 
 /// Everything packed, exchanged at once, unpacked.
 pub struct AllToAllV {
-    porter: Porter,
+    porter: RankPacker,
     program: Program,
     comm: Comm,
     send: Vec<u8>,
@@ -57,17 +57,17 @@ impl Moving for AllToAllV {
         true
     }
 
-    fn check(&self, data: &Data<'_>) -> Result<()> {
+    fn check(&self, data: &Buffers<'_>) -> Result<()> {
         plain(data, "MPI_Alltoallv")
     }
 
-    fn begin(&mut self, data: &mut Data<'_>, _: u64) {
+    fn begin(&mut self, data: &mut Buffers<'_>, _: u64) {
         self.porter.begin(data);
         self.messages = 0;
     }
 
     /// The whole run: the others must be at it, too.
-    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+    fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let Self { porter, program, comm, send, receive, counts, at, done, messages } = self;
         done.fill(0);
         for parcel in &program.sends {
@@ -110,7 +110,7 @@ impl Moving for AllToAllV {
 }
 
 /// What is moved by one call of MPI goes as it is: its counts do not say with which alpha and beta it was called.
-fn plain(data: &Data<'_>, call: &str) -> Result<()> {
+fn plain(data: &Buffers<'_>, call: &str) -> Result<()> {
     match data.is_scaled() {
         false => Ok(()),
         true => Err(Error::new(
@@ -161,14 +161,14 @@ impl Moving for AllToAllW {
         true
     }
 
-    fn check(&self, data: &Data<'_>) -> Result<()> {
+    fn check(&self, data: &Buffers<'_>) -> Result<()> {
         plain(data, "MPI_Alltoallw")
     }
 
-    fn begin(&mut self, _: &mut Data<'_>, _: u64) {}
+    fn begin(&mut self, _: &mut Buffers<'_>, _: u64) {}
 
     /// The whole run: the others must be at it, too.
-    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+    fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let at = vec![0; self.comm.size()];
         for (array, [out, into]) in self.types.iter().enumerate() {
             let counts = |types: &[Option<Datatype>]| -> Vec<i32> {

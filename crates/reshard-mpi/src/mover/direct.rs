@@ -15,8 +15,8 @@ use super::readers::Readers;
 use super::{Moving, Progress, Tally};
 use crate::ffi::collective::Reduce;
 use crate::private::Private;
-use reshard::engine::Data;
-use reshard::rank::Direct;
+use reshard::engine::Buffers;
+use reshard::rank::GroupedTasks;
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub enum Hands {
 }
 
 pub struct DirectMover {
-    direct: Direct,
+    direct: GroupedTasks,
     lots: Lots,
     /// Units it has copied in this run.
     copied: u64,
@@ -60,12 +60,14 @@ impl DirectMover {
         let rank = comm.rank();
         let (together, unit_bytes) = match hands {
             Hands::Own => (false, None),
-            Hands::All => (comm.size() <= MOST_RANKS && Direct::is_worth_sharing(plan, comm.size()), None),
+            Hands::All => {
+                (comm.size() <= MOST_RANKS && GroupedTasks::is_worth_sharing(plan, comm.size()), None)
+            }
             Hands::AllInUnits(bytes) => (true, Some(bytes)),
         };
         let direct = match together {
-            true => Direct::of_all(Arc::clone(plan), comm.size(), unit_bytes),
-            false => Direct::new(Arc::clone(plan), rank as u64),
+            true => GroupedTasks::of_all(Arc::clone(plan), comm.size(), unit_bytes),
+            false => GroupedTasks::new(Arc::clone(plan), rank as u64),
         };
         let mut lots = lots_of(plan, &direct);
         if together {
@@ -119,9 +121,9 @@ impl DirectMover {
 }
 
 /// The lots, each with its tickets at the first rank it leads to.
-fn lots_of(plan: &Plan, direct: &Direct) -> Vec<Lot> {
+fn lots_of(plan: &Plan, direct: &GroupedTasks) -> Vec<Lot> {
     let mut at_home = std::collections::HashMap::new();
-    let lot = |(number, lot): (usize, &reshard::rank::Lot)| {
+    let lot = |(number, lot): (usize, &reshard::rank::TaskGroup)| {
         let array = &plan.arrays()[lot.array];
         let receivers: Vec<usize> =
             lot.targets.iter().map(|&target| array.targets()[target].rank as usize).collect();
@@ -176,13 +178,13 @@ fn check_alike(comm: &Private, lots: &[Lot], limit: Option<Duration>) -> Result<
 }
 
 impl Moving for DirectMover {
-    fn begin(&mut self, _: &mut Data<'_>, call: u64) {
+    fn begin(&mut self, _: &mut Buffers<'_>, call: u64) {
         (self.copied, self.at_work) = (0, None);
         self.lots.begin(call);
     }
 
     #[allow(unsafe_code)]
-    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+    fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         // Before others are helped: who waits for this source need not wait for that.
         if !self.lots.look()? {
             return Ok(Progress::Waits);

@@ -16,8 +16,8 @@
 use super::{Tally, named, other_call};
 use crate::ffi::comm::Comm;
 use crate::owned::{Head, Slot};
-use reshard::engine::Data;
-use reshard::rank::{Cursor, Parcel, Porter};
+use reshard::engine::Buffers;
+use reshard::rank::{Cursor, Fragment, RankPacker};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -32,7 +32,7 @@ const ACKNOWLEDGED: usize = 8;
 #[derive(Clone)]
 pub struct Leg {
     pub step: u64,
-    pub parcel: Parcel,
+    pub parcel: Fragment,
 }
 
 /// Whose letters they are: which engine's, and of which run. The first of the engine's tags is that of its first group.
@@ -53,7 +53,7 @@ impl Marks {
 }
 
 /// For each leg, how many before it go between the same ranks in the same group.
-fn ordinals(legs: &[Leg], peer: impl Fn(&Parcel) -> (u64, usize)) -> Vec<u64> {
+fn ordinals(legs: &[Leg], peer: impl Fn(&Fragment) -> (u64, usize)) -> Vec<u64> {
     let mut counts = HashMap::new();
     let mut next = |leg: &Leg| {
         let count = counts.entry(peer(&leg.parcel)).or_insert(0);
@@ -94,14 +94,14 @@ impl Going {
 impl Outbox {
     /// At most `most` parcels go in a step.
     pub fn new(
-        porter: &Porter,
+        porter: &RankPacker,
         legs: Vec<Leg>,
         most: usize,
         slots: usize,
         letter: usize,
         lockstep: bool,
     ) -> Result<Self> {
-        let to = |parcel: &Parcel| (porter.ends(parcel).1, porter.ends(parcel).2);
+        let to = |parcel: &Fragment| (porter.ends(parcel).1, porter.ends(parcel).2);
         Ok(Self {
             ordinals: ordinals(&legs, to),
             legs,
@@ -131,9 +131,9 @@ impl Outbox {
     /// Packs and sends one letter of each parcel of the step, as long as there are slots; takes no step beyond `last`.
     pub fn advance(
         &mut self,
-        porter: &mut Porter,
+        porter: &mut RankPacker,
         (comm, marks): (&Comm, Marks),
-        data: &Data<'_>,
+        data: &Buffers<'_>,
         last: u64,
         tally: &mut Tally,
     ) -> Result<bool> {
@@ -185,7 +185,7 @@ impl Outbox {
     }
 
     /// Ranks that something is on its way to.
-    pub fn late(&self, porter: &Porter) -> Vec<usize> {
+    pub fn late(&self, porter: &RankPacker) -> Vec<usize> {
         let open = self.legs[self.first..].iter().take(self.open);
         let open = open.map(|leg| porter.ends(&leg.parcel).1 as usize);
         let sent = self.slots.iter().zip(&self.sent_to).filter(|(slot, _)| !slot.is_free());
@@ -239,8 +239,14 @@ struct Posted {
 
 impl Inbox {
     /// At most `most` parcels come in a step.
-    pub fn new(porter: &Porter, legs: Vec<Leg>, most: usize, slots: usize, letter: usize) -> Result<Self> {
-        let from = |parcel: &Parcel| (porter.ends(parcel).0, porter.ends(parcel).2);
+    pub fn new(
+        porter: &RankPacker,
+        legs: Vec<Leg>,
+        most: usize,
+        slots: usize,
+        letter: usize,
+    ) -> Result<Self> {
+        let from = |parcel: &Fragment| (porter.ends(parcel).0, porter.ends(parcel).2);
         let ordinals = ordinals(&legs, from);
         let (mut latest, mut numbers) = (HashMap::new(), HashMap::new());
         let mut queue_of = |leg: &Leg| {
@@ -281,9 +287,9 @@ impl Inbox {
     /// Posts receives for parcels of steps up to `last`, as long as there are slots, and unpacks a letter that has come.
     pub fn advance(
         &mut self,
-        porter: &mut Porter,
+        porter: &mut RankPacker,
         (comm, marks): (&Comm, Marks),
-        data: &mut Data<'_>,
+        data: &mut Buffers<'_>,
         last: u64,
         tally: &mut Tally,
     ) -> Result<bool> {
@@ -310,7 +316,7 @@ impl Inbox {
     }
 
     /// One receive for each parcel before a second for any, earlier parcels first.
-    fn post(&mut self, porter: &Porter, comm: &Comm, marks: Marks) -> Result<()> {
+    fn post(&mut self, porter: &RankPacker, comm: &Comm, marks: Marks) -> Result<()> {
         let room = self.coming.len();
         for ahead in 1..=AHEAD {
             for at in self.first..self.end {
@@ -338,7 +344,7 @@ impl Inbox {
         &mut self,
         slot: usize,
         leg: usize,
-        porter: &Porter,
+        porter: &RankPacker,
         (comm, marks): (&Comm, Marks),
     ) -> Result<()> {
         let (from, _, group) = porter.ends(&self.legs[leg].parcel);
@@ -352,9 +358,9 @@ impl Inbox {
     /// Unpacks a letter that has come, if one has.
     fn unpack(
         &mut self,
-        porter: &mut Porter,
+        porter: &mut RankPacker,
         (comm, marks): (&Comm, Marks),
-        data: &mut Data<'_>,
+        data: &mut Buffers<'_>,
         tally: &mut Tally,
     ) -> Result<bool> {
         let room = self.coming.len();
@@ -391,7 +397,7 @@ impl Inbox {
     fn take_in(
         &mut self,
         slot: usize,
-        porter: &Porter,
+        porter: &RankPacker,
         comm: &Comm,
         marks: Marks,
     ) -> Result<Option<(usize, usize, usize)>> {
@@ -438,7 +444,7 @@ impl Inbox {
     }
 
     /// Ranks that something is to come from.
-    pub fn late(&self, porter: &Porter) -> Vec<usize> {
+    pub fn late(&self, porter: &RankPacker) -> Vec<usize> {
         let open = self.legs[self.first..self.end].iter();
         open.map(|leg| porter.ends(&leg.parcel).0 as usize).collect()
     }

@@ -11,8 +11,8 @@ use crate::ffi::comm::Comm;
 use crate::node::Node;
 use crate::owned::Head;
 use crate::private::{Private, Registration};
-use reshard::engine::{Data, MessagesOptions};
-use reshard::rank::{Porter, Program, Step, messages};
+use reshard::engine::{Buffers, MessagesOptions};
+use reshard::rank::{Program, RankPacker, Step, messages};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ enum Pace {
 
 /// What a rank has room for.
 pub struct Room {
-    porter: Porter,
+    porter: RankPacker,
     program: Program,
     mixed: bool,
     counts: Counts,
@@ -134,7 +134,7 @@ impl Room {
 }
 
 /// What a porter sends and receives, in this order: between nodes, and within this one.
-fn sorted(porter: &Porter, program: &Program, node: Option<&Node>) -> ([Vec<Leg>; 2], [Vec<Leg>; 2]) {
+fn sorted(porter: &RankPacker, program: &Program, node: Option<&Node>) -> ([Vec<Leg>; 2], [Vec<Leg>; 2]) {
     let (mut abroad, mut near): ([Vec<Leg>; 2], [Vec<Leg>; 2]) = Default::default();
     let is_near = |rank: u64| node.is_some_and(|node| node.has(rank as usize));
     for Step { number, sends, receives } in &program.steps {
@@ -151,7 +151,7 @@ fn sorted(porter: &Porter, program: &Program, node: Option<&Node>) -> ([Vec<Leg>
 }
 
 pub struct MessagesMover {
-    porter: Porter,
+    porter: RankPacker,
     comm: Arc<Private>,
     marks: Marks,
     outbox: Outbox,
@@ -230,7 +230,7 @@ impl MessagesMover {
 }
 
 impl Moving for MessagesMover {
-    fn begin(&mut self, data: &mut Data<'_>, call: u64) {
+    fn begin(&mut self, data: &mut Buffers<'_>, call: u64) {
         self.porter.begin(data);
         self.outbox.begin();
         self.inbox.begin();
@@ -244,7 +244,7 @@ impl Moving for MessagesMover {
         self.tally = Tally { steps: self.steps, ..Tally::default() };
     }
 
-    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+    fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let last = self.last_step()?;
         let Self { porter, comm, marks, outbox, inbox, boxes, tally, .. } = self;
         let comm: (&Comm, Marks) = (comm, *marks);

@@ -37,7 +37,7 @@ pub use array::Shared;
 pub use choice::Mover;
 pub use patience::Patience;
 
-use reshard::engine::Data;
+use reshard::engine::Buffers;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::Duration;
 
@@ -79,16 +79,16 @@ pub trait Moving: Send {
     }
 
     /// Refuses what it cannot do.
-    fn check(&self, data: &Data<'_>) -> Result<()> {
+    fn check(&self, data: &Buffers<'_>) -> Result<()> {
         let _ = data;
         Ok(())
     }
 
     /// Begins a run. `call` stands for what the caller gave that must be alike on all ranks: numbers that scale, shared arrays.
-    fn begin(&mut self, data: &mut Data<'_>, call: u64);
+    fn begin(&mut self, data: &mut Buffers<'_>, call: u64);
 
     /// Does a piece of it, if there is one to do. The data is the one the run began with, or one entered alike.
-    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress>;
+    fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress>;
 
     /// The run failed, and nothing more will be done in it, or in any after it.
     fn give_up(&mut self) {}

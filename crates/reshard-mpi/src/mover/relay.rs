@@ -17,8 +17,8 @@ use super::{Moving, Progress, Tally, named, other_call, too_little};
 use crate::ffi::collective::Reduce;
 use crate::private::Private;
 use crate::shm::{Neighbours, Pages};
-use reshard::engine::Data;
-use reshard::rank::{self, Bundle, Relay};
+use reshard::engine::Buffers;
+use reshard::rank::{self, ReceiverGroup, StagedCopy};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ const MOST_CHUNKS: u64 = 1 << 22;
 const MOST: usize = 8;
 
 pub struct RelayMover {
-    relay: Relay,
+    relay: StagedCopy,
     neighbours: Neighbours,
     outgoing: Vec<Outgoing>,
     incoming: Vec<Emptying>,
@@ -120,7 +120,7 @@ impl RelayMover {
             relay.incoming().iter().map(|&rank| Emptying::new(lane(rank as usize))).collect();
         let lanes = outgoing.iter().map(|to| to.boxes.lane).chain(incoming.iter().map(|from| from.lane));
         let turn = lanes.map(|lane| lane.boxes / FEW).max().unwrap_or(1);
-        let higher = |bundle: &Bundle| outgoing[bundle.members[0]].boxes.lane.other > me;
+        let higher = |bundle: &ReceiverGroup| outgoing[bundle.members[0]].boxes.lane.other > me;
         let first = relay.bundles().iter().position(higher).unwrap_or(0);
         let (alone, joint) = (0..relay.chunks()).partition(|&chunk| relay.needs(chunk).next().is_none());
         Ok(Self {
@@ -143,7 +143,7 @@ impl RelayMover {
     }
 
     /// Packs the next chunk of a bundle of receivers, if there is a free box for each. Returns its number.
-    fn pack(&mut self, data: &mut Data<'_>, bundle: usize) -> Option<usize> {
+    fn pack(&mut self, data: &mut Buffers<'_>, bundle: usize) -> Option<usize> {
         let Self { relay, neighbours, outgoing, shelf, runs, call, tally, .. } = self;
         let members = &relay.bundles()[bundle].members;
         // All members have as many chunks, and are at the same.
@@ -189,7 +189,7 @@ impl RelayMover {
         }
     }
 
-    fn assemble(&mut self, data: &mut Data<'_>, chunk: usize) {
+    fn assemble(&mut self, data: &mut Buffers<'_>, chunk: usize) {
         let began = Instant::now();
         let Self { relay, neighbours, incoming, shelf, tally, .. } = self;
         relay.assemble(data, chunk, |sender| {
@@ -205,7 +205,7 @@ impl RelayMover {
     }
 
     /// The next chunk for which this rank waits for nobody, if there is one and its number is below `end`.
-    fn assemble_alone(&mut self, data: &mut Data<'_>, end: usize) -> bool {
+    fn assemble_alone(&mut self, data: &mut Buffers<'_>, end: usize) -> bool {
         let Some(&chunk) = self.alone.get(self.alone_done).filter(|&&chunk| chunk < end) else {
             return false;
         };
@@ -215,7 +215,7 @@ impl RelayMover {
     }
 
     /// The next chunk of which others have something, if that is there.
-    fn assemble_joint(&mut self, data: &mut Data<'_>) -> Result<bool> {
+    fn assemble_joint(&mut self, data: &mut Buffers<'_>) -> Result<bool> {
         let Some(&chunk) = self.joint.get(self.joint_done).filter(|&&chunk| self.is_filled(chunk)) else {
             return Ok(false);
         };
@@ -229,7 +229,7 @@ impl RelayMover {
 }
 
 impl Moving for RelayMover {
-    fn begin(&mut self, _: &mut Data<'_>, call: u64) {
+    fn begin(&mut self, _: &mut Buffers<'_>, call: u64) {
         self.call = call;
         (self.joint_done, self.alone_done) = (0, 0);
         for (number, outgoing) in self.outgoing.iter_mut().enumerate() {
@@ -239,7 +239,7 @@ impl Moving for RelayMover {
     }
 
     /// A turn: some chunks for each bundle of receivers, then as many of this rank's own.
-    fn advance(&mut self, data: &mut Data<'_>) -> Result<Progress> {
+    fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let (mut moved, mut left) = (false, false);
         let bundles = self.relay.bundles().len();
         for turn in 0..bundles {
@@ -299,10 +299,10 @@ fn fitting(
     chunk: u64,
     memory: Option<u64>,
     limit: Option<Duration>,
-) -> Result<(Relay, u64, usize)> {
+) -> Result<(StagedCopy, u64, usize)> {
     let (mut chunk, mut most) = (chunk, MANY);
     loop {
-        let relay = Relay::new(Arc::clone(plan), comm.rank() as u64, chunk);
+        let relay = StagedCopy::new(Arc::clone(plan), comm.rank() as u64, chunk);
         let most_here =
             (FEW..=most).rev().find(|&most| segment(&relay, chunk, most) <= PLENTY).unwrap_or(FEW);
         let Some(memory) = memory else { return Ok((relay, chunk, most_here)) };
@@ -322,28 +322,28 @@ fn fitting(
 }
 
 /// Bytes of a rank's segment: its lanes and their boxes, and those it has at hand.
-fn segment(relay: &Relay, chunk: u64, most: usize) -> usize {
-    let lane = |to: &rank::Outgoing| Lane::head(boxes(to, most)) + boxes(to, most) * room(to);
+fn segment(relay: &StagedCopy, chunk: u64, most: usize) -> usize {
+    let lane = |to: &rank::SendSide| Lane::head(boxes(to, most)) + boxes(to, most) * room(to);
     let (count, bytes) = at_hand(relay, chunk);
     LINE + relay.outgoing().iter().map(lane).sum::<usize>() + count * bytes
 }
 
 /// How many boxes a rank has at hand, and the bytes of each: as many as it empties and fills in a turn, together no more than
 /// those of a chunk. Boxes that are written past the caches stay where they are.
-fn at_hand(relay: &Relay, chunk: u64) -> (usize, usize) {
+fn at_hand(relay: &StagedCopy, chunk: u64) -> (usize, usize) {
     let lanes = relay.outgoing().iter().filter(|to| !to.streams()).map(room);
     let (count, bytes) = lanes.fold((0, LINE), |(count, most), room| (count + 1, most.max(room)));
     (count.min(relay.incoming().len()).min((chunk as usize / bytes).max(1)), bytes)
 }
 
 /// Bytes of a box.
-fn room(to: &rank::Outgoing) -> usize {
+fn room(to: &rank::SendSide) -> usize {
     to.most_bytes.next_multiple_of(LINE)
 }
 
 /// How many boxes for a receiver. Those that stay in the caches are few; of others, the more there are, the less ranks wait
 /// for each other.
-fn boxes(to: &rank::Outgoing, most: usize) -> usize {
+fn boxes(to: &rank::SendSide, most: usize) -> usize {
     match to.streams() {
         true => to.filled_chunks().clamp(FEW, most),
         false => FEW,

@@ -14,8 +14,8 @@ use super::share::Share;
 use super::{Report, bytes_of};
 use crate::solve::Side;
 use bytemuck::Pod;
-use reshard_kernel::pool::{Crew, catch};
-use reshard_kernel::sync::post::{Failed, Letter, Post};
+use reshard_kernel::pool::{ThreadPool, catch};
+use reshard_kernel::sync::mailbox::{Failed, Mailbox, SlotHandle};
 use reshard_kernel::sync::{Mutex, lock, unshared};
 use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
@@ -40,13 +40,13 @@ pub struct RingMessages {
     plan: Arc<RingPlan>,
     letters: Letters,
     scratch_bytes: u64,
-    post: Post,
+    post: Mailbox,
     /// The slots of all processes, one process after the other.
     slots: Vec<Mutex<Vec<u8>>>,
     shares: Vec<Mutex<Share>>,
     /// Letters each has sent, and why it could not go on.
     logs: Vec<Mutex<Log>>,
-    crew: Crew,
+    crew: ThreadPool,
 }
 
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl RingMessages {
                 [Side::Left, Side::Right].map(|side| (rank, side.of(rank as u64, procs as u64) as usize))
             })
             .collect();
-        let post = Post::new(procs, letters.slots, &ends);
+        let post = Mailbox::new(procs, letters.slots, &ends);
         let mut slots = Vec::with_capacity(procs * letters.slots);
         for rank in 0..procs {
             for _ in 0..letters.slots {
@@ -82,7 +82,7 @@ impl RingMessages {
         }
         let shares = (0..procs).map(|rank| Mutex::new(Share::new(&plan, rank))).collect();
         let logs = (0..procs).map(|_| Mutex::new(Log::default())).collect();
-        let crew = Crew::new(procs).map_err(|error| {
+        let crew = ThreadPool::new(procs).map_err(|error| {
             Error::new(
                 ErrorKind::Memory,
                 format!("{procs} threads, one for each process, could not be started: {error}"),
@@ -111,7 +111,7 @@ impl RingMessages {
         // Each thread takes the next process, whichever that is.
         let next = Mutex::new(parts.iter_mut().enumerate());
         let Self { plan, letters, post, slots, shares, logs, crew, .. } = self;
-        let round = Round { post, slots, per_rank: letters.slots, procs: plan.procs() };
+        let round = Exchange { post, slots, per_rank: letters.slots, procs: plan.procs() };
         let share_of = |_: usize| {
             let Some((rank, part)) = lock(&next).next() else { return };
             let part = Mutex::new(part);
@@ -142,8 +142,8 @@ impl RingMessages {
 }
 
 /// What all processes see of a run.
-struct Round<'a> {
-    post: &'a Post,
+struct Exchange<'a> {
+    post: &'a Mailbox,
     slots: &'a [Mutex<Vec<u8>>],
     per_rank: usize,
     procs: usize,
@@ -160,11 +160,11 @@ struct Open {
 /// A letter that is being read.
 #[derive(Clone, Copy)]
 struct Reading {
-    letter: Letter,
+    letter: SlotHandle,
     read: usize,
 }
 
-impl Round<'_> {
+impl Exchange<'_> {
     /// Does all that a process has to do. Ends early if another fails: the post knows who that was.
     fn play(&self, rank: usize, share: &mut Share, memory: &mut [u8], log: &Mutex<Log>) {
         share.begin();
@@ -266,7 +266,7 @@ impl Round<'_> {
     }
 
     fn send(&self, rank: usize, open: Open, letters: &mut u64) {
-        let letter = Letter { slot: open.slot, bytes: open.written as u64 };
+        let letter = SlotHandle { slot: open.slot, bytes: open.written as u64 };
         self.post.send(2 * rank + open.side.index(), letter);
         *letters += 1;
     }

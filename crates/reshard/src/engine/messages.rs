@@ -7,13 +7,13 @@
 pub(crate) mod memory;
 mod rank;
 
-use super::{Data, Engine, Report};
+use super::{Buffers, Engine, Report};
 use crate::program::{self, MessagesOptions, Program};
 use crate::schedule::Schedule;
 use rank::Log;
-use reshard_kernel::exchange::{Cargo, Freight, Round};
+use reshard_kernel::exchange::{Exchange, MessageSet, SlotPool};
 use reshard_kernel::memory::check_reach_of_all;
-use reshard_kernel::pool::{Crew, catch};
+use reshard_kernel::pool::{ThreadPool, catch};
 use reshard_kernel::sync::{Mutex, lock, unshared};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
@@ -41,10 +41,10 @@ pub struct Messages {
     plan: Arc<Plan>,
     options: MessagesOptions,
     schedules: Vec<Schedule>,
-    freight: Freight,
+    freight: SlotPool,
     programs: Vec<Program>,
     logs: Vec<Mutex<Log>>,
-    crew: Crew,
+    crew: ThreadPool,
     least_bytes: u64,
     bytes: u64,
 }
@@ -64,18 +64,18 @@ impl Messages {
         }
         let groups = program::groups_of(&plan);
         let schedules = program::schedules_of(&plan, &groups, &options)?;
-        let cargo = Cargo::new(Arc::clone(&plan), &groups);
+        let cargo = MessageSet::new(Arc::clone(&plan), &groups);
         let programs = program::of_ranks(&cargo, &schedules, options.barriers);
         let needs = memory::Needs::of(&cargo, &programs);
         let room = needs.room(options.memory)?;
         let logs = programs.iter().map(|program| Mutex::new(Log::new(program))).collect();
-        let crew = Crew::new(ranks).map_err(|error| {
+        let crew = ThreadPool::new(ranks).map_err(|error| {
             Error::new(
                 ErrorKind::Memory,
                 format!("{ranks} threads, one for each rank, could not be started: {error}"),
             )
         })?;
-        let freight = Freight::new(cargo, room.slots, room.chunk);
+        let freight = SlotPool::new(cargo, room.slots, room.chunk);
         let (bytes, least_bytes) = (plan.bytes(), needs.least());
         Ok(Self { plan, options, schedules, freight, programs, logs, crew, least_bytes, bytes })
     }
@@ -150,12 +150,12 @@ impl Engine for Messages {
         self.freight.scratch_bytes()
     }
 
-    fn run(&mut self, data: &mut Data<'_>) -> Result<Report> {
+    fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report> {
         data.check_all(&self.plan)?;
         let begin = Instant::now();
         let Self { freight, programs, logs, crew, .. } = self;
         logs.iter_mut().for_each(|log| unshared(log).begin());
-        let round = Round::begin(freight, data)?;
+        let round = Exchange::begin(freight, data)?;
         let share = |rank: usize| {
             let Some(program) = programs.get(rank) else { return };
             let played = catch(rank, &|rank| rank::play(&round, program, rank, &mut lock(&logs[rank])));

@@ -16,7 +16,7 @@ pub use crate::program::MessagesOptions;
 pub use messages::Messages;
 pub use plain::PlainCopy;
 pub use reshard_kernel::Scaling;
-pub use reshard_kernel::memory::{Data, Entered, Table};
+pub use reshard_kernel::memory::{BufferTable, Buffers, Entered};
 pub use threads::Threads;
 
 use reshard_plan::{Plan, Result};
@@ -33,9 +33,9 @@ pub trait Engine: Send {
     /// How many bytes it takes, beside plan and data, while it runs: the peak, announced before anything moves.
     fn scratch_bytes(&self) -> u64;
 
-    /// Moves all arrays. The data must have been entered into a [`Table`] of this engine's plan. On an error the
+    /// Moves all arrays. The data must have been entered into a [`BufferTable`] of this engine's plan. On an error the
     /// destinations hold a mixture of old and new; the sources are untouched.
-    fn run(&mut self, data: &mut Data<'_>) -> Result<Report>;
+    fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report>;
 }
 
 /// What a run did.

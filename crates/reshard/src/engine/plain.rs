@@ -1,19 +1,19 @@
 //! A plain copy with a crew of threads: what every redistribution is measured against.
 
 use reshard_kernel::plain_copy;
-use reshard_kernel::pool::Crew;
+use reshard_kernel::pool::ThreadPool;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::sync::Mutex;
 
 /// Copies bytes with as many threads as an engine has, each its contiguous share.
 pub struct PlainCopy {
-    crew: Crew,
+    crew: ThreadPool,
 }
 
 impl PlainCopy {
     /// With so many threads, the caller's included.
     pub fn new(threads: usize) -> Result<Self> {
-        let crew = Crew::new(threads.max(1)).map_err(|error| {
+        let crew = ThreadPool::new(threads.max(1)).map_err(|error| {
             Error::new(ErrorKind::Memory, format!("{threads} threads could not be started: {error}"))
         })?;
         Ok(Self { crew })

@@ -3,11 +3,11 @@
 //! No packing, no messages, no scratch to speak of. The plan is cut into units of up to two megabytes of destination,
 //! and a few threads take one after the other.
 
-use super::{Data, Engine, Report};
+use super::{Buffers, Engine, Report};
 use reshard_kernel::Level;
 use reshard_kernel::memory::check_reach_of_all;
-use reshard_kernel::pool::Crew;
-use reshard_kernel::tasks::{Tuning, Work};
+use reshard_kernel::pool::ThreadPool;
+use reshard_kernel::tasks::{TaskList, Tuning};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,8 +15,8 @@ use std::time::Instant;
 /// The embedded engine.
 pub struct Threads {
     plan: Arc<Plan>,
-    work: Work,
-    crew: Crew,
+    work: TaskList,
+    crew: ThreadPool,
     bytes: u64,
 }
 
@@ -59,8 +59,8 @@ impl Threads {
             None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         };
         check_reach_of_all(&plan)?;
-        let work = Work::new(Arc::clone(&plan), threads, tuning);
-        let crew = Crew::new(work.workers()).map_err(|error| {
+        let work = TaskList::new(Arc::clone(&plan), threads, tuning);
+        let crew = ThreadPool::new(work.workers()).map_err(|error| {
             Error::new(ErrorKind::Memory, format!("{} threads could not be started: {error}", work.workers()))
         })?;
         let bytes = plan.bytes();
@@ -86,7 +86,7 @@ impl Engine for Threads {
         self.work.scratch_bytes()
     }
 
-    fn run(&mut self, data: &mut Data<'_>) -> Result<Report> {
+    fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report> {
         data.check_all(&self.plan)?;
         let begin = Instant::now();
         self.work.run(data, &mut self.crew).map_err(|panicked| {

@@ -1,7 +1,7 @@
 //! Runs whatever can be judged on whatever runs plans: the suite and the fuzzer share it.
 
-use reshard::engine::{Data, Engine, MessagesOptions, Scaling, Table};
-use reshard::rank::{Porter, Program, Relay, messages};
+use reshard::engine::{BufferTable, Buffers, Engine, MessagesOptions, Scaling};
+use reshard::rank::{Program, RankPacker, StagedCopy, messages};
 use reshard::{Layout, Number, Plan};
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{Case, Element, Kinds, Parts, Scaled, ScaledParts, Several};
@@ -23,8 +23,8 @@ pub trait Judged: Debug {
         &self,
         only: Option<u64>,
         parts: &mut Self::Parts,
-        table: &mut Table,
-        run: impl FnOnce(&mut Data<'_>),
+        table: &mut BufferTable,
+        run: impl FnOnce(&mut Buffers<'_>),
     );
     fn check(&self, parts: &Self::Parts);
 }
@@ -59,8 +59,8 @@ impl Judged for Several {
         &self,
         only: Option<u64>,
         parts: &mut Vec<Parts>,
-        table: &mut Table,
-        run: impl FnOnce(&mut Data<'_>),
+        table: &mut BufferTable,
+        run: impl FnOnce(&mut Buffers<'_>),
     ) {
         let mut slices = self.slices(parts);
         let mut data = table.fill();
@@ -123,8 +123,8 @@ impl<T: Number + Element, U: Number + Element> Judged for Sums<T, U> {
         &self,
         only: Option<u64>,
         (t, u): &mut Self::Parts,
-        table: &mut Table,
-        run: impl FnOnce(&mut Data<'_>),
+        table: &mut BufferTable,
+        run: impl FnOnce(&mut Buffers<'_>),
     ) {
         let mut t: Vec<_> = self.0.iter().zip(t).map(|(sum, parts)| sum.slices(parts)).collect();
         let mut u: Vec<_> = self.1.iter().zip(u).map(|(sum, parts)| sum.slices(parts)).collect();
@@ -166,7 +166,7 @@ pub fn alone(case: &Case) -> Several {
 /// Runs an engine on the parts of all ranks.
 pub fn judge(judged: &impl Judged, mut engine: impl Engine) {
     let mut parts = judged.parts();
-    let mut table = Table::new(Arc::clone(engine.plan()));
+    let mut table = BufferTable::new(Arc::clone(engine.plan()));
     judged.with_data(None, &mut parts, &mut table, |data| {
         engine.run(data).unwrap_or_else(|error| panic!("{error}: {judged:?}"));
     });
@@ -178,10 +178,10 @@ fn each_rank<J: Judged>(
     judged: &J,
     parts: &mut J::Parts,
     plans: &[Arc<Plan>],
-    mut run: impl FnMut(usize, &mut Data<'_>),
+    mut run: impl FnMut(usize, &mut Buffers<'_>),
 ) {
     for ((number, rank), plan) in judged.ranks().into_iter().enumerate().zip(plans) {
-        let mut table = Table::new(Arc::clone(plan));
+        let mut table = BufferTable::new(Arc::clone(plan));
         judged.with_data(Some(rank), parts, &mut table, |data| run(number, data));
     }
 }
@@ -195,8 +195,8 @@ fn plans_of(judged: &impl Judged) -> Vec<Arc<Plan>> {
 pub fn relay(judged: &impl Judged, chunk: u64, way: usize) -> usize {
     let mut kept: HashSet<(usize, usize)> = HashSet::new();
     let (ranks, plans, mut parts) = (judged.ranks(), plans_of(judged), judged.parts());
-    let relay = |(plan, &rank): (&Arc<Plan>, &u64)| Relay::in_way(Arc::clone(plan), rank, chunk, way);
-    let mut relays: Vec<Relay> = plans.iter().zip(&ranks).map(relay).collect();
+    let relay = |(plan, &rank): (&Arc<Plan>, &u64)| StagedCopy::in_way(Arc::clone(plan), rank, chunk, way);
+    let mut relays: Vec<StagedCopy> = plans.iter().zip(&ranks).map(relay).collect();
     let mut boxes: HashMap<(u64, u64, usize), Vec<u8>> = HashMap::new();
     each_rank(judged, &mut parts, &plans, |number, data| {
         let relay = &mut relays[number];
@@ -242,7 +242,7 @@ pub fn relay(judged: &impl Judged, chunk: u64, way: usize) -> usize {
 pub fn carry(judged: &impl Judged, options: &MessagesOptions, chunk: usize) {
     let (plans, mut parts) = (plans_of(judged), judged.parts());
     let porter = |(plan, rank)| messages(plan, rank, options, chunk).unwrap();
-    let mut porters: Vec<(Porter, Program)> = plans.iter().zip(judged.ranks()).map(porter).collect();
+    let mut porters: Vec<(RankPacker, Program)> = plans.iter().zip(judged.ranks()).map(porter).collect();
     // Letters of one group after another, as of messages with different tags.
     let mut letters: HashMap<(u64, u64, usize), VecDeque<Vec<u8>>> = HashMap::new();
     each_rank(judged, &mut parts, &plans, |number, data| {

@@ -5,8 +5,8 @@
 
 use super::arrays::{layout, plan_of};
 use num_complex::Complex;
-use reshard::engine::{Data, Engine, Entered, Messages, MessagesOptions, Scaling, Table, Threads};
-use reshard::rank::{self, Cursor, Parcel, Porter, Program, Relay, messages};
+use reshard::engine::{BufferTable, Buffers, Engine, Entered, Messages, MessagesOptions, Scaling, Threads};
+use reshard::rank::{self, Cursor, Fragment, Program, RankPacker, StagedCopy, messages};
 use reshard::{ErrorKind, Move, Order, Plan, Redistribution};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn plan() -> Arc<Plan> {
 /// Elements of rank 0: of its source part and of its destination part.
 const PARTS: (usize, usize) = (32, 36);
 
-fn porter(plan: &Arc<Plan>, rank: u64) -> (Porter, Program) {
+fn porter(plan: &Arc<Plan>, rank: u64) -> (RankPacker, Program) {
     messages(plan, rank, &MessagesOptions::default(), 1 << 10).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn refuses(what: &str, call: impl FnOnce()) {
 
 /// Tries all that a rank alone can do with some data: none of it goes well.
 #[track_caller]
-fn nothing_goes(plan: &Arc<Plan>, data: &mut Data<'_>, rank: u64) {
+fn nothing_goes(plan: &Arc<Plan>, data: &mut Buffers<'_>, rank: u64) {
     let (mut porter, program) = porter(plan, rank);
     let mut letter = vec![7; porter.letter()];
     for parcel in &program.sends {
@@ -47,7 +47,7 @@ fn nothing_goes(plan: &Arc<Plan>, data: &mut Data<'_>, rank: u64) {
         });
     }
     refuses("working alone", || _ = porter.work_alone(data));
-    let mut relay = Relay::new(Arc::clone(plan), rank, 100);
+    let mut relay = StagedCopy::new(Arc::clone(plan), rank, 100);
     let room = relay.outgoing().iter().map(|outgoing| outgoing.most_bytes).max().unwrap();
     let mut room = vec![7; room];
     for outgoing in 0..relay.outgoing().len() {
@@ -72,7 +72,7 @@ fn nothing_goes(plan: &Arc<Plan>, data: &mut Data<'_>, rank: u64) {
 #[test]
 fn parts_of_an_earlier_run() {
     let plan = plan();
-    let mut table = Table::new(Arc::clone(&plan));
+    let mut table = BufferTable::new(Arc::clone(&plan));
     {
         let (from, mut to) = (vec![1.0; PARTS.0], vec![0.0; PARTS.1]);
         let mut data = table.fill();
@@ -87,7 +87,7 @@ fn parts_of_an_earlier_run() {
 fn parts_of_another_rank() {
     let plan = plan();
     for other in [1, 99] {
-        let mut table = Table::new(Arc::clone(&plan));
+        let mut table = BufferTable::new(Arc::clone(&plan));
         let (from, mut to) = (vec![1.0; PARTS.0], vec![0.0; PARTS.1]);
         let mut data = table.fill();
         data.enter_own(0, other, &from, &mut to, None).unwrap();
@@ -99,7 +99,7 @@ fn parts_of_another_rank() {
 #[test]
 fn data_of_another_plan() {
     let (one, other) = (plan(), plan());
-    let mut table = Table::new(Arc::clone(&other));
+    let mut table = BufferTable::new(Arc::clone(&other));
     let (from, mut to) = (vec![1.0; PARTS.0], vec![0.0; PARTS.1]);
     let mut data = table.fill();
     data.enter_own(0, 0, &from, &mut to, None).unwrap();
@@ -120,7 +120,7 @@ fn one_rank_for_engines_of_all() {
     ];
     for mut engine in engines {
         for rank in [0, 1, 99] {
-            let mut table = Table::new(Arc::clone(&plan));
+            let mut table = BufferTable::new(Arc::clone(&plan));
             let (from, mut to) = (vec![1.0; 64], vec![0.0; 64]);
             let mut data = table.fill();
             data.enter_own(0, rank, &from, &mut to, None).unwrap();
@@ -137,7 +137,7 @@ fn one_rank_for_engines_of_all() {
 fn an_array_whose_second_entry_failed() {
     let plan = plan();
     let mut engine = Threads::new(Arc::clone(&plan), Some(1)).unwrap();
-    let mut table = Table::new(Arc::clone(&plan));
+    let mut table = BufferTable::new(Arc::clone(&plan));
     let (from, mut to) = (vec![vec![1.0; 64]; 2], vec![vec![0.0; 64]; 2]);
     let (short, mut empty) = (vec![1.0; 64], vec![]);
     let mut data = table.fill();
@@ -154,7 +154,7 @@ fn wrong_type<T: reshard::Number, U: bytemuck::Pod>(alpha: T, value: U) {
     let scaling = Scaling::new(alpha, alpha, false);
     assert!(scaling.is_some());
     let (from, mut to) = (vec![vec![value; 64]; 2], vec![vec![value; 64]; 2]);
-    let mut table = Table::new(plan);
+    let mut table = BufferTable::new(plan);
     let error = table.fill().enter(0, &from, &mut to, scaling).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     let words = ["scaling", std::any::type_name::<T>(), std::any::type_name::<U>()];
@@ -176,7 +176,7 @@ fn a_scaling_of_another_type() {
 
 #[test]
 fn parts_that_are_not_here_are_empty() {
-    let mut table = Table::new(plan());
+    let mut table = BufferTable::new(plan());
     let (from, mut to) = (vec![1.0; PARTS.0], vec![0.0; PARTS.1]);
     let mut data = table.fill();
     data.enter_own(0, 0, &from, &mut to, None).unwrap();
@@ -191,7 +191,7 @@ fn parts_that_are_not_here_are_empty() {
 #[test]
 fn parcels_and_cursors_of_others() {
     let plan = plan();
-    let mut table = Table::new(Arc::clone(&plan));
+    let mut table = BufferTable::new(Arc::clone(&plan));
     let from: Vec<f64> = (0..PARTS.0).map(|at| 1.0 + at as f64).collect();
     let mut room = vec![-1.0; PARTS.1 + 16];
     let mut letter = [0xa5_u8; 16 * 8 + 64];
@@ -201,10 +201,10 @@ fn parcels_and_cursors_of_others() {
         let to = &mut room[8..8 + PARTS.1];
         data.enter_own(0, number % 2, &from, to, None).unwrap();
         let mut cursors = vec![Cursor::default()];
-        let mut parcels: Vec<Parcel> = program.sends.iter().chain(&program.receives).cloned().collect();
+        let mut parcels: Vec<Fragment> = program.sends.iter().chain(&program.receives).cloned().collect();
         for message in [0, 1, 2, usize::MAX] {
             for (start, end) in [(0, 1), (0, 0), (5, 3), (3, 500), (0, u64::MAX), (u64::MAX, u64::MAX)] {
-                parcels.push(Parcel { message, positions: start..end });
+                parcels.push(Fragment { message, positions: start..end });
             }
         }
         for parcel in &parcels {
@@ -238,8 +238,8 @@ fn parcels_and_cursors_of_others() {
 #[test]
 fn chunks_and_boxes_that_do_not_fit() {
     let plan = plan();
-    let mut relay = Relay::new(Arc::clone(&plan), 0, 100);
-    let mut table = Table::new(Arc::clone(&plan));
+    let mut relay = StagedCopy::new(Arc::clone(&plan), 0, 100);
+    let mut table = BufferTable::new(Arc::clone(&plan));
     let (from, mut to) = (vec![1.0; PARTS.0], vec![-1.0; PARTS.1]);
     let mut data = table.fill();
     data.enter_own(0, 0, &from, &mut to, None).unwrap();
@@ -279,8 +279,8 @@ fn chunks_and_boxes_that_do_not_fit() {
 #[test]
 fn keeping_what_cannot_be_kept() {
     let plan = plan();
-    let mut relay = Relay::new(Arc::clone(&plan), 0, 100);
-    let mut table = Table::new(Arc::clone(&plan));
+    let mut relay = StagedCopy::new(Arc::clone(&plan), 0, 100);
+    let mut table = BufferTable::new(Arc::clone(&plan));
     let (from, mut to) = (vec![1.0; PARTS.0], vec![-1.0; PARTS.1]);
     let mut data = table.fill();
     data.enter_own(0, 0, &from, &mut to, None).unwrap();
@@ -312,7 +312,7 @@ fn a_run_after_one_that_was_refused() {
 /// A rank's own part, whoever else's was entered.
 #[test]
 fn the_own_part_among_all() {
-    let mut table = Table::new(plan());
+    let mut table = BufferTable::new(plan());
     let (from, mut to) = (vec![vec![1.0; 64]; 2], vec![vec![0.0; 64]; 2]);
     let begins =
         |rank: usize, to: &[Vec<f64>]| (from[rank].as_ptr().cast(), to[rank].as_ptr().cast_mut().cast());

@@ -2,7 +2,7 @@
 //! longer for a longer array.
 
 use super::arrays::{every_engine, layout, plan_of};
-use reshard::engine::{Data, Engine, Messages, MessagesOptions, Table, Threads};
+use reshard::engine::{BufferTable, Buffers, Engine, Messages, MessagesOptions, Threads};
 use reshard::{ErrorKind, Move, Order, Pair, Parts, Plan, Triangle};
 use reshard_testkit::conformance::Case;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,7 +81,7 @@ fn what_is_entered_last_counts() {
         let ones = [[1.0_f64; 4]; 2];
         let bytes = ones.map(|part| bytemuck::cast_slice::<f64, u8>(&part).to_vec());
         let (mut scaled, mut plain) = ([[0.0; 8]], [vec![0; 64]]);
-        let mut table = Table::new(Arc::clone(&plan));
+        let mut table = BufferTable::new(Arc::clone(&plan));
         let mut data = table.fill();
         Pair::new(&ones, &mut scaled).scaled(3.0, 0.0).enter(0, &mut data).unwrap();
         data.enter_bytes(0, &bytes, &mut plain).unwrap();
@@ -94,8 +94,8 @@ fn what_is_entered_last_counts() {
 #[test]
 fn parts_that_were_not_entered_cannot_be_looked_at() {
     let from = layout("2/1 of 8", Order::ColMajor);
-    let mut table = Table::new(plan_of(&Move::new(from, layout("1/8 of 8", Order::ColMajor)).unwrap()));
-    let looks = |data: &mut Data<'_>, index: usize| {
+    let mut table = BufferTable::new(plan_of(&Move::new(from, layout("1/8 of 8", Order::ColMajor)).unwrap()));
+    let looks = |data: &mut Buffers<'_>, index: usize| {
         let source = catch_unwind(AssertUnwindSafe(|| data.source(0, index).len()));
         let target = catch_unwind(AssertUnwindSafe(|| data.target(0, index).len()));
         (source.ok(), target.ok())

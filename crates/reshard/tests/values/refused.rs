@@ -1,7 +1,7 @@
 //! Mistakes of the caller: each is refused with a sentence that says what is wrong, before anything is written.
 
 use super::arrays::{every_engine, plan_of};
-use reshard::engine::{Engine, Messages, MessagesOptions, Table, Threads};
+use reshard::engine::{BufferTable, Engine, Messages, MessagesOptions, Threads};
 use reshard::{Error, ErrorKind, Layout, Move, Order, Pair, Plan, Redistribution, redistribute};
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ fn engines() -> [Box<dyn Engine>; 2] {
 #[test]
 fn a_table_of_another_plan() {
     for mut engine in engines() {
-        let mut table = Table::new(plan());
+        let mut table = BufferTable::new(plan());
         let (from, mut to) = (lengths(1.0, &FROM), lengths(0.0, &TO));
         let mut data = table.fill();
         data.enter(0, &from, &mut to, None).unwrap();
@@ -122,7 +122,7 @@ fn a_table_of_another_plan() {
 #[test]
 fn an_array_that_was_not_entered() {
     for mut engine in engines() {
-        let mut table = Table::new(Arc::clone(engine.plan()));
+        let mut table = BufferTable::new(Arc::clone(engine.plan()));
         let error = engine.run(&mut table.fill()).unwrap_err();
         says(&error.to_string(), &["array 0 of 1", "not given"]);
         let (from, mut to) = (lengths(1.0, &FROM), lengths(0.0, &TO));

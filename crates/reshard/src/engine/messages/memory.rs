@@ -1,7 +1,7 @@
 //! How much memory messages travel in: slots for each sender, as large as is useful and as small as is asked for.
 
 use crate::program::Program;
-use reshard_kernel::exchange::{Cargo, Message};
+use reshard_kernel::exchange::{Message, MessageSet};
 use reshard_plan::{Error, ErrorKind, Result};
 
 /// A slot has at most so many bytes: longer pieces gain nothing and leave the caches.
@@ -33,7 +33,7 @@ pub struct Room {
 }
 
 impl Needs {
-    pub fn of(cargo: &Cargo, programs: &[Program]) -> Self {
+    pub fn of(cargo: &MessageSet, programs: &[Program]) -> Self {
         let parcels = programs.iter().flat_map(|program| &program.sends);
         let bytes = parcels.map(|parcel| cargo.messages()[parcel.message].bytes(&parcel.positions));
         let sends = programs.iter().map(|program| program.sends.len() as u64);

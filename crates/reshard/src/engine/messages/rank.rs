@@ -9,8 +9,8 @@
 //! step have finished it, and wait for those who have not.
 
 use crate::program::{Program, Step};
-use reshard_kernel::exchange::{Cursor, Round, Station};
-use reshard_kernel::sync::post::Failed;
+use reshard_kernel::exchange::{Cursor, Exchange, RankHandle};
+use reshard_kernel::sync::mailbox::Failed;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ fn fail(fail_at: &mut Option<u64>) -> ! {
 }
 
 /// Does all that a rank has to do. Ends early if another rank fails: who that was is known to the round.
-pub fn play(round: &Round<'_>, program: &Program, rank: usize, log: &mut Log) {
+pub fn play(round: &Exchange<'_>, program: &Program, rank: usize, log: &mut Log) {
     let mut station = round.station(rank);
     let all_steps = program.steps.iter().try_for_each(|step| {
         operate(&mut log.operations, &mut log.fail_at);
@@ -90,8 +90,8 @@ pub fn play(round: &Round<'_>, program: &Program, rank: usize, log: &mut Log) {
 }
 
 fn take_step(
-    round: &Round<'_>,
-    station: &mut Station<'_>,
+    round: &Exchange<'_>,
+    station: &mut RankHandle<'_>,
     program: &Program,
     step: &Step,
     rank: usize,
@@ -138,7 +138,7 @@ fn take_step(
 }
 
 /// The next piece of what a rank does on its own.
-fn work_alone(station: &mut Station<'_>, log: &mut Log) -> bool {
+fn work_alone(station: &mut RankHandle<'_>, log: &mut Log) -> bool {
     station.work_alone(|| operate(&mut log.operations, &mut log.fail_at))
 }
 

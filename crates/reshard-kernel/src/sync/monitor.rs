@@ -8,7 +8,7 @@ use super::{Condvar, Mutex, lock, sleep, thread, unshared};
 const YIELDS: usize = if cfg!(all(test, loom)) { 0 } else { 4 };
 
 /// A value under a lock, with those who wait for it.
-pub struct Watched<T> {
+pub struct Monitor<T> {
     inner: Mutex<Inner<T>>,
     bell: Condvar,
 }
@@ -19,7 +19,7 @@ struct Inner<T> {
     sleepers: usize,
 }
 
-impl<T> Watched<T> {
+impl<T> Monitor<T> {
     pub fn new(value: T) -> Self {
         Self { inner: Mutex::new(Inner { value, sleepers: 0 }), bell: Condvar::new() }
     }

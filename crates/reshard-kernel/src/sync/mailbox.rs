@@ -9,26 +9,26 @@
 //! it. A message has one sender, so the letters of its queue are slots of one rank and the queue is a list through
 //! them: memory for `messages + ranks * slots`, not for their product. Nobody ever holds two locks.
 //!
-//! Waiting is by count, which leaves no gap for a wake-up to be lost in: a rank reads its [`Post::news`], looks for
+//! Waiting is by count, which leaves no gap for a wake-up to be lost in: a rank reads its [`Mailbox::news`], looks for
 //! work, and, having found none, waits for more news than it had read. What happened while it looked has raised the
 //! count, and it does not sleep at all.
 //!
 //! Ranks, messages and slots are the engine's own numbers, not a user's: one that is out of range panics like an index.
 
 use super::atomic::{AtomicUsize, Ordering};
-use super::watched::Watched;
-use desk::{Desk, NONE};
+use super::monitor::Monitor;
+use queue::{NONE, RankQueue};
 use std::fmt;
 
-mod desk;
 #[cfg(all(test, loom))]
 mod loom_models;
+mod queue;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 /// Which of the sender's slots, and how many bytes are in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct SlotHandle {
     /// The slot, in `0..slots` of the message's sender.
     pub slot: u32,
     /// How much of the slot is filled.
@@ -50,11 +50,11 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// The mailboxes of all ranks. All memory is taken in [`Post::new`].
-pub struct Post {
-    ranks: Vec<Rank>,
-    routes: Vec<Route>,
-    meeting: Watched<Meeting>,
+/// The mailboxes of all ranks. All memory is taken in [`Mailbox::new`].
+pub struct Mailbox {
+    ranks: Vec<RankState>,
+    routes: Vec<Channel>,
+    meeting: Monitor<StepBarrier>,
     /// The first rank that failed, or [`NOBODY`].
     failed: AtomicUsize,
 }
@@ -64,7 +64,7 @@ const NOBODY: usize = usize::MAX;
 
 /// A message: from whom, to whom, and its queue's place among those of its sender.
 #[derive(Clone, Copy)]
-struct Route {
+struct Channel {
     sender: u32,
     receiver: u32,
     queue: u32,
@@ -72,11 +72,11 @@ struct Route {
 
 /// One rank; alone on its cache lines, since its neighbours have nothing to do with it.
 #[repr(align(128))]
-struct Rank {
-    desk: Watched<Desk>,
+struct RankState {
+    desk: Monitor<RankQueue>,
 }
 
-impl Post {
+impl Mailbox {
     /// `ranks` ranks with `slots` buffers each; message `m` goes from `ends[m].0` to `ends[m].1`.
     pub fn new(ranks: usize, slots: usize, ends: &[(usize, usize)]) -> Self {
         let most = NONE as usize;
@@ -89,26 +89,26 @@ impl Post {
             );
             let queue = queues[sender];
             queues[sender] += 1;
-            Route { sender: sender as u32, receiver: receiver as u32, queue }
+            Channel { sender: sender as u32, receiver: receiver as u32, queue }
         };
         let routes = ends.iter().map(route).collect();
-        let rank = |&queues: &u32| Rank { desk: Watched::new(Desk::new(slots, queues)) };
+        let rank = |&queues: &u32| RankState { desk: Monitor::new(RankQueue::new(slots, queues)) };
         Self {
             ranks: queues.iter().map(rank).collect(),
             routes,
-            meeting: Watched::new(Meeting::new(ranks)),
+            meeting: Monitor::new(StepBarrier::new(ranks)),
             failed: AtomicUsize::new(NOBODY),
         }
     }
 
     /// One of `rank`'s own free slots, now taken; none if all are under way.
     pub fn take_slot(&self, rank: usize) -> Option<u32> {
-        self.desk(rank).hold(Desk::take_slot)
+        self.desk(rank).hold(RankQueue::take_slot)
     }
 
     /// Hands a filled slot to the receiver of `message`, behind the letters sent before, and wakes it.
-    pub fn send(&self, message: usize, letter: Letter) {
-        let Route { sender, receiver, queue } = self.routes[message];
+    pub fn send(&self, message: usize, letter: SlotHandle) {
+        let Channel { sender, receiver, queue } = self.routes[message];
         self.desk(sender as usize).hold(|desk| desk.append(queue as usize, letter));
         self.desk(receiver as usize).change(|desk| {
             desk.news += 1;
@@ -117,8 +117,8 @@ impl Post {
     }
 
     /// The next letter of `message`, if one has arrived.
-    pub fn receive(&self, message: usize) -> Option<Letter> {
-        let Route { sender, queue, .. } = self.routes[message];
+    pub fn receive(&self, message: usize) -> Option<SlotHandle> {
+        let Channel { sender, queue, .. } = self.routes[message];
         self.desk(sender as usize).hold(|desk| desk.take_letter(queue as usize))
     }
 
@@ -186,7 +186,7 @@ impl Post {
         self.failed.store(NOBODY, Ordering::Relaxed);
     }
 
-    fn desk(&self, rank: usize) -> &Watched<Desk> {
+    fn desk(&self, rank: usize) -> &Monitor<RankQueue> {
         &self.ranks[rank].desk
     }
 
@@ -196,7 +196,7 @@ impl Post {
 }
 
 /// How often ranks have arrived at the end of a step.
-struct Meeting {
+struct StepBarrier {
     arrivals: Vec<u64>,
     /// The fewest arrivals of any rank: this many steps are finished by all.
     finished: u64,
@@ -204,7 +204,7 @@ struct Meeting {
     behind: usize,
 }
 
-impl Meeting {
+impl StepBarrier {
     fn new(ranks: usize) -> Self {
         Self { arrivals: vec![0; ranks], finished: 0, behind: ranks }
     }

@@ -1,7 +1,7 @@
 //! The post between real threads. `loom_models` tries all interleavings of a few letters.
 
-use super::{Failed, Letter, Post};
-use crate::pool::Crew;
+use super::{Failed, Mailbox, SlotHandle};
+use crate::pool::ThreadPool;
 use crate::sync::patience::within_a_minute;
 use reshard_testkit::allocations;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ impl Buffers {
 /// A rank's share of an exchange in which every message consists of `chunks` letters: sends and receives whatever it can,
 /// and sleeps when it can do neither.
 fn exchange(
-    post: &Post,
+    post: &Mailbox,
     buffers: &Buffers,
     ends: &[(usize, usize)],
     rank: usize,
@@ -45,7 +45,7 @@ fn exchange(
                 && let Some(slot) = post.take_slot(rank)
             {
                 buffers.of(rank, slot).store(content(sent[message]), Ordering::Relaxed);
-                post.send(message, Letter { slot, bytes: sent[message] });
+                post.send(message, SlotHandle { slot, bytes: sent[message] });
                 sent[message] += 1;
                 to_do -= 1;
             }
@@ -77,7 +77,7 @@ fn all_pairs(ranks: usize) -> Vec<(usize, usize)> {
 fn many_chunks_through_one_slot_arrive_whole_and_in_order() {
     within_a_minute(|| {
         let ends = [(0, 1)];
-        let (mut post, buffers) = (Post::new(2, 1, &ends), Buffers::new(2, 1));
+        let (mut post, buffers) = (Mailbox::new(2, 1, &ends), Buffers::new(2, 1));
         for _ in 0..200 {
             thread::scope(|scope| {
                 for rank in 0..2 {
@@ -95,8 +95,8 @@ fn everybody_to_everybody_and_to_itself() {
     within_a_minute(|| {
         for (ranks, slots, rounds) in [(1, 1, 10), (5, 1, 200), (16, 3, 50)] {
             let ends = all_pairs(ranks);
-            let (mut post, buffers) = (Post::new(ranks, slots, &ends), Buffers::new(ranks, slots));
-            let mut crew = Crew::new(ranks).unwrap();
+            let (mut post, buffers) = (Mailbox::new(ranks, slots, &ends), Buffers::new(ranks, slots));
+            let mut crew = ThreadPool::new(ranks).unwrap();
             for _ in 0..rounds {
                 crew.run(&|rank| exchange(&post, &buffers, &ends, rank, 3).unwrap()).unwrap();
                 post.reset();
@@ -109,19 +109,22 @@ fn everybody_to_everybody_and_to_itself() {
 fn five_hundred_ranks_pass_letters_around_a_ring() {
     within_a_minute(|| {
         let ends: Vec<_> = (0..500).map(|rank| (rank, (rank + 1) % 500)).collect();
-        let (post, buffers) = (Post::new(500, 2, &ends), Buffers::new(500, 2));
-        Crew::new(500).unwrap().run(&|rank| exchange(&post, &buffers, &ends, rank, 10).unwrap()).unwrap();
+        let (post, buffers) = (Mailbox::new(500, 2, &ends), Buffers::new(500, 2));
+        ThreadPool::new(500)
+            .unwrap()
+            .run(&|rank| exchange(&post, &buffers, &ends, rank, 10).unwrap())
+            .unwrap();
     });
 }
 
 #[test]
 fn slots_run_out_and_come_back() {
-    let post = Post::new(2, 3, &[(0, 1), (0, 1)]);
+    let post = Mailbox::new(2, 3, &[(0, 1), (0, 1)]);
     let slots: Vec<u32> = std::iter::from_fn(|| post.take_slot(0)).collect();
     assert_eq!(slots, [0, 1, 2]);
     assert!(post.take_slot(1).is_some(), "each rank has its own");
 
-    let letters = [2, 0, 1].map(|slot| Letter { slot, bytes: 10 + u64::from(slot) });
+    let letters = [2, 0, 1].map(|slot| SlotHandle { slot, bytes: 10 + u64::from(slot) });
     post.send(0, letters[0]);
     post.send(1, letters[1]);
     post.send(0, letters[2]);
@@ -142,24 +145,24 @@ fn slots_run_out_and_come_back() {
 
 #[test]
 fn ranks_without_slots_or_messages_are_possible() {
-    let post = Post::new(1, 0, &[]);
+    let post = Mailbox::new(1, 0, &[]);
     assert_eq!(post.take_slot(0), None);
     assert_eq!(post.wait_all(post.arrive(0)), Ok(()));
-    assert_eq!(Post::new(0, 0, &[]).wait_all(0), Ok(()));
+    assert_eq!(Mailbox::new(0, 0, &[]).wait_all(0), Ok(()));
 }
 
 #[test]
 #[should_panic(expected = "slot 1 is sent")]
 fn a_slot_that_was_not_taken_cannot_be_sent() {
-    Post::new(2, 2, &[(0, 1)]).send(0, Letter { slot: 1, bytes: 0 });
+    Mailbox::new(2, 2, &[(0, 1)]).send(0, SlotHandle { slot: 1, bytes: 0 });
 }
 
 #[test]
 #[should_panic(expected = "slot 0 is given back")]
 fn a_slot_cannot_be_given_back_twice() {
-    let post = Post::new(2, 1, &[(0, 1)]);
+    let post = Mailbox::new(2, 1, &[(0, 1)]);
     let slot = post.take_slot(0).unwrap();
-    post.send(0, Letter { slot, bytes: 0 });
+    post.send(0, SlotHandle { slot, bytes: 0 });
     post.receive(0).unwrap();
     post.give_back(0, slot);
     post.give_back(0, slot);
@@ -167,10 +170,10 @@ fn a_slot_cannot_be_given_back_twice() {
 
 #[test]
 fn news_that_came_before_waiting_is_not_waited_for() {
-    let post = Post::new(2, 1, &[(0, 1)]);
+    let post = Mailbox::new(2, 1, &[(0, 1)]);
     let seen = post.news(1);
     let slot = post.take_slot(0).unwrap();
-    post.send(0, Letter { slot, bytes: 0 });
+    post.send(0, SlotHandle { slot, bytes: 0 });
     assert_eq!(post.wait(1, seen), Ok(()));
 }
 
@@ -179,7 +182,7 @@ fn a_failing_rank_wakes_everybody_and_reset_forgets_it() {
     within_a_minute(|| {
         let ranks = 6;
         let ends = all_pairs(ranks);
-        let (mut post, buffers) = (Post::new(ranks, 1, &ends), Buffers::new(ranks, 1));
+        let (mut post, buffers) = (Mailbox::new(ranks, 1, &ends), Buffers::new(ranks, 1));
         for round in 0..200 {
             let guilty = round % ranks;
             thread::scope(|scope| {
@@ -213,7 +216,7 @@ fn a_failing_rank_wakes_everybody_and_reset_forgets_it() {
 
 #[test]
 fn the_first_failure_stays_named() {
-    let post = Post::new(3, 1, &[]);
+    let post = Mailbox::new(3, 1, &[]);
     assert_eq!(post.failed(), None);
     post.fail(2);
     post.fail(0);
@@ -227,7 +230,7 @@ fn the_first_failure_stays_named() {
 fn nobody_begins_a_step_before_all_have_finished_the_last() {
     within_a_minute(|| {
         let ranks = 5;
-        let mut post = Post::new(ranks, 1, &[]);
+        let mut post = Mailbox::new(ranks, 1, &[]);
         for _ in 0..200 {
             let finished: Vec<AtomicU64> = (0..ranks).map(|_| AtomicU64::new(0)).collect();
             thread::scope(|scope| {
@@ -250,8 +253,8 @@ fn nobody_begins_a_step_before_all_have_finished_the_last() {
 
 #[test]
 fn who_runs_ahead_does_not_finish_a_step_for_others() {
-    let post = Post::new(3, 1, &[]);
-    let finished = |post: &Post| post.meeting.hold(|meeting| meeting.finished);
+    let post = Mailbox::new(3, 1, &[]);
+    let finished = |post: &Mailbox| post.meeting.hold(|meeting| meeting.finished);
     for (rank, expected) in [(0, 0), (0, 0), (0, 0), (1, 0), (2, 1), (2, 1), (1, 2), (2, 2), (1, 3), (0, 3)] {
         post.arrive(rank);
         assert_eq!(finished(&post), expected);
@@ -260,12 +263,12 @@ fn who_runs_ahead_does_not_finish_a_step_for_others() {
 
 #[test]
 fn nothing_allocates_after_the_beginning() {
-    let mut post = Post::new(2, 4, &[(0, 1), (0, 1)]);
+    let mut post = Mailbox::new(2, 4, &[(0, 1), (0, 1)]);
     let before = allocations::of_this_thread();
     for _ in 0..10 {
         for message in [0, 1, 0, 1] {
             let slot = post.take_slot(0).unwrap();
-            post.send(message, Letter { slot, bytes: 1 });
+            post.send(message, SlotHandle { slot, bytes: 1 });
         }
         for message in [0, 0, 1, 1] {
             let letter = post.receive(message).unwrap();

@@ -1,12 +1,12 @@
 //! Every interleaving of a few letters, failures and steps.
 
-use super::{Failed, Letter, Post};
+use super::{Failed, Mailbox, SlotHandle};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::models::{every_interleaving, with_preemptions};
 use crate::sync::{Arc, thread};
 
 /// The next letter of message 0, by its receiver, rank 1.
-fn await_letter(post: &Post) -> Letter {
+fn await_letter(post: &Mailbox) -> SlotHandle {
     loop {
         let seen = post.news(1);
         match post.receive(0) {
@@ -17,7 +17,7 @@ fn await_letter(post: &Post) -> Letter {
 }
 
 /// A free slot of rank 0.
-fn await_slot(post: &Post) -> u32 {
+fn await_slot(post: &Mailbox) -> u32 {
     loop {
         let seen = post.news(0);
         match post.take_slot(0) {
@@ -30,15 +30,15 @@ fn await_slot(post: &Post) -> u32 {
 #[test]
 fn a_letter_wakes_its_receiver() {
     every_interleaving(|| {
-        let post = Arc::new(Post::new(2, 1, &[(0, 1)]));
+        let post = Arc::new(Mailbox::new(2, 1, &[(0, 1)]));
         let sender = {
             let post = Arc::clone(&post);
             thread::spawn(move || {
                 let slot = await_slot(&post);
-                post.send(0, Letter { slot, bytes: 8 });
+                post.send(0, SlotHandle { slot, bytes: 8 });
             })
         };
-        assert_eq!(await_letter(&post), Letter { slot: 0, bytes: 8 });
+        assert_eq!(await_letter(&post), SlotHandle { slot: 0, bytes: 8 });
         sender.join().unwrap();
     });
 }
@@ -46,9 +46,9 @@ fn a_letter_wakes_its_receiver() {
 #[test]
 fn a_slot_that_comes_back_wakes_its_sender() {
     every_interleaving(|| {
-        let post = Arc::new(Post::new(2, 1, &[(0, 1)]));
+        let post = Arc::new(Mailbox::new(2, 1, &[(0, 1)]));
         let slot = await_slot(&post);
-        post.send(0, Letter { slot, bytes: 8 });
+        post.send(0, SlotHandle { slot, bytes: 8 });
         let receiver = {
             let post = Arc::clone(&post);
             thread::spawn(move || post.give_back(0, post.receive(0).unwrap().slot))
@@ -60,7 +60,7 @@ fn a_slot_that_comes_back_wakes_its_sender() {
 
 /// Rank 0 sends `chunks` letters to rank 1, with one slot.
 fn pass_through_one_slot(chunks: u64) {
-    let post = Arc::new(Post::new(2, 1, &[(0, 1)]));
+    let post = Arc::new(Mailbox::new(2, 1, &[(0, 1)]));
     // What the slot holds; nothing but the post's locks makes it visible.
     let buffer = Arc::new(AtomicU64::new(0));
     let sender = {
@@ -69,13 +69,13 @@ fn pass_through_one_slot(chunks: u64) {
             for chunk in 1..=chunks {
                 let slot = await_slot(&post);
                 buffer.store(chunk, Ordering::Relaxed);
-                post.send(0, Letter { slot, bytes: chunk });
+                post.send(0, SlotHandle { slot, bytes: chunk });
             }
         })
     };
     for chunk in 1..=chunks {
         let letter = await_letter(&post);
-        assert_eq!(letter, Letter { slot: 0, bytes: chunk });
+        assert_eq!(letter, SlotHandle { slot: 0, bytes: chunk });
         assert_eq!(buffer.load(Ordering::Relaxed), chunk);
         post.give_back(0, letter.slot);
     }
@@ -95,12 +95,12 @@ fn four_chunks_through_one_slot_arrive_whole_and_in_order() {
 #[test]
 fn two_senders_and_their_receiver() {
     with_preemptions(3, || {
-        let post = Arc::new(Post::new(3, 1, &[(0, 2), (1, 2)]));
+        let post = Arc::new(Mailbox::new(3, 1, &[(0, 2), (1, 2)]));
         let senders = [0, 1].map(|rank| {
             let post = Arc::clone(&post);
             thread::spawn(move || {
                 let slot = post.take_slot(rank).unwrap();
-                post.send(rank, Letter { slot, bytes: 8 });
+                post.send(rank, SlotHandle { slot, bytes: 8 });
             })
         });
         let mut missing = 2;
@@ -121,7 +121,7 @@ fn two_senders_and_their_receiver() {
 #[test]
 fn a_failing_rank_ends_every_wait() {
     every_interleaving(|| {
-        let post = Arc::new(Post::new(2, 1, &[(0, 1)]));
+        let post = Arc::new(Mailbox::new(2, 1, &[(0, 1)]));
         let failing = {
             let post = Arc::clone(&post);
             thread::spawn(move || post.fail(0))
@@ -135,12 +135,12 @@ fn a_failing_rank_ends_every_wait() {
 #[test]
 fn a_rank_that_fails_after_its_letter_ends_the_wait_for_the_next() {
     every_interleaving(|| {
-        let post = Arc::new(Post::new(2, 1, &[(0, 1)]));
+        let post = Arc::new(Mailbox::new(2, 1, &[(0, 1)]));
         let failing = {
             let post = Arc::clone(&post);
             thread::spawn(move || {
                 let slot = post.take_slot(0).unwrap();
-                post.send(0, Letter { slot, bytes: 8 });
+                post.send(0, SlotHandle { slot, bytes: 8 });
                 post.fail(0);
             })
         };
@@ -158,7 +158,7 @@ fn a_rank_that_fails_after_its_letter_ends_the_wait_for_the_next() {
 #[test]
 fn all_are_told_the_same_failure() {
     every_interleaving(|| {
-        let post = Arc::new(Post::new(3, 1, &[]));
+        let post = Arc::new(Mailbox::new(3, 1, &[]));
         let failing = [0, 1].map(|rank| {
             let post = Arc::clone(&post);
             thread::spawn(move || {
@@ -176,7 +176,7 @@ fn all_are_told_the_same_failure() {
 #[test]
 fn nobody_begins_a_step_before_all_have_finished_the_last() {
     every_interleaving(|| {
-        let post = Arc::new(Post::new(2, 1, &[]));
+        let post = Arc::new(Mailbox::new(2, 1, &[]));
         let finished = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let take_steps = |rank: usize| {
             let (post, finished) = (Arc::clone(&post), Arc::clone(&finished));
@@ -198,7 +198,7 @@ fn nobody_begins_a_step_before_all_have_finished_the_last() {
 #[test]
 fn a_failing_rank_ends_the_meeting_for_all() {
     every_interleaving(|| {
-        let post = Arc::new(Post::new(3, 1, &[]));
+        let post = Arc::new(Mailbox::new(3, 1, &[]));
         let waiting = {
             let post = Arc::clone(&post);
             thread::spawn(move || post.wait_all(post.arrive(0)))

@@ -3,13 +3,13 @@
 //! Plain data, changed by one thread at a time. Slots are linked into lists, free ones into a stack and travelling ones
 //! into the queue of their message, so nothing is allocated after the beginning, and every slot is in one place.
 
-use super::Letter;
+use super::SlotHandle;
 
 /// The end of a list of slots.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// What a rank's lock guards.
-pub(crate) struct Desk {
+pub(crate) struct RankQueue {
     /// Letters that have arrived here and slots that have come back.
     pub news: u64,
     /// The first free slot; the last one to come back, which is the likeliest to be in a cache.
@@ -24,12 +24,12 @@ struct Slot {
     bytes: u64,
     /// The slot behind this one, in the list of free slots or in a queue.
     next: u32,
-    stage: Stage,
+    stage: SlotState,
 }
 
 /// Who holds a slot. Engines rest their claim to a buffer on this order, so it is checked in release builds too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SlotState {
     Free,
     /// The sender.
     Taken,
@@ -45,9 +45,9 @@ struct Queue {
     last: u32,
 }
 
-impl Desk {
+impl RankQueue {
     pub fn new(slots: usize, queues: u32) -> Self {
-        let slot = Slot { bytes: 0, next: NONE, stage: Stage::Free };
+        let slot = Slot { bytes: 0, next: NONE, stage: SlotState::Free };
         let queue = Queue { first: NONE, last: NONE };
         let mut desk =
             Self { news: 0, free: NONE, slots: vec![slot; slots], queues: vec![queue; queues as usize] };
@@ -61,7 +61,7 @@ impl Desk {
         self.queues.fill(Queue { first: NONE, last: NONE });
         self.free = NONE;
         for (number, slot) in self.slots.iter_mut().enumerate().rev() {
-            *slot = Slot { bytes: 0, next: self.free, stage: Stage::Free };
+            *slot = Slot { bytes: 0, next: self.free, stage: SlotState::Free };
             self.free = number as u32;
         }
     }
@@ -71,15 +71,15 @@ impl Desk {
         let number = self.free;
         let slot = self.slots.get_mut(number as usize)?;
         self.free = slot.next;
-        slot.stage = Stage::Taken;
+        slot.stage = SlotState::Taken;
         Some(number)
     }
 
     /// A filled slot joins the end of a queue.
-    pub fn append(&mut self, queue: usize, letter: Letter) {
+    pub fn append(&mut self, queue: usize, letter: SlotHandle) {
         let slot = &mut self.slots[letter.slot as usize];
-        assert_eq!(slot.stage, Stage::Taken, "slot {} is sent", letter.slot);
-        *slot = Slot { bytes: letter.bytes, next: NONE, stage: Stage::Travelling };
+        assert_eq!(slot.stage, SlotState::Taken, "slot {} is sent", letter.slot);
+        *slot = Slot { bytes: letter.bytes, next: NONE, stage: SlotState::Travelling };
         let queue = &mut self.queues[queue];
         match self.slots.get_mut(queue.last as usize) {
             Some(last) => last.next = letter.slot,
@@ -89,23 +89,23 @@ impl Desk {
     }
 
     /// The first letter of a queue goes to its receiver.
-    pub fn take_letter(&mut self, queue: usize) -> Option<Letter> {
+    pub fn take_letter(&mut self, queue: usize) -> Option<SlotHandle> {
         let queue = &mut self.queues[queue];
         let number = queue.first;
         let slot = self.slots.get_mut(number as usize)?;
-        slot.stage = Stage::Received;
+        slot.stage = SlotState::Received;
         queue.first = slot.next;
         if slot.next == NONE {
             queue.last = NONE;
         }
-        Some(Letter { slot: number, bytes: slot.bytes })
+        Some(SlotHandle { slot: number, bytes: slot.bytes })
     }
 
     /// An emptied slot is free.
     pub fn free_slot(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
-        assert_eq!(slot.stage, Stage::Received, "slot {number} is given back");
-        *slot = Slot { bytes: 0, next: self.free, stage: Stage::Free };
+        assert_eq!(slot.stage, SlotState::Received, "slot {number} is given back");
+        *slot = Slot { bytes: 0, next: self.free, stage: SlotState::Free };
         self.free = number;
     }
 }
