@@ -51,7 +51,7 @@ impl Command {
 
 const NOTATION: &str = "\
 Layouts: GRID/BLOCK as in 16/3 or 4x4/64x64, or HPF words as in '(cyclic(64), block) on 4x4' and
-'(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), order=col (rank order),
+'(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), rank-order=col (rank order),
 ranks=8..24 or ranks=3,1,2,0.";
 
 /// What moves: two layouts, and a window if not everything.

@@ -106,7 +106,7 @@ fn drawings_are_refused_in_a_sentence() {
 
 #[test]
 fn relabellings_are_refused_in_a_sentence() {
-    let many = ["--from", "32x32/3x5", "--to", "32x32/7x2 order=col", "--shape", "1420x1400"];
+    let many = ["--from", "32x32/3x5", "--to", "32x32/7x2 rank-order=col", "--shape", "1420x1400"];
     assert!(judge(&with(&["relabel"], &many)) > 0);
     assert!(judge(&["relabel", "--json", "--from", "1000000/8", "--to", "1000000/25"]) > 0);
 }

@@ -22,17 +22,17 @@ fn json(arguments: &[&str]) -> serde_json::Value {
 
 #[test]
 fn it_prints_the_promised_keys() {
-    let flags = ["relabel", "--from", "2x4/8x8", "--to", "2x4/8x8 order=col", "--shape", "64x64"];
+    let flags = ["relabel", "--from", "2x4/8x8", "--to", "2x4/8x8 rank-order=col", "--shape", "64x64"];
     let expected = concat!(
-        r#"{"shape":[64,64],"from":"2x4/8x8","to":"2x4/8x8 order=col","#,
-        r#""relabelled":"2x4/8x8 order=col ranks=0,4,1,5,2,6,3,7","ranks":[0,4,1,5,2,6,3,7],"#,
+        r#"{"shape":[64,64],"from":"2x4/8x8","to":"2x4/8x8 rank-order=col","#,
+        r#""relabelled":"2x4/8x8 rank-order=col ranks=0,4,1,5,2,6,3,7","ranks":[0,4,1,5,2,6,3,7],"#,
         r#""kept_before":1024,"kept_after":4096,"moved_before":3072,"moved_after":0,"total_elems":4096}"#,
         "\n"
     );
     assert_eq!(text(&[&flags[..], &["--json"]].concat()), expected);
     let shown = text(&flags);
     assert!(shown.contains("New ranks in the grid's order: 0 4 1 5 2 6 3 7\n"), "{shown}");
-    assert!(shown.contains("As a layout: 2x4/8x8 order=col ranks=0,4,1,5,2,6,3,7\n"), "{shown}");
+    assert!(shown.contains("As a layout: 2x4/8x8 rank-order=col ranks=0,4,1,5,2,6,3,7\n"), "{shown}");
     assert!(shown.contains("Before: 1024 stay, 3072 move\nAfter: 4096 stay, 0 move\n"), "{shown}");
 }
 

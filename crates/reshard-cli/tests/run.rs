@@ -118,7 +118,7 @@ fn all_types_orders_and_windows_are_moved_by_both_engines() {
         }
         let others = [
             ["100", "3/7", "(gen_block(10,20,70)) on 3"],
-            ["9x8x7", "2x1x2/2x3x2", "1x3x1/2x2x2 order=col"],
+            ["9x8x7", "2x1x2/2x3x2", "1x3x1/2x2x2 rank-order=col"],
             ["1", "4/2", "3/1"],
             ["0x5", "2x2/1x1", "1x2/3x3"],
         ];

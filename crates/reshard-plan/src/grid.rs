@@ -11,21 +11,22 @@ use std::sync::Arc;
 /// The most dimensions a grid or an array may have.
 pub const MAX_DIMS: usize = 8;
 
-/// Which index runs fastest: the last (row-major, C) or the first (column-major, Fortran).
+/// How ranks number the processes of a grid. The order of elements in memory is another thing:
+/// [`MemoryOrder`](crate::MemoryOrder).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// The last index runs fastest.
+pub enum RankOrder {
+    /// Row by row: the last coordinate runs fastest, as in C and in the BLACS by default.
     #[default]
     RowMajor,
-    /// The first index runs fastest.
+    /// Column by column: the first coordinate runs fastest, as in Fortran.
     ColMajor,
 }
 
 /// Processes as an n-dimensional box of ranks.
 ///
 /// ```
-/// use reshard_plan::{Grid, Order};
-/// let grid = Grid::new(&[2, 3])?.with_order(Order::ColMajor);
+/// use reshard_plan::{Grid, RankOrder};
+/// let grid = Grid::new(&[2, 3])?.with_order(RankOrder::ColMajor);
 /// assert_eq!(grid.rank(&[1, 2]), Some(5));
 /// assert_eq!(grid.coords(2), Some(vec![0, 1]));
 /// # Ok::<(), reshard_plan::Error>(())
@@ -33,7 +34,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grid {
     extents: Vec<u64>,
-    order: Order,
+    order: RankOrder,
     ranks: Ranks,
 }
 
@@ -67,12 +68,12 @@ impl Grid {
                 by_x(extents)
             )));
         }
-        Ok(Self { extents: extents.to_vec(), order: Order::RowMajor, ranks: Ranks::From(0) })
+        Ok(Self { extents: extents.to_vec(), order: RankOrder::RowMajor, ranks: Ranks::From(0) })
     }
 
     /// The same box numbered in another order.
     #[must_use]
-    pub fn with_order(mut self, order: Order) -> Self {
+    pub fn with_order(mut self, order: RankOrder) -> Self {
         self.order = order;
         self
     }
@@ -133,7 +134,7 @@ impl Grid {
     }
 
     /// The order in which ranks number the box.
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> RankOrder {
         self.order
     }
 
@@ -165,6 +166,16 @@ impl Grid {
         ranks
     }
 
+    /// How many ranks of the grid are smaller than this one; `None` if it is not part of it.
+    pub(crate) fn sorted_position(&self, rank: u64) -> Option<u64> {
+        match &self.ranks {
+            Ranks::From(_) => self.position(rank),
+            Ranks::Listed { ranks, by_rank } => {
+                by_rank.binary_search_by_key(&rank, |&at| ranks[at as usize]).ok().map(|found| found as u64)
+            }
+        }
+    }
+
     /// The rank at these coordinates; `None` outside the box.
     pub fn rank(&self, coords: &[u64]) -> Option<u64> {
         let inside = coords.len() == self.dims() && coords.iter().zip(&self.extents).all(|(c, e)| c < e);
@@ -173,8 +184,8 @@ impl Grid {
         }
         let fold = |at: u64, (c, e): (&u64, &u64)| at * e + c;
         let position = match self.order {
-            Order::RowMajor => coords.iter().zip(&self.extents).fold(0, fold),
-            Order::ColMajor => coords.iter().zip(&self.extents).rev().fold(0, fold),
+            RankOrder::RowMajor => coords.iter().zip(&self.extents).fold(0, fold),
+            RankOrder::ColMajor => coords.iter().zip(&self.extents).rev().fold(0, fold),
         };
         self.rank_at(position)
     }
@@ -188,8 +199,8 @@ impl Grid {
             position /= self.extents[dim];
         };
         match self.order {
-            Order::RowMajor => (0..self.dims()).rev().for_each(&mut peel),
-            Order::ColMajor => (0..self.dims()).for_each(&mut peel),
+            RankOrder::RowMajor => (0..self.dims()).rev().for_each(&mut peel),
+            RankOrder::ColMajor => (0..self.dims()).for_each(&mut peel),
         }
         Some(coords)
     }

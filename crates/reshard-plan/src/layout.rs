@@ -4,18 +4,32 @@
 //! a rank's part. Parts may be tight, padded to common extents (ScaLAPACK's LLD in n dimensions), or have any
 //! strides of their own, the same for all ranks or for one. Addresses count elements, not bytes.
 
-use crate::axis::{Axis, MAX_LEN};
-use crate::distribution::Distribution;
+use crate::axis::{Axis, Deal, MAX_LEN};
+use crate::distribution::{Distribution, Pattern};
 use crate::error::{Error, Result};
-use crate::grid::{MAX_DIMS, Order, by_x};
+use crate::grid::{Grid, MAX_DIMS, by_x};
+use crate::memory;
 use std::collections::BTreeMap;
+
+/// Which index of a rank's part runs fastest in memory. How ranks number a grid is another thing:
+/// [`RankOrder`](crate::RankOrder).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MemoryOrder {
+    /// The last index runs fastest, as in C and NumPy.
+    RowMajor,
+    /// The first index runs fastest, as in Fortran and ScaLAPACK.
+    #[default]
+    ColMajor,
+}
 
 /// Which rank owns which element, and at which address.
 ///
+/// Column-major, as in ScaLAPACK, unless `memory=row` or [`Layout::row_major`] says otherwise. The text is the
+/// [notation](crate::notation) of layouts.
+///
 /// ```
-/// use reshard_plan::{Distribution, Layout, Order};
-/// let matrix: Distribution = "2x2/3x3 of 10x10".parse()?;
-/// let layout = Layout::new(matrix, Order::ColMajor).with_allocated(&[8, 6])?; // LLD 8
+/// use reshard_plan::Layout;
+/// let layout = "2x2/3x3 of 10x10".parse::<Layout>()?.with_allocated(&[8, 6])?; // LLD 8
 /// assert_eq!(layout.strides(0)?, [1, 8]);
 /// assert_eq!(layout.locate(&[4, 7])?, (2, 1 + 4 * 8));
 /// assert_eq!(layout.span(0)?, 5 * 8 + 6);
@@ -24,7 +38,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     distribution: Distribution,
-    order: Order,
+    order: MemoryOrder,
     padding: Padding,
     of_rank: BTreeMap<u64, Vec<u64>>,
 }
@@ -39,8 +53,68 @@ enum Padding {
 
 impl Layout {
     /// Every rank's part tight, in the given order.
-    pub fn new(distribution: Distribution, order: Order) -> Self {
+    pub fn new(distribution: Distribution, order: MemoryOrder) -> Self {
         Self { distribution, order, padding: Padding::Tight, of_rank: BTreeMap::new() }
+    }
+
+    /// A block-cyclic array from numbers: its shape, the extents of the grid and of a block, one for each dimension.
+    ///
+    /// ```
+    /// use reshard_plan::Layout;
+    /// let layout = Layout::block_cyclic([4096, 4096], [2, 2], [64, 64])?;
+    /// assert_eq!(layout, "2x2/64x64 of 4096x4096".parse()?);
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn block_cyclic(
+        shape: impl AsRef<[u64]>,
+        grid: impl AsRef<[u64]>,
+        blocks: impl AsRef<[u64]>,
+    ) -> Result<Self> {
+        let grid = Grid::new(grid.as_ref())?;
+        let deals = blocks.as_ref().iter().map(|&block| Deal::Cyclic(block)).collect();
+        let first = vec![0; grid.dims()];
+        Ok(Self::new(Pattern::new(grid, deals, first)?.over(shape.as_ref())?, MemoryOrder::default()))
+    }
+
+    /// A matrix as a ScaLAPACK array descriptor says it: `[DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD]`, on a process grid
+    /// whose ranks are numbered as the BLACS context numbers them. The leading dimension is that of `rank`, whose descriptor
+    /// it is: each rank knows its own only.
+    ///
+    /// ```
+    /// use reshard_plan::{Grid, Layout};
+    /// let descriptor = [1, 0, 1000, 800, 64, 32, 0, 1, 520];
+    /// let layout = Layout::from_descriptor(&descriptor, Grid::new(&[2, 3])?, 0)?;
+    /// assert_eq!(layout.strides(0)?, [1, 520]);
+    /// assert_eq!(layout.to_string(), "2x3/64x32 first=0x1 of 1000x800");
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn from_descriptor(descriptor: &[i32; 9], grid: Grid, rank: u64) -> Result<Self> {
+        let [dtype, _, m, n, mb, nb, rsrc, csrc, lld] = *descriptor;
+        if dtype != 1 {
+            return Err(Error::unsupported(format!(
+                "a descriptor of type {dtype} was given; only type 1, a dense block-cyclic matrix, has a layout"
+            )));
+        }
+        let number = |name: &str, value: i32| {
+            u64::try_from(value).map_err(|_| {
+                Error::out_of_range(format!("{name} of the descriptor is {value}; it cannot be negative"))
+            })
+        };
+        let blocks = [number("MB", mb)?, number("NB", nb)?].map(Deal::Cyclic).to_vec();
+        let first = vec![number("RSRC", rsrc)?, number("CSRC", csrc)?];
+        let matrix = Pattern::new(grid, blocks, first)?.over(&[number("M", m)?, number("N", n)?])?;
+        let layout = Self::new(matrix, MemoryOrder::ColMajor);
+        match layout.distribution.grid().contains(rank) {
+            true => layout.with_strides_of(rank, &[1, number("LLD", lld)?]),
+            false => Ok(layout),
+        }
+    }
+
+    /// The same array with the last index of every part fastest, as in C. Strides that were given are kept.
+    #[must_use]
+    pub fn row_major(mut self) -> Self {
+        self.order = MemoryOrder::RowMajor;
+        self
     }
 
     /// Every rank's part in memory of these extents. In column-major order the first is ScaLAPACK's leading
@@ -81,8 +155,16 @@ impl Layout {
     }
 
     /// The order of the local dimensions.
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> MemoryOrder {
         self.order
+    }
+
+    /// The strides given for the parts of all ranks; none if each part is as small as it can be.
+    pub(crate) fn common_strides(&self) -> Option<&[u64]> {
+        match &self.padding {
+            Padding::Tight => None,
+            Padding::Strides(strides) => Some(strides),
+        }
     }
 
     /// From one element of a rank's part to the next along each dimension, in elements.
@@ -115,10 +197,103 @@ impl Layout {
         let (rank, local) = self.distribution.local_from_global(global)?;
         Ok((rank, self.address(rank, &local)?))
     }
+
+    /// Memory for a rank's part, padding included, every element the default of its type.
+    ///
+    /// ```
+    /// use reshard_plan::Layout;
+    /// let layout: Layout = "2x2/3x3 of 10x10".parse()?;
+    /// assert_eq!(layout.allocate::<f32>(3)?, [0.0; 4 * 4]);
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn allocate<T: Clone + Default>(&self, rank: u64) -> Result<Vec<T>> {
+        let span = self.span(rank)?;
+        let elems = usize::try_from(span).map_err(|_| {
+            Error::too_large(format!("the part of rank {rank} has {span} elements, which no memory holds"))
+        })?;
+        memory::filled(T::default(), elems, &format!("the part of rank {rank}"))
+    }
+
+    /// A rank's part with each element computed from its index in the whole array.
+    ///
+    /// ```
+    /// use reshard_plan::Layout;
+    /// let layout: Layout = "2/3 of 10".parse()?;
+    /// assert_eq!(layout.filled(1, |index| index[0] * 10)?, [30, 40, 50, 90]);
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn filled<T: Clone + Default>(&self, rank: u64, value: impl FnMut(&[u64]) -> T) -> Result<Vec<T>> {
+        let mut part = self.allocate(rank)?;
+        self.fill(rank, &mut part, value)?;
+        Ok(part)
+    }
+
+    /// Computes each element of a rank's part from its index in the whole array. Padding stays as it is.
+    pub fn fill<T>(&self, rank: u64, part: &mut [T], mut value: impl FnMut(&[u64]) -> T) -> Result<()> {
+        let span = self.span(rank)?;
+        if (part.len() as u64) < span {
+            return Err(Error::mismatch(format!(
+                "{} elements of memory were given for the part of rank {rank}, which reaches over {span}",
+                part.len()
+            )));
+        }
+        let (shape, strides) = (self.distribution.local_shape(rank)?, self.strides(rank)?);
+        if shape.contains(&0) {
+            return Ok(());
+        }
+        let mut local = vec![0; shape.len()];
+        let mut global = self.distribution.global_from_local(rank, &local)?;
+        let coords = self.distribution.coords(rank)?;
+        loop {
+            let at: u64 = strides.iter().zip(&local).map(|(stride, index)| stride * index).sum();
+            part[at as usize] = value(&global);
+            // The next local index, the last dimension fastest.
+            let Some(dim) = (0..shape.len()).rev().find(|&dim| local[dim] + 1 < shape[dim]) else {
+                return Ok(());
+            };
+            local[dim] += 1;
+            local[dim + 1..].fill(0);
+            for dim in dim..shape.len() {
+                let axis = &self.distribution.axes()[dim];
+                // It lies in the part, whose shape this is.
+                global[dim] = axis.global_from_local(coords[dim], local[dim]).unwrap_or(0);
+            }
+        }
+    }
+
+    /// All ranks' parts, by ascending rank, with each element computed from its index in the whole array.
+    ///
+    /// ```
+    /// use reshard_plan::Layout;
+    /// let layout: Layout = "2/3 of 10".parse()?;
+    /// let parts = layout.parts(|index| index[0])?;
+    /// assert_eq!(parts, [vec![0, 1, 2, 6, 7, 8], vec![3, 4, 5, 9]]);
+    /// assert_eq!(layout.get(&parts, &[7])?, &7);
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn parts<T: Clone + Default>(&self, mut value: impl FnMut(&[u64]) -> T) -> Result<Vec<Vec<T>>> {
+        let ranks = self.distribution.grid().sorted_ranks();
+        ranks.into_iter().map(|rank| self.filled(rank, &mut value)).collect()
+    }
+
+    /// An element of the array out of all ranks' parts, which are given by ascending rank.
+    pub fn get<'p, T: 'p>(&self, parts: &'p [impl AsRef<[T]>], global: &[u64]) -> Result<&'p T> {
+        let (rank, at) = self.locate(global)?;
+        let position = self.distribution.grid().sorted_position(rank);
+        let part = position.and_then(|position| parts.get(position as usize)).map(AsRef::as_ref);
+        part.and_then(|part| part.get(usize::try_from(at).ok()?)).ok_or_else(|| {
+            Error::mismatch(format!(
+                "rank {rank} has the element at address {at} of its part, which was not given: {} parts were, one for each \
+                 of {} ranks by ascending rank is needed",
+                parts.len(),
+                self.distribution.grid().size()
+            ))
+        })
+    }
 }
 
 /// Strides of a dense box; `None` if an address would pass 2^62.
-fn tight_strides(extents: &[u64], order: Order) -> Option<Vec<u64>> {
+fn tight_strides(extents: &[u64], order: MemoryOrder) -> Option<Vec<u64>> {
     let mut strides = vec![1; extents.len()];
     let mut stride = 1_u64;
     let mut lay = |dim: usize| {
@@ -127,8 +302,8 @@ fn tight_strides(extents: &[u64], order: Order) -> Option<Vec<u64>> {
         (stride <= MAX_LEN).then_some(())
     };
     let fits = match order {
-        Order::RowMajor => (0..extents.len()).rev().try_for_each(&mut lay),
-        Order::ColMajor => (0..extents.len()).try_for_each(&mut lay),
+        MemoryOrder::RowMajor => (0..extents.len()).rev().try_for_each(&mut lay),
+        MemoryOrder::ColMajor => (0..extents.len()).try_for_each(&mut lay),
     };
     fits.map(|()| strides)
 }

@@ -48,8 +48,10 @@ pub use axis::{Axis, Deal, MAX_LEN, Piece};
 pub use classes::Classes;
 pub use distribution::{Distribution, Pattern, one_period};
 pub use error::{Error, ErrorKind, Result};
-pub use grid::{Grid, MAX_DIMS, Order};
-pub use layout::Layout;
+pub use grid::{Grid, MAX_DIMS, RankOrder};
+#[doc(hidden)]
+pub use layout::MemoryOrder as Order;
+pub use layout::{Layout, MemoryOrder};
 pub use overlap::{Method, Overlap, Run, Side, Sides};
 pub use plan::{Array, Move, Plan, Source, Target, Triangle};
 pub use problem::{Part, Problem, Window};

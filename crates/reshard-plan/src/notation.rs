@@ -7,12 +7,16 @@
 //! deal         = "block" | "cyclic" [ "(" number ")" ] | "gen_block" "(" number { "," number } ")"
 //!              | "cuts" "(" number "@" process { "," ... } ")" | "*"
 //! option       = "first=" extents                             process of the first block   first=1x0
-//!              | "order=" ( "row" | "col" )                   how ranks number the grid    order=col
+//!              | "rank-order=" ( "row" | "col" )              how ranks number the grid    rank-order=col
 //!              | "ranks=" ( number ".." number | number { "," number } )                   ranks=8..24
 //! distribution = pattern "of" extents                         4x4/64x64 of 8192x8192
+//! layout       = distribution { in_memory }                   4x4/64x64 of 8192x8192 memory=row
+//! in_memory    = "memory=" ( "row" | "col" )                  which index of a part runs fastest, col if not said
+//!              | "strides=" extents                           elements from one index to the next, in each dimension
 //! extents      = number { "x" number }
 //! ```
 //!
+//! `order=` is an older word for `rank-order=` and still read. `memory=` may stand among the options of the pattern, too.
 //! Words may be upper case. Spaces may stand between any two parts. In `on`, dimensions dealt with `*` may be
 //! left out as in HPF: `(block, *) on 3` is `(block, *) on 3x1`. Equal values print alike, and what is printed
 //! parses back to an equal value. Errors name the character and say what would be right there.
@@ -20,7 +24,8 @@
 use crate::axis::{Deal, Piece};
 use crate::distribution::{Distribution, Pattern, check_deal};
 use crate::error::{Error, Result};
-use crate::grid::{Grid, Order, by_x};
+use crate::grid::{Grid, RankOrder, by_x};
+use crate::layout::{Layout, MemoryOrder};
 use std::fmt;
 use std::str::FromStr;
 
@@ -42,8 +47,8 @@ impl fmt::Display for Pattern {
         if self.first().iter().any(|&first| first > 0) {
             write!(f, " first={}", by_x(self.first()))?;
         }
-        if self.grid().order() == Order::ColMajor {
-            write!(f, " order=col")?;
+        if self.grid().order() == RankOrder::ColMajor {
+            write!(f, " rank-order=col")?;
         }
         match self.grid().rank_range() {
             Some(range) if range.start == 0 => Ok(()),
@@ -84,31 +89,71 @@ impl FromStr for Pattern {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut cursor = Cursor::new(text);
-        let pattern = cursor.pattern()?;
-        if cursor.at_word("of") {
-            return Err(cursor.expected("the end: a layout alone, the shape of the array is given apart"));
-        }
-        cursor.end("an option (first=, order=, ranks=) or the end")?;
+        let (pattern, in_memory) = pattern_alone(text)?;
+        in_memory.refuse(text)?;
         Ok(pattern)
     }
+}
+
+/// Reads a pattern that may say how parts lie in memory, as in `4x4/64x64 memory=row`: for command lines.
+pub fn parse_pattern(text: &str) -> Result<(Pattern, Option<MemoryOrder>)> {
+    let (pattern, in_memory) = pattern_alone(text)?;
+    match in_memory.strides {
+        None => Ok((pattern, in_memory.order.map(|(_, order)| order))),
+        Some((at, _)) => Err(Error::notation(
+            at,
+            Cursor::new(text).sentence(at, "strides= can be given only together with the shape of the array"),
+        )),
+    }
+}
+
+fn pattern_alone(text: &str) -> Result<(Pattern, InMemory)> {
+    let mut cursor = Cursor::new(text);
+    let read = cursor.pattern()?;
+    if cursor.at_word("of") {
+        return Err(cursor.expected("the end: the shape of the array is not part of the layout here"));
+    }
+    cursor.end("an option (first=, rank-order=, ranks=) or the end")?;
+    Ok(read)
 }
 
 impl FromStr for Distribution {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut cursor = Cursor::new(text);
-        let pattern = cursor.pattern()?;
-        if !cursor.word("of") {
-            return Err(
-                cursor.expected("\"of\" and the shape of the array, as in \"4x4/64x64 of 8192x8192\"")
-            );
+        let (distribution, in_memory) = Cursor::new(text).distribution()?;
+        in_memory.refuse(text)?;
+        Ok(distribution)
+    }
+}
+
+impl FromStr for Layout {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (distribution, in_memory) = Cursor::new(text).distribution()?;
+        let order = in_memory.order.map_or_else(MemoryOrder::default, |(_, order)| order);
+        let layout = Self::new(distribution, order);
+        match in_memory.strides {
+            None => Ok(layout),
+            Some((at, strides)) => {
+                layout.with_strides(&strides).map_err(|error| Cursor::new(text).blame(at, &error))
+            }
         }
-        let at = cursor.at;
-        let shape = cursor.extents("the shape of the array, such as 8192x8192", 0)?;
-        cursor.end("the end")?;
-        pattern.over(&shape).map_err(|error| cursor.blame(at, &error))
+    }
+}
+
+impl fmt::Display for Layout {
+    /// Strides that one rank has for itself are not printed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.distribution())?;
+        if self.order() == MemoryOrder::RowMajor {
+            write!(f, " memory=row")?;
+        }
+        match self.common_strides() {
+            Some(strides) => write!(f, " strides={}", by_x(strides)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -150,6 +195,30 @@ struct Described {
     deals: Vec<Placed<Deal>>,
 }
 
+/// What a text says about the memory of a part, and where it says so.
+#[derive(Default)]
+struct InMemory {
+    order: Option<Placed<MemoryOrder>>,
+    strides: Option<Placed<Vec<u64>>>,
+}
+
+impl InMemory {
+    /// For values without addresses.
+    fn refuse(self, text: &str) -> Result<()> {
+        let places =
+            [self.order.map(|(at, _)| (at, "memory=")), self.strides.map(|(at, _)| (at, "strides="))];
+        match places.into_iter().flatten().next() {
+            None => Ok(()),
+            Some((at, word)) => {
+                let what = format!(
+                    "{word} says how a part lies in memory, which does not matter here; leave it out"
+                );
+                Err(Error::notation(at, Cursor::new(text).sentence(at, &what)))
+            }
+        }
+    }
+}
+
 /// A place in a text, with the few moves the grammar needs.
 struct Cursor<'a> {
     text: &'a str,
@@ -164,7 +233,39 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
-    fn pattern(&mut self) -> Result<Pattern> {
+    fn distribution(mut self) -> Result<(Distribution, InMemory)> {
+        let (pattern, mut in_memory) = self.pattern()?;
+        if !self.word("of") {
+            return Err(self.expected("\"of\" and the shape of the array, as in \"4x4/64x64 of 8192x8192\""));
+        }
+        let at = self.at;
+        let shape = self.extents("the shape of the array, such as 8192x8192", 0)?;
+        while let Some(word) = ["memory", "strides"].into_iter().find(|word| self.is_option(word)) {
+            self.in_memory(word, &mut in_memory)?;
+        }
+        self.end("memory=, strides= or the end")?;
+        Ok((pattern.over(&shape).map_err(|error| self.blame(at, &error))?, in_memory))
+    }
+
+    /// Reads `memory=` or `strides=`, which begins here.
+    fn in_memory(&mut self, word: &str, into: &mut InMemory) -> Result<()> {
+        let at = self.at;
+        let given = if word == "memory" { into.order.is_some() } else { into.strides.is_some() };
+        if given {
+            return Err(Error::notation(at, self.sentence(at, &format!("{word}= is given twice"))));
+        }
+        self.word(word);
+        self.eat('=');
+        if word == "strides" {
+            into.strides = Some((at, self.extents("a stride for each dimension, such as 1x4096", 0)?));
+        } else {
+            let order = self.choice(MemoryOrder::RowMajor, MemoryOrder::ColMajor)?;
+            into.order = Some((at, order));
+        }
+        Ok(())
+    }
+
+    fn pattern(&mut self) -> Result<(Pattern, InMemory)> {
         let Described { mut grid, deals } = match self.peek() {
             Some('(') => self.words()?,
             Some('0'..='9') => self.blocks()?,
@@ -173,8 +274,13 @@ impl<'a> Cursor<'a> {
         let dims = grid.dims();
         let mut first: Vec<Placed<u64>> = vec![(0, 0); dims];
         let mut seen = Vec::new();
+        let mut in_memory = InMemory::default();
         while let Some((option, value_at)) = self.option() {
             let at = self.at;
+            if ["memory", "strides"].contains(&option) {
+                self.in_memory(option, &mut in_memory)?;
+                continue;
+            }
             if seen.contains(&option) {
                 return Err(Error::notation(at, self.sentence(at, &format!("{option}= is given twice"))));
             }
@@ -193,7 +299,9 @@ impl<'a> Cursor<'a> {
                     }
                     Ok(grid)
                 }
-                "order" => self.order().map(|order| grid.with_order(order)),
+                "rank-order" => {
+                    self.choice(RankOrder::RowMajor, RankOrder::ColMajor).map(|order| grid.with_order(order))
+                }
                 _ => self.ranks(grid),
             }
             .map_err(|error| self.blame(at, &error))?;
@@ -207,7 +315,7 @@ impl<'a> Cursor<'a> {
         }
         let without_places = |placed: Vec<Placed<u64>>| placed.into_iter().map(|(_, value)| value).collect();
         let deals = deals.into_iter().map(|(_, deal)| deal).collect();
-        Pattern::new(grid, deals, without_places(first))
+        Ok((Pattern::new(grid, deals, without_places(first))?, in_memory))
     }
 
     /// `4x4/64x64`
@@ -318,15 +426,24 @@ impl<'a> Cursor<'a> {
     /// The option that begins here and where its value does, without moving.
     fn option(&self) -> Option<(&'static str, usize)> {
         let mut ahead = Self { text: self.text, chars: self.chars.clone(), at: self.at };
-        let name = ["first", "order", "ranks"].into_iter().find(|name| ahead.word(name))?;
+        let names = ["first", "rank-order", "order", "ranks", "memory", "strides"];
+        let name = names.into_iter().find(|name| ahead.word(name))?;
+        // The older word for the same.
+        let name = if name == "order" { "rank-order" } else { name };
         ahead.eat('=').then_some((name, ahead.at))
     }
 
-    fn order(&mut self) -> Result<Order> {
+    /// True if an option with this name begins here.
+    fn is_option(&self, name: &str) -> bool {
+        self.option().is_some_and(|(option, _)| option == name)
+    }
+
+    /// Reads `row` or `col`.
+    fn choice<T>(&mut self, row: T, col: T) -> Result<T> {
         if self.word("row") {
-            Ok(Order::RowMajor)
+            Ok(row)
         } else if self.word("col") {
-            Ok(Order::ColMajor)
+            Ok(col)
         } else {
             Err(self.expected("row or col"))
         }
@@ -434,7 +551,9 @@ impl<'a> Cursor<'a> {
     /// True if a whole word, in either case, stands here.
     fn at_word(&self, wanted: &str) -> bool {
         let rest = &self.chars[self.at..];
-        let letters = rest.iter().take_while(|c| c.is_ascii_alphabetic() || **c == '_').count();
+        let of_word =
+            |c: &&char| c.is_ascii_alphabetic() || **c == '_' || (**c == '-' && wanted.contains('-'));
+        let letters = rest.iter().take_while(of_word).count();
         letters == wanted.len() && rest.iter().zip(wanted.chars()).all(|(a, b)| a.eq_ignore_ascii_case(&b))
     }
 

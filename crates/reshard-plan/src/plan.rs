@@ -6,8 +6,8 @@
 //! Several arrays may go in one plan; an engine moves them together.
 
 use crate::error::{Error, Result};
-use crate::grid::{Grid, MAX_DIMS, Order};
-use crate::layout::Layout;
+use crate::grid::{Grid, MAX_DIMS};
+use crate::layout::{Layout, MemoryOrder};
 use crate::memory;
 use crate::problem::{Problem, Window};
 use crate::track::Track;
@@ -58,10 +58,10 @@ impl Triangle {
 /// One array to be moved, and how.
 ///
 /// ```
-/// use reshard_plan::{Distribution, Layout, Move, Order, Plan, Triangle};
+/// use reshard_plan::{Distribution, Layout, Move, MemoryOrder, Plan, Triangle};
 /// let from: Distribution = "2x2/64x64 of 300x300".parse()?;
 /// let to: Distribution = "4x1/32x50 of 300x300".parse()?;
-/// let (from, to) = (Layout::new(from, Order::ColMajor), Layout::new(to, Order::ColMajor));
+/// let (from, to) = (Layout::new(from, MemoryOrder::ColMajor), Layout::new(to, MemoryOrder::ColMajor));
 /// let plan = Plan::new(vec![Move::new(from, to)?.of_bytes(8)?.only(Triangle::Upper)?])?;
 /// assert_eq!((plan.arrays()[0].sources().len(), plan.arrays()[0].targets().len()), (4, 4));
 /// assert_eq!(plan.bytes(), 8 * 300 * 301 / 2);
@@ -77,6 +77,18 @@ pub struct Move {
 }
 
 impl Move {
+    /// All of one array into all of another of the same shape, elements of type `T`.
+    ///
+    /// ```
+    /// use reshard_plan::Move;
+    /// let moving = Move::of::<f32>("2x2/64x64 of 300x300".parse()?, "4x1/32x50 of 300x300".parse()?)?;
+    /// assert_eq!(moving.elem_bytes(), 4);
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn of<T>(from: Layout, to: Layout) -> Result<Self> {
+        Self::new(from, to)?.of_bytes(size_of::<T>() as u64)
+    }
+
     /// All of one array into all of another of the same shape. Elements are taken to be 8 bytes long.
     pub fn new(from: Layout, to: Layout) -> Result<Self> {
         let problem = Problem::new(from.distribution().clone(), to.distribution().clone())?;
@@ -303,7 +315,7 @@ impl Array {
     }
 
     /// The local order of the destination's axes.
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> MemoryOrder {
         self.wanted.to.order()
     }
 

@@ -6,7 +6,7 @@
 
 use crate::classes::Classes;
 use crate::error::{Error, Result};
-use crate::grid::{Order, elems_of};
+use crate::grid::{RankOrder, elems_of};
 use crate::memory;
 use crate::overlap::{MAX_STEPS, Method, Overlap, Sides};
 use crate::problem::{Problem, check_peers, multiply};
@@ -188,8 +188,8 @@ impl Table<'_> {
                 position /= sizes[dim];
             };
             match grid.order() {
-                Order::RowMajor => (0..sizes.len()).rev().for_each(&mut peel),
-                Order::ColMajor => (0..sizes.len()).for_each(&mut peel),
+                RankOrder::RowMajor => (0..sizes.len()).rev().for_each(&mut peel),
+                RankOrder::ColMajor => (0..sizes.len()).for_each(&mut peel),
             }
             let coords: Vec<u64> = self.axes.iter().zip(&rows).map(|(axis, &row)| axis[row].0).collect();
             let rank = grid.rank(&coords).expect("owners lie on their grid");

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use reshard_plan::notation::parse_shape;
-use reshard_plan::{Deal, Distribution, ErrorKind, Grid, Order, Pattern, Piece};
+use reshard_plan::{Deal, Distribution, ErrorKind, Grid, Pattern, Piece, RankOrder};
 
 fn printed(text: &str) -> String {
     text.parse::<Pattern>().unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
@@ -27,9 +27,9 @@ fn what_people_write_prints_in_its_shortest_form() {
         ("(cuts(10@2,5@0,1@2)) on 3", "(cuts(10@2,5@0,1@2)) on 3"),
         ("4x4/64x64 first=1x2", "4x4/64x64 first=1x2"),
         ("4x4/64x64 first=0x0 order=row ranks=0..16", "4x4/64x64"),
-        ("2x2/1x1 ranks=4..8 order=col", "2x2/1x1 order=col ranks=4..8"),
+        ("2x2/1x1 ranks=4..8 order=col", "2x2/1x1 rank-order=col ranks=4..8"),
         ("2x2/1x1 ranks=4,5,6,7", "2x2/1x1 ranks=4..8"),
-        ("4x4/64x64 FIRST = 1x2 ORDER=COL", "4x4/64x64 first=1x2 order=col"),
+        ("4x4/64x64 FIRST = 1x2 ORDER=COL", "4x4/64x64 first=1x2 rank-order=col"),
         ("2x2/1x1 ranks=3, 1, 2, 0", "2x2/1x1 ranks=3,1,2,0"),
     ] {
         assert_eq!(printed(written), expected, "{written}");
@@ -72,7 +72,7 @@ fn mistakes_are_named_at_their_character() {
         ("4x4/64x9999999999999999999", 8, "at most 2^62"),
         ("4x4/64x64 first=1x7", 19, "between 0 and 3"),
         ("(gen_block(5,5)) on 2 first=1", 29, "listed one by one"),
-        ("16/3 of 240", 6, "given apart"),
+        ("16/3 of 240", 6, "not part of the layout"),
         ("1x1x1x1x1x1x1x1x1/1x1x1x1x1x1x1x1x1", 1, "9 dimensions"),
         ("4611686018427387904x2/1x1", 1, "2^62"),
     ] {
@@ -135,7 +135,7 @@ fn patterns() -> impl Strategy<Value = Pattern> {
                 }
                 let grid = Grid::new(&extents).unwrap();
                 let size = grid.size();
-                let grid = grid.with_order(if col { Order::ColMajor } else { Order::RowMajor });
+                let grid = grid.with_order(if col { RankOrder::ColMajor } else { RankOrder::RowMajor });
                 let grid = match ranks {
                     0 => grid,
                     1 => grid.with_first_rank(seed >> 3).unwrap(),
@@ -172,6 +172,9 @@ fn almost_patterns() -> impl Strategy<Value = String> {
         "@",
         "first=",
         "order=",
+        "rank-order=",
+        "memory=",
+        "strides=",
         "ranks=",
         "row",
         "col",

@@ -9,8 +9,8 @@ fn places_are_the_sources_something_comes_from() {
     let cases = [
         ("4x3/2x5 of 40x33", "2x5/7x2 of 40x33", vec![0, 1]),
         ("3x4/2x1 ranks=9,3,4,5,1,2,0,7,8,6,20,21 of 25x30", "2x2/3x8 of 30x25", vec![1, 0]),
-        ("(gen_block(3,0,9,1)) on 4 of 13", "3/2 order=col of 13", vec![0]),
-        ("2x2x3/1x2x1 order=col of 6x9x7", "3x1x2/2x2x2 of 9x7x6", vec![1, 2, 0]),
+        ("(gen_block(3,0,9,1)) on 4 of 13", "3/2 rank-order=col of 13", vec![0]),
+        ("2x2x3/1x2x1 rank-order=col of 6x9x7", "3x1x2/2x2x2 of 9x7x6", vec![1, 2, 0]),
     ];
     for (from, to, axes) in cases {
         let layout = |text: &str| Layout::new(text.parse().unwrap(), Order::RowMajor);

@@ -4,7 +4,8 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use reshard_plan::{
-    Distribution, ErrorKind, Grid, Layout, Message, Method, Order, Pattern, Problem, Traffic, Window,
+    Distribution, ErrorKind, Grid, Layout, Message, Method, Order, Pattern, Problem, RankOrder, Traffic,
+    Window,
 };
 use reshard_testkit::{Random, full_sweep, messages, random_deal};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ fn random_distribution(random: &mut Random, shape: &[u64]) -> Distribution {
     let extents: Vec<u64> = shape.iter().map(|_| random.within(1, 3)).collect();
     let mut grid = Grid::new(&extents).unwrap();
     if random.one_in(2) {
-        grid = grid.with_order(Order::ColMajor);
+        grid = grid.with_order(RankOrder::ColMajor);
     }
     if random.one_in(3) {
         grid = grid.with_first_rank(random.within(0, 30)).unwrap();

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use reshard_plan::{
-    Among, Distribution, ErrorKind, Grid, Order, Pattern, Problem, Relabel, Solver, Traffic, Volume, Window,
+    Among, Distribution, ErrorKind, Grid, Pattern, Problem, RankOrder, Relabel, Solver, Traffic, Volume,
+    Window,
 };
 use reshard_testkit::{Random, messages, random_deal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +28,7 @@ fn random_grid(random: &mut Random, dims: usize) -> Grid {
             break extents;
         }
     };
-    let order = if random.one_in(2) { Order::RowMajor } else { Order::ColMajor };
+    let order = if random.one_in(2) { RankOrder::RowMajor } else { RankOrder::ColMajor };
     let grid = Grid::new(&extents).unwrap().with_order(order);
     let mut ranks: Vec<u64> = (10..18).collect();
     if random.one_in(2) {
@@ -234,12 +235,12 @@ fn whole_periods_are_the_best_of_all_too() {
 #[test]
 fn layouts_that_differ_by_a_permutation_move_nothing() {
     for (from, to) in [
-        ("2x4/8x8 of 64x64", "2x4/8x8 order=col of 64x64"),
-        ("2x4/8x8 of 61x45", "2x4/8x8 order=col first=1x3 of 61x45"),
+        ("2x4/8x8 of 64x64", "2x4/8x8 rank-order=col of 64x64"),
+        ("2x4/8x8 of 61x45", "2x4/8x8 rank-order=col first=1x3 of 61x45"),
         ("16/3 of 240", "16/3 first=5 of 240"),
         ("16/3 of 241", "16/3 first=5 of 241"),
         ("2x2/8x8 of 100x80", "2x2/8x8 ranks=3,1,0,2 of 100x80"),
-        ("2x3x2/4x5x2 of 20x21x9", "2x3x2/4x5x2 order=col first=1x2x0 of 20x21x9"),
+        ("2x3x2/4x5x2 of 20x21x9", "2x3x2/4x5x2 rank-order=col first=1x2x0 of 20x21x9"),
         ("3x1/4x4 of 30x9", "(cuts(4@2,4@1,4@0,4@2,4@1,4@0,4@2,2@1), *) on 3x1 of 30x9"),
     ] {
         let problem = Problem::new(of(from), of(to)).unwrap();
@@ -258,7 +259,8 @@ fn layouts_that_differ_by_a_permutation_move_nothing() {
 
 #[test]
 fn disjoint_grids_meet_among_both() {
-    let problem = Problem::new(of("2x4/8x8 of 64x64"), of("2x4/8x8 order=col ranks=8..16 of 64x64")).unwrap();
+    let problem =
+        Problem::new(of("2x4/8x8 of 64x64"), of("2x4/8x8 rank-order=col ranks=8..16 of 64x64")).unwrap();
     assert!(Relabel::new(&problem).find().unwrap().is_unchanged());
     let found = Relabel::new(&problem).among(Among::Both).find().unwrap();
     assert_eq!(found.after().moved_elems, 0);

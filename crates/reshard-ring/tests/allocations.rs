@@ -5,9 +5,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod oracle;
+
+use oracle::{Items, any_ring};
 use reshard_ring::{RingMessages, RingPlan, RingThreads};
 use reshard_testkit::allocations::{Counting, counted};
-use reshard_testkit::ring::{Items, any_ring};
 use reshard_testkit::{Random, full_sweep};
 use std::sync::Arc;
 

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod oracle;
+
+use oracle::{Items, any_ring};
 use reshard::{Distribution, ErrorKind, Layout, Order, redistribute};
 use reshard_ring::{
     Direction, Program, RingMessages, RingPlan, RingProblem, RingThreads, Side, Transfer, even_out,
 };
-use reshard_testkit::ring::{Items, any_ring};
 use reshard_testkit::{Random, full_sweep};
 use std::sync::Arc;
 

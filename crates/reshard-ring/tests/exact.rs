@@ -3,11 +3,13 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+mod oracle;
+
+use oracle::{can_be_done_by, replay};
 use reshard_ring::{
     Direction, Method, RingProblem, Solution, check, paper_algorithm_3, solve, system_6, system_8,
 };
 use reshard_testkit::full_sweep;
-use reshard_testkit::ring::{can_be_done_by, replay};
 use std::collections::HashMap;
 
 /// All imbalances of `procs` processes up to `most` that add up to nothing.

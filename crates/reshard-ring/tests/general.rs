@@ -2,8 +2,10 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+mod oracle;
+
+use oracle::replay;
 use reshard_ring::{RingProblem, check, solve, system_6, system_8};
-use reshard_testkit::ring::replay;
 use reshard_testkit::{Random, full_sweep};
 
 /// Everybody has at least one item at first and in the end, so that nothing but the costs makes it hard.

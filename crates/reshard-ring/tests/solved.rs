@@ -3,11 +3,13 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+mod oracle;
+
+use oracle::replay;
 use reshard_plan::ErrorKind;
 use reshard_ring::{
     Application, Direction, Method, Policy, Program, RingProblem, Side, Transfer, check, solve, system_6,
 };
-use reshard_testkit::ring::replay;
 use reshard_testkit::{Random, full_sweep};
 use std::collections::VecDeque;
 

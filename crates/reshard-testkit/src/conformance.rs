@@ -14,7 +14,9 @@ pub use scaled::{C64, C128, Element, Scaled, ScaledParts};
 pub use several::{Several, Slices};
 
 use crate::random::{Random, random_deal};
-use reshard_plan::{Distribution, Grid, Layout, MAX_DIMS, Move, Order, Pattern, Plan, Triangle, Window};
+use reshard_plan::{
+    Distribution, Grid, Layout, MAX_DIMS, Move, Order, Pattern, Plan, RankOrder, Triangle, Window,
+};
 use std::ops::Range;
 
 /// Bytes of canaries before and after every part.
@@ -325,7 +327,7 @@ fn random_layout(random: &mut Random, shape: &[u64], kinds: &Kinds) -> Layout {
     let size = procs.iter().product();
     let mut grid = Grid::new(&procs).expect("a small grid");
     if random.one_in(3) {
-        grid = grid.with_order(Order::ColMajor);
+        grid = grid.with_order(RankOrder::ColMajor);
     }
     if random.one_in(4) {
         let mut ranks: Vec<u64> = match kinds.ranks {

@@ -9,7 +9,6 @@ pub mod conformance;
 mod dealer;
 pub mod hosts;
 mod random;
-pub mod ring;
 
 pub use dealer::{Card, deal_out, messages};
 pub use random::{Random, random_deal};

@@ -1,10 +1,13 @@
 //! Rings between processes: every rank its own items, by value; and ranks that mean something else, or do not come.
 
+#[path = "../../../reshard-ring/tests/oracle/mod.rs"]
+mod oracle;
+
+use oracle::{Items, any_ring};
 use reshard::ErrorKind;
 use reshard_mpi::{Comm, MpiRing, MpiRingOptions, Reduce};
 use reshard_ring::{Direction, Program, RingPlan, RingProblem, Side, Transfer};
 use reshard_testkit::Random;
-use reshard_testkit::ring::{Items, any_ring};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -73,8 +73,8 @@ type Cost<'a> = &'a dyn Fn(u64, u64) -> u64;
 /// use reshard_plan::{Problem, Relabel};
 /// let of = |text: &str| text.parse::<reshard_plan::Distribution>();
 /// // Two matrices move together; their elements have 8 and 4 bytes.
-/// let a = Problem::new(of("2x2/8x8 of 64x64")?, of("2x2/8x8 order=col of 64x64")?)?;
-/// let b = Problem::new(of("4x1/8x8 of 32x32")?, of("2x2/4x4 order=col of 32x32")?)?;
+/// let a = Problem::new(of("2x2/8x8 of 64x64")?, of("2x2/8x8 rank-order=col of 64x64")?)?;
+/// let b = Problem::new(of("4x1/8x8 of 32x32")?, of("2x2/4x4 rank-order=col of 32x32")?)?;
 /// let both = Relabel::together(&[(&a, 8), (&b, 4)]).find()?;
 /// assert_eq!(both.before().moved_bytes, 16384 + 3072);
 /// assert_eq!(both.after().moved_bytes, 3072);
@@ -206,12 +206,12 @@ impl Volume {
 ///
 /// ```
 /// use reshard_plan::{Problem, Relabel};
-/// let problem = Problem::new("2x4/8x8 of 64x64".parse()?, "2x4/8x8 order=col of 64x64".parse()?)?;
+/// let problem = Problem::new("2x4/8x8 of 64x64".parse()?, "2x4/8x8 rank-order=col of 64x64".parse()?)?;
 /// let relabelling = Relabel::new(&problem).find()?;
 /// assert_eq!(relabelling.before().moved_elems, 3072);
 /// assert_eq!(relabelling.after().moved_elems, 0);
 /// let to = relabelling.distribution(problem.to())?;
-/// assert_eq!(to.pattern().to_string(), "2x4/8x8 order=col ranks=0,4,1,5,2,6,3,7");
+/// assert_eq!(to.pattern().to_string(), "2x4/8x8 rank-order=col ranks=0,4,1,5,2,6,3,7");
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

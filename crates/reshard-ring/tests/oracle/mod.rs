@@ -1,7 +1,10 @@
 //! Rings the slow way: programs replayed item by item, and the optimum by trying everything, tick by tick.
 
-use crate::Random;
+// Each test that includes this module uses a part of it.
+#![allow(dead_code, clippy::unwrap_used)]
+
 use reshard_ring::{Direction, Program, RingProblem, Side};
+use reshard_testkit::Random;
 use std::collections::{HashSet, VecDeque};
 
 /// Replays a program with items that have names: 0, 1, 2, .. from the slice of process 0 on. Items sent right leave from
