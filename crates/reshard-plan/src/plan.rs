@@ -4,13 +4,20 @@
 //! answer, worked out once: for each destination rank a [`Target`] with one [`Track`] for each axis, and for each source
 //! rank its strides. Engines see nothing else: no distribution, no grid, no element type, only indices, strides and sizes.
 //! Several arrays may go in one plan; an engine moves them together.
+//!
+//! A process *hosts* some of the ranks: all of them (threads), one (a process of MPI), or a few. [`Plan::for_ranks`] works out
+//! the hosted ranks alone, at a cost that does not depend on how many others there are; [`Plan::with_peers`] adds those they
+//! exchange data with.
 
 use crate::error::{Error, Result};
 use crate::grid::{Grid, MAX_DIMS};
 use crate::layout::{Layout, MemoryOrder};
 use crate::memory;
-use crate::problem::{Problem, Window};
+use crate::overlap::{Method, Overlap, Sides};
+use crate::problem::{Problem, Window, check_peers};
 use crate::track::Track;
+use crate::triangle::Triangle;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,49 +27,12 @@ const MOST_RANKS: u64 = 1 << 24;
 /// The most positions along an axis of a triangle, each of which has its own range.
 const MOST_RANGES: u64 = 1 << 28;
 
-/// Which part of a matrix moves, in the source's rows and columns of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Triangle {
-    /// Elements on and above the diagonal: row <= column.
-    Upper,
-    /// Elements above the diagonal alone: what a unit upper triangular matrix stores.
-    StrictlyUpper,
-    /// Elements on and below the diagonal: row >= column.
-    Lower,
-    /// Elements below the diagonal alone.
-    StrictlyLower,
-}
-
-impl Triangle {
-    /// Whether an element of the source's window belongs to it.
-    pub fn contains(self, row: u64, column: u64) -> bool {
-        match self {
-            Self::Upper => row <= column,
-            Self::StrictlyUpper => row < column,
-            Self::Lower => row >= column,
-            Self::StrictlyLower => row > column,
-        }
-    }
-
-    /// The same part once rows and columns have changed places.
-    fn transposed(self) -> Self {
-        match self {
-            Self::Upper => Self::Lower,
-            Self::StrictlyUpper => Self::StrictlyLower,
-            Self::Lower => Self::Upper,
-            Self::StrictlyLower => Self::StrictlyUpper,
-        }
-    }
-}
-
 /// One array to be moved, and how.
 ///
 /// ```
-/// use reshard_plan::{Distribution, Layout, Move, MemoryOrder, Plan, Triangle};
-/// let from: Distribution = "2x2/64x64 of 300x300".parse()?;
-/// let to: Distribution = "4x1/32x50 of 300x300".parse()?;
-/// let (from, to) = (Layout::new(from, MemoryOrder::ColMajor), Layout::new(to, MemoryOrder::ColMajor));
-/// let plan = Plan::new(vec![Move::new(from, to)?.of_bytes(8)?.only(Triangle::Upper)?])?;
+/// use reshard_plan::{Move, Plan, Triangle};
+/// let moving = Move::of::<f64>("2x2/64x64 of 300x300".parse()?, "4x1/32x50 of 300x300".parse()?)?;
+/// let plan = Plan::new(vec![moving.only(Triangle::UPPER)?])?;
 /// assert_eq!((plan.arrays()[0].sources().len(), plan.arrays()[0].targets().len()), (4, 4));
 /// assert_eq!(plan.bytes(), 8 * 300 * 301 / 2);
 /// # Ok::<(), reshard_plan::Error>(())
@@ -182,7 +152,7 @@ impl Target {
         self.tracks.iter().map(|track| track.elems()).collect()
     }
 
-    /// Combinations of one peer of each axis, `(p0, p1, ...)`: each is a source, see [`Array::part`]. A combination's place is
+    /// Combinations of one peer of each axis, `(p0, p1, ...)`: each is a source, see [`Array::source_at`]. A combination's place is
     /// `(p0 * tracks[1].peers().len() + p1) * ...`.
     pub fn places(&self) -> usize {
         self.tracks.iter().map(|track| track.peers().len()).product()
@@ -218,41 +188,83 @@ pub struct Array {
     targets: Vec<Target>,
 }
 
+/// The tracks of a destination's axes, worked out once for each coordinate and shared by the ranks that have it.
+#[derive(Default)]
+struct Tracks(BTreeMap<(usize, u64), Arc<Track>>);
+
+impl Tracks {
+    fn of(&mut self, problem: &Problem, dim: usize, coord: u64) -> Result<Arc<Track>> {
+        if let Some(track) = self.0.get(&(dim, coord)) {
+            return Ok(Arc::clone(track));
+        }
+        let track = Arc::new(Track::new(&problem.sides(problem.axes()[dim]).reversed(), coord)?);
+        self.0.insert((dim, coord), Arc::clone(&track));
+        Ok(track)
+    }
+}
+
 impl Array {
-    fn new(wanted: Move) -> Result<Self> {
+    /// Lists these source ranks and these destination ranks, both ascending.
+    fn listing(wanted: Move, sources: &[u64], targets: &[u64]) -> Result<Self> {
         let problem = &wanted.problem;
-        [problem.from(), problem.to()].into_iter().try_for_each(|side| check_ranks(side.grid()))?;
         // What is kept of each rank: a few numbers for each dimension, in lists of their own.
-        let ranks = u128::from(problem.from().grid().size()) + u128::from(problem.to().grid().size());
+        let ranks = sources.len() as u128 + targets.len() as u128;
         let each = size_of::<Source>().max(size_of::<Target>()) + 64 + 24 * problem.shape().len();
         memory::check(ranks * each as u128, "what a plan says of each rank")?;
-        let sources = problem
-            .from()
-            .grid()
-            .sorted_ranks()
-            .into_iter()
-            .map(|rank| {
-                let strides = wanted.from.strides(rank)?;
-                let strides = problem.axes().iter().map(|&dim| strides[dim]).collect();
-                Ok(Source { rank, span: wanted.from.span(rank)?, strides })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let tracks = tracks_of(problem)?;
-        let targets = problem
-            .to()
-            .grid()
-            .sorted_ranks()
-            .into_iter()
-            .map(|rank| {
-                let coords = problem.to().coords(rank)?;
-                let of_axis = |dim: usize| Arc::clone(&tracks[dim][coords[dim] as usize]);
-                let tracks: Vec<_> = (0..coords.len()).map(of_axis).collect();
-                let (span, strides) = (wanted.to.span(rank)?, wanted.to.strides(rank)?);
-                let rows = wanted.triangle.map(|part| rows(part, problem, &coords, &tracks)).transpose()?;
-                Ok(Target { rank, span, strides, tracks, rows })
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let source = |&rank: &u64| {
+            let strides = wanted.from.strides(rank)?;
+            let strides = problem.axes().iter().map(|&dim| strides[dim]).collect();
+            Ok(Source { rank, span: wanted.from.span(rank)?, strides })
+        };
+        let sources = sources.iter().map(source).collect::<Result<Vec<_>>>()?;
+        let mut tracks = Tracks::default();
+        let target = |&rank: &u64| {
+            let coords = problem.to().coords(rank)?;
+            let along = coords.iter().enumerate().map(|(dim, &coord)| tracks.of(problem, dim, coord));
+            let tracks = along.collect::<Result<Vec<_>>>()?;
+            let (span, strides) = (wanted.to.span(rank)?, wanted.to.strides(rank)?);
+            let rows = wanted.triangle.map(|part| rows(part, problem, &coords, &tracks)).transpose()?;
+            Ok(Target { rank, span, strides, tracks, rows })
+        };
+        let targets = targets.iter().map(target).collect::<Result<Vec<_>>>()?;
         Ok(Self { wanted, sources, targets })
+    }
+
+    /// Lists all ranks of both sides.
+    fn of_all(wanted: Move) -> Result<Self> {
+        let (from, to) = (wanted.problem.from().grid(), wanted.problem.to().grid());
+        [from, to].into_iter().try_for_each(check_ranks)?;
+        let (sources, targets) = (from.sorted_ranks(), to.sorted_ranks());
+        Self::listing(wanted, &sources, &targets)
+    }
+
+    /// Lists hosted ranks only.
+    fn of_hosted(wanted: Move, hosted: &[u64]) -> Result<Self> {
+        let on = |grid: &Grid| hosted.iter().copied().filter(|&rank| grid.contains(rank)).collect::<Vec<_>>();
+        let (sources, targets) = (on(wanted.problem.from().grid()), on(wanted.problem.to().grid()));
+        Self::listing(wanted, &sources, &targets)
+    }
+
+    /// Lists in addition the ranks with which those of this list share elements.
+    fn with_peers(self) -> Result<Self> {
+        let problem = &self.wanted.problem;
+        let (from, to) = (problem.from(), problem.to());
+        let mut sources: BTreeSet<u64> = self.sources.iter().map(|source| source.rank).collect();
+        let mut targets: BTreeSet<u64> = self.targets.iter().map(|target| target.rank).collect();
+        let (hosted_sources, hosted_targets) = (sources.clone(), targets.clone());
+        for &rank in &hosted_sources {
+            let coords = from.coords(rank)?;
+            let along = coords.iter().enumerate().map(|(dim, &coord)| peers(&problem.sides(dim), coord));
+            product_of(&along.collect::<Result<Vec<_>>>()?, problem.lands(), to.grid(), &mut targets)?;
+        }
+        for &rank in &hosted_targets {
+            let coords = to.coords(rank)?;
+            let sides = |dim: usize| problem.sides(problem.axes()[dim]).reversed();
+            let along = coords.iter().enumerate().map(|(dim, &coord)| peers(&sides(dim), coord));
+            product_of(&along.collect::<Result<Vec<_>>>()?, problem.axes(), from.grid(), &mut sources)?;
+        }
+        let [sources, targets] = [sources, targets].map(|ranks| ranks.into_iter().collect::<Vec<_>>());
+        Self::listing(self.wanted, &sources, &targets)
     }
 
     /// What was asked for.
@@ -260,12 +272,12 @@ impl Array {
         &self.wanted
     }
 
-    /// The source ranks, ascending.
+    /// The source ranks the plan lists, ascending.
     pub fn sources(&self) -> &[Source] {
         &self.sources
     }
 
-    /// The destination ranks, ascending.
+    /// The destination ranks the plan lists, ascending.
     pub fn targets(&self) -> &[Target] {
         &self.targets
     }
@@ -275,9 +287,9 @@ impl Array {
         self.sources.binary_search_by_key(&rank, |source| source.rank).ok()
     }
 
-    /// The number of the source that a place of a target stands for. There may be as many as ranks, for each of as many
-    /// targets: so they are worked out and not kept.
-    pub fn part(&self, target: &Target, place: usize) -> usize {
+    /// The number of the source that a place of a target stands for; none if the plan does not list that source. There may
+    /// be as many as ranks, for each of as many targets: so they are worked out and not kept.
+    pub fn source_at(&self, target: &Target, place: usize) -> Option<usize> {
         let mut coords = [0; MAX_DIMS];
         let mut place = place;
         for (track, &dim) in target.tracks.iter().zip(self.wanted.problem.axes()).rev() {
@@ -286,11 +298,17 @@ impl Array {
             place /= peers.len();
         }
         let rank = self.wanted.problem.from().grid().rank(&coords[..target.tracks.len()]);
-        // Peers are coordinates on the source's grid, whose ranks these are.
-        rank.and_then(|rank| self.source_of(rank)).expect("peers lie on the other grid")
+        rank.and_then(|rank| self.source_of(rank))
     }
 
-    /// The sources of all places of a target.
+    /// As [`source_at`](Self::source_at), for engines that were given a plan with all peers.
+    #[doc(hidden)]
+    pub fn part(&self, target: &Target, place: usize) -> usize {
+        self.source_at(target, place).expect("the plan lists the peers of its targets")
+    }
+
+    /// The sources of all places of a target, all of which the plan must list.
+    #[doc(hidden)]
     pub fn parts(&self, target: &Target) -> impl Iterator<Item = usize> {
         (0..target.places()).map(|place| self.part(target, place))
     }
@@ -319,27 +337,117 @@ impl Array {
         self.wanted.to.order()
     }
 
-    /// Elements that move.
+    /// Elements that move between all ranks, also those the plan does not list.
     pub fn elems(&self) -> u64 {
-        self.targets.iter().map(Target::elems).sum()
+        let problem = &self.wanted.problem;
+        match (self.wanted.triangle, problem.shape()) {
+            (Some(part), &[rows, columns]) => part.elems(rows, columns),
+            _ => problem.elems(),
+        }
     }
 }
 
-/// Everything there is to be known before data moves: a plain value, a function of the moves alone.
+/// The coordinates of the other side with which a process shares elements, ascending.
+fn peers(sides: &Sides<'_>, coord: u64) -> Result<Vec<u64>> {
+    Ok(Overlap::by(Method::default(), sides, coord)?.shares().into_iter().map(|(peer, _)| peer).collect())
+}
+
+/// Adds the ranks at all combinations of coordinates; those of `along[dim]` count on dimension `dims[dim]` of the grid.
+fn product_of(along: &[Vec<u64>], dims: &[usize], grid: &Grid, ranks: &mut BTreeSet<u64>) -> Result<()> {
+    let lengths: Vec<u64> = along.iter().map(|peers| peers.len() as u64).collect();
+    let combinations = check_peers(&lengths)?;
+    memory::check_tree::<u64, ()>(combinations as usize, "the peers of a rank")?;
+    let mut coords = vec![0; along.len()];
+    for combination in 0..combinations {
+        let mut rest = combination;
+        for (peers, &dim) in along.iter().zip(dims) {
+            coords[dim] = peers[(rest % peers.len() as u64) as usize];
+            rest /= peers.len() as u64;
+        }
+        ranks.extend(grid.rank(&coords));
+    }
+    Ok(())
+}
+
+/// Everything there is to be known before data moves: a plain value, a function of the moves and the hosted ranks alone.
+///
+/// ```
+/// use reshard_plan::{Move, Plan};
+/// let moving = Move::of::<f64>("1024x1024/8x8 of 65536x65536".parse()?, "2x2/64x64 of 65536x65536".parse()?)?;
+/// let mine = Plan::for_rank(vec![moving], 1000)?; // microseconds, on any number of ranks
+/// assert_eq!(mine.arrays()[0].sources().len(), 1);
+/// assert_eq!(mine.with_peers()?.arrays()[0].targets().len(), 4); // the ranks that rank 1000 sends to
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     arrays: Vec<Array>,
+    hosted: Hosted,
     /// Every run says how many it moved: they are counted once.
     bytes: u64,
+}
+
+/// Whose plan it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hosted {
+    All,
+    /// These, ascending; whether their peers are listed, too.
+    Ranks {
+        ranks: Vec<u64>,
+        with_peers: bool,
+    },
 }
 
 impl Plan {
     /// Works out the moves, for all ranks of both sides.
     pub fn new(moves: Vec<Move>) -> Result<Self> {
-        let arrays: Vec<Array> = moves.into_iter().map(Array::new).collect::<Result<_>>()?;
+        Self::made(moves, Hosted::All, Array::of_all)
+    }
+
+    /// Works out the moves for some ranks: what a process that hosts just those needs. Ranks that take no part are ignored.
+    pub fn for_ranks(moves: Vec<Move>, hosted: &[u64]) -> Result<Self> {
+        let mut ranks = hosted.to_vec();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let hosted = Hosted::Ranks { ranks: ranks.clone(), with_peers: false };
+        Self::made(moves, hosted, |wanted| Array::of_hosted(wanted, &ranks))
+    }
+
+    /// Works out the moves for one rank: what a process of MPI needs.
+    pub fn for_rank(moves: Vec<Move>, rank: u64) -> Result<Self> {
+        Self::for_ranks(moves, &[rank])
+    }
+
+    /// The same plan that lists, beside the hosted ranks, all ranks these send to and receive from. Takes time and memory in
+    /// proportion to their number.
+    pub fn with_peers(self) -> Result<Self> {
+        match self.hosted {
+            Hosted::Ranks { ranks, with_peers: false } => {
+                let arrays = self.arrays.into_iter().map(Array::with_peers).collect::<Result<_>>()?;
+                Ok(Self { arrays, hosted: Hosted::Ranks { ranks, with_peers: true }, bytes: self.bytes })
+            }
+            _ => Ok(self),
+        }
+    }
+
+    fn made(moves: Vec<Move>, hosted: Hosted, array: impl Fn(Move) -> Result<Array>) -> Result<Self> {
+        let arrays: Vec<Array> = moves.into_iter().map(array).collect::<Result<_>>()?;
         let of_one = |array: &Array| array.elems().saturating_mul(array.wanted.elem_bytes);
         let bytes = arrays.iter().map(of_one).fold(0, u64::saturating_add);
-        Ok(Self { arrays, bytes })
+        Ok(Self { arrays, hosted, bytes })
+    }
+
+    /// The hosted ranks, ascending; `None` for all ranks.
+    pub fn hosted(&self) -> Option<&[u64]> {
+        match &self.hosted {
+            Hosted::All => None,
+            Hosted::Ranks { ranks, .. } => Some(ranks),
+        }
+    }
+
+    /// True if the plan lists every rank with which a hosted one shares elements.
+    pub fn lists_peers(&self) -> bool {
+        !matches!(self.hosted, Hosted::Ranks { with_peers: false, .. })
     }
 
     /// The arrays, as they were given.
@@ -347,7 +455,7 @@ impl Plan {
         &self.arrays
     }
 
-    /// All ranks of all arrays, ascending.
+    /// All ranks the plan lists, of all arrays, ascending.
     pub fn ranks(&self) -> Vec<u64> {
         let sources = self.arrays.iter().flat_map(|array| array.sources.iter().map(|source| source.rank));
         let targets = self.arrays.iter().flat_map(|array| array.targets.iter().map(|target| target.rank));
@@ -372,16 +480,6 @@ fn check_ranks(grid: &Grid) -> Result<()> {
     }
 }
 
-/// For each axis of the destination, the track of each coordinate.
-fn tracks_of(problem: &Problem) -> Result<Vec<Vec<Arc<Track>>>> {
-    let axes = problem.to().axes().iter().zip(problem.axes());
-    axes.map(|(axis, &from_dim)| {
-        let sides = problem.sides(from_dim).reversed();
-        (0..axis.procs()).map(|process| Track::new(&sides, process).map(Arc::new)).collect()
-    })
-    .collect()
-}
-
 /// Which positions of axis 0 belong to a triangle, for each position of axis 1.
 fn rows(
     part: Triangle,
@@ -401,13 +499,10 @@ fn rows(
     let all = rows.len();
     let range = |&column: &u64| {
         // Window indices ascend with the position, so a triangle takes the first of a column, or the last.
-        let (first, end) = match part {
-            Triangle::Upper | Triangle::StrictlyUpper => {
-                (0, rows.partition_point(|&row| part.contains(row, column)))
-            }
-            Triangle::Lower | Triangle::StrictlyLower => {
-                (rows.partition_point(|&row| !part.contains(row, column)), all)
-            }
+        let (first, end) = if part.is_upper() {
+            (0, rows.partition_point(|&row| part.contains(row, column)))
+        } else {
+            (rows.partition_point(|&row| !part.contains(row, column)), all)
         };
         first as u64..end as u64
     };

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use reshard_plan::{Layout, Move, Order, Plan, Source, Traffic, Window};
+use reshard_plan::{Layout, Move, Order, Plan, Source, Target, Traffic, Window};
+use reshard_testkit::Random;
+use reshard_testkit::conformance::{Case, Kinds};
 
 #[test]
 fn places_are_the_sources_something_comes_from() {
@@ -39,4 +41,61 @@ fn places_are_the_sources_something_comes_from() {
         }
         assert_eq!((array.source_of(1_000), array.place(&array.targets()[0], 1_000)), (None, None));
     }
+}
+
+/// What a plan for some ranks says is what the plan for all says of them, and its peers are the ranks of the messages.
+#[test]
+fn a_plan_for_some_ranks_is_a_part_of_the_plan_for_all() {
+    let mut random = Random::new(5);
+    let kinds = Kinds { procs: 4, dims: 1..4, ..Kinds::default() };
+    for _ in 0..1000 {
+        let moving = Case::random(&mut random, &kinds).moving;
+        let all = Plan::new(vec![moving.clone()]).unwrap();
+        let sum: u64 = all.arrays()[0].targets().iter().map(Target::elems).sum();
+        assert_eq!(all.bytes(), sum * moving.elem_bytes(), "{moving:?}");
+        let ranks = all.ranks();
+        let hosted: Vec<u64> = ranks.iter().copied().filter(|_| random.one_in(3)).collect();
+        let some = Plan::for_ranks(vec![moving.clone()], &hosted).unwrap();
+        assert_eq!((some.bytes(), some.hosted()), (all.bytes(), Some(&hosted[..])));
+        let of = |plan: &Plan, rank: u64| {
+            let array = &plan.arrays()[0];
+            let target = array.targets().iter().find(|target| target.rank == rank);
+            (array.source_of(rank).map(|source| array.sources()[source].clone()), target.cloned())
+        };
+        for &rank in &ranks {
+            let expected = if hosted.contains(&rank) { of(&all, rank) } else { (None, None) };
+            assert_eq!(of(&some, rank), expected, "rank {rank} of {hosted:?}: {moving:?}");
+        }
+        assert!(!some.lists_peers() && all.lists_peers() && all.hosted().is_none());
+        let some = some.with_peers().unwrap();
+        assert!(some.lists_peers());
+        // Without a triangle, which leaves out messages but not peers along the axes.
+        let traffic = Traffic::new(moving.problem());
+        let shares = |from: u64, to: u64| traffic.elems(from, to).is_ok_and(|elems| elems > 0);
+        for &rank in &ranks {
+            let (source, target) = of(&all, rank);
+            let listed_source = hosted.contains(&rank) || hosted.iter().any(|&to| shares(rank, to));
+            let listed_target = hosted.contains(&rank) || hosted.iter().any(|&from| shares(from, rank));
+            let expected = (source.filter(|_| listed_source), target.filter(|_| listed_target));
+            assert_eq!(of(&some, rank), expected, "rank {rank} of {hosted:?}: {moving:?}");
+        }
+        for target in some.arrays()[0].targets().iter().filter(|target| target.elems() > 0) {
+            let sources = (0..target.places()).map(|place| some.arrays()[0].source_at(target, place));
+            assert!(!hosted.contains(&target.rank) || sources.into_iter().all(|source| source.is_some()));
+        }
+        let everyone = Plan::for_ranks(vec![moving.clone()], &ranks).unwrap();
+        assert_eq!(everyone.arrays(), all.arrays());
+    }
+}
+
+#[test]
+fn one_rank_of_a_million_is_planned_alone() {
+    let text = ["1024x1024/64x64 of 4194304x4194304", "1000x1000/50x30 of 4194304x4194304"];
+    let [from, to] = text.map(|text| text.parse::<Layout>().unwrap());
+    let moving = Move::of::<f64>(from, to).unwrap();
+    let plan = Plan::for_rank(vec![moving], 524_288).unwrap();
+    let array = &plan.arrays()[0];
+    assert_eq!((array.sources().len(), array.targets().len()), (1, 1));
+    assert_eq!(plan.bytes(), 8 << 44);
+    assert_eq!(array.targets()[0].elems(), array.wanted().problem().to().local_elems(524_288).unwrap());
 }

@@ -113,8 +113,17 @@ impl Case {
         };
         let mut moving = moving.of_bytes(elem).expect("some bytes");
         if kinds.all_sorts && moving.problem().shape().len() == 2 && random.one_in(5) {
-            let parts = [Triangle::Upper, Triangle::Lower, Triangle::StrictlyUpper, Triangle::StrictlyLower];
-            moving = moving.only(parts[random.within(0, 3) as usize]).expect("a matrix");
+            let usual =
+                [Triangle::UPPER, Triangle::LOWER, Triangle::STRICTLY_UPPER, Triangle::STRICTLY_LOWER];
+            let part = usual[random.within(0, 3) as usize];
+            // Any other diagonal, too, also one outside of the matrix.
+            let far = random.within(0, 24) as i64 - 12;
+            let part = match random.within(0, 3) {
+                0 => Triangle::upper(far),
+                1 => Triangle::lower(far),
+                _ => part,
+            };
+            moving = moving.only(part).expect("a matrix");
         }
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
         let skew = if random.one_in(2) { skew } else { [0, 0] };

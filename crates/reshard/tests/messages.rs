@@ -68,7 +68,7 @@ fn several_arrays_in_one_run() {
             for _ in 0..random.within(1, 3) {
                 let mut moving = case.moving.clone().of_bytes(random.within(1, 17)).unwrap();
                 if moving.problem().shape().len() == 2 && random.one_in(3) {
-                    moving = moving.only(Triangle::Lower).unwrap();
+                    moving = moving.only(Triangle::LOWER).unwrap();
                 }
                 cases.push(Case { moving, salt: random.bits(), ..case.clone() });
             }
@@ -180,7 +180,7 @@ fn scaled_like_the_other_engine() {
 #[test]
 fn triangles_of_many_shapes() {
     let mut random = Random::new(24);
-    let parts = [Triangle::Upper, Triangle::Lower, Triangle::StrictlyUpper, Triangle::StrictlyLower];
+    let parts = [Triangle::UPPER, Triangle::LOWER, Triangle::STRICTLY_UPPER, Triangle::STRICTLY_LOWER];
     for number in 0..if full_sweep() { 4000 } else { 120 } {
         let mut case =
             Case::random(&mut random, &Kinds { dims: 2..3, procs: 4, elems: 900, ..Kinds::default() });
@@ -205,7 +205,7 @@ fn boxes_without_an_element_of_the_triangle_are_not_sent() {
         .messages
     };
     assert_eq!(messages(whole.clone()), 12);
-    assert_eq!(messages(whole.only(Triangle::Upper).unwrap()), 6);
+    assert_eq!(messages(whole.only(Triangle::UPPER).unwrap()), 6);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn arrays_beyond_the_caches() {
     let shape = "1111x1003";
     for (from, to, order, triangle) in [
         ("2x2/64x64", "1x3/1111x100", Order::ColMajor, None),
-        ("2x1/700x1003", "1x2/1111x333", Order::ColMajor, Some(Triangle::Lower)),
+        ("2x1/700x1003", "1x2/1111x333", Order::ColMajor, Some(Triangle::LOWER)),
         ("4x1/3x1003", "1x4/1111x5", Order::RowMajor, None),
     ] {
         let from = layout(&format!("{from} of {shape}"), Order::ColMajor);

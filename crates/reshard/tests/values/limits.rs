@@ -49,7 +49,7 @@ fn a_longer_array_takes_no_longer_to_prepare() {
 fn triangles_are_prepared_row_by_row() {
     let text = "1x1/400000x400000 of 400000x400000";
     let moving = Move::new(layout(text, Order::RowMajor), layout(text, Order::RowMajor)).unwrap();
-    for triangle in [Triangle::Upper, Triangle::StrictlyLower] {
+    for triangle in [Triangle::UPPER, Triangle::STRICTLY_LOWER] {
         let moving = moving.clone().of_bytes(1).unwrap().only(triangle).unwrap();
         assert!(made(&plan_of(&moving)).iter().all(Result::is_ok));
     }
@@ -124,7 +124,7 @@ fn plans_that_no_memory_holds_are_refused() {
     // One range for each column, and one index for each row.
     for shape in ["2305843009213693952x1", "1x2305843009213693952", "2147483648x2147483648"] {
         let moving = Move::new(whole(shape, "1x1"), whole(shape, "1x1")).unwrap();
-        assert!(refused(moving.only(Triangle::Upper).unwrap()).contains("positions along an axis"));
+        assert!(refused(moving.only(Triangle::UPPER).unwrap()).contains("positions along an axis"));
     }
     // Nothing moves, however long the other axes are.
     let empty = whole("4611686018427387904x4611686018427387904x0", "1x1x1").with_strides(&[1, 1, 1]).unwrap();

@@ -33,7 +33,7 @@ pub fn pairs() -> Vec<Move> {
         transposed(layout("2x1/20x31 of 40x31", ROW), layout("2x1/10x40 of 31x40", ROW), [40, 31]),
         transposed(layout("2x2/3x3 of 26x33", COL), strided("1x2/33x9 of 33x26", [1, 70]), [26, 33]),
         Move::new(strided("1x2/30x7 of 30x20", [2, 61]), strided("2x1/11x20 of 30x20", [45, 2])).unwrap(),
-        moving("2x1/4x25 of 24x25", COL, "1x1/24x25 of 24x25", ROW).only(Triangle::Lower).unwrap(),
+        moving("2x1/4x25 of 24x25", COL, "1x1/24x25 of 24x25", ROW).only(Triangle::LOWER).unwrap(),
     ]
 }
 
@@ -95,7 +95,7 @@ fn transposes_that_line_up() {
 #[test]
 fn triangles_of_all_kinds() {
     let mut random = Random::new(31);
-    let parts = [Triangle::Upper, Triangle::Lower, Triangle::StrictlyUpper, Triangle::StrictlyLower];
+    let parts = [Triangle::UPPER, Triangle::LOWER, Triangle::STRICTLY_UPPER, Triangle::STRICTLY_LOWER];
     for number in 0..if full_sweep() { 8000 } else { 60 } {
         let kinds = Kinds { dims: 2..3, procs: 4, elems: 900, ..Kinds::default() };
         let mut case = Case::random(&mut random, &kinds);
