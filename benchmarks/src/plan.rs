@@ -7,7 +7,7 @@
 
 use crate::chart::{Chart, Line};
 use crate::machine::{Failure, Machine, keep, median};
-use reshard_plan::{Distribution, Method, Overlap, Pattern, Problem};
+use reshard_plan::{Distribution, Layout, Method, Move, Overlap, Pattern, Plan, Problem};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -16,6 +16,8 @@ use std::time::Instant;
 const SIDE: u64 = 10_000;
 const GRIDS: [u64; 5] = [2, 4, 8, 16, 32];
 const BLOCKS: [(u64, u64); 4] = [(1024, 1024), (256, 256), (30, 50), (654, 321)];
+/// An array that has something for each of a million ranks.
+const LARGE_SIDE: u64 = 2_000_000;
 const ARRAYS: [u64; 4] = [10_000, 1_000_000, 100_000_000, 1_000_000_000];
 const REPETITIONS: usize = 15;
 /// Ranks planned in one timing, spread over the grid.
@@ -45,6 +47,18 @@ struct Results {
     equal_grids: Vec<Row>,
     growing_remote_grid: Vec<Row>,
     growing_array: Vec<Row>,
+    hosted: Vec<HostedRow>,
+}
+
+/// `Plan::for_rank` for a rank of one grid, with the other grid on ranks of its own, as in two coupled jobs.
+#[derive(Serialize)]
+struct HostedRow {
+    array: u64,
+    own_grid: u64,
+    other_grid: u64,
+    /// For a rank that sends, and for one that receives: the geometric mean of medians, and the slowest pair of blocks.
+    source_microseconds: [f64; 2],
+    target_microseconds: [f64; 2],
 }
 
 pub fn run() -> Result<(), Failure> {
@@ -57,6 +71,11 @@ pub fn run() -> Result<(), Failure> {
         eprintln!("repetition {repetition} of {REPETITIONS}");
         cases.iter_mut().try_for_each(Case::repeat)?;
     }
+    let hosted = GRIDS
+        .map(|grid| (SIDE, 2, grid))
+        .into_iter()
+        .chain([(LARGE_SIDE, 1024, 1024), (LARGE_SIDE, 1024, 2)]);
+    let hosted = hosted.map(|(array, own, other)| hosted_row(array, own, other)).collect::<Result<_, _>>()?;
     let mut rows = cases.into_iter().map(Case::row);
     let mut next = |count: usize| rows.by_ref().take(count).collect::<Result<Vec<Row>, Failure>>();
     let results = Results {
@@ -68,6 +87,7 @@ pub fn run() -> Result<(), Failure> {
         equal_grids: next(GRIDS.len())?,
         growing_remote_grid: next(GRIDS.len())?,
         growing_array: next(ARRAYS.len())?,
+        hosted,
     };
     let text = report(&results)?;
     keep("plan", &results, &text)?;
@@ -219,6 +239,45 @@ fn time_sends(problem: &Problem, grid: u64) -> Result<f64, Failure> {
     Ok(begin.elapsed().as_secs_f64() * 1e6 / (rounds * ranks.len()) as f64)
 }
 
+/// The sixteen pairs of blocks in turns, a rank in the middle of its grid.
+fn hosted_row(array: u64, own: u64, other: u64) -> Result<HostedRow, Failure> {
+    let layout = |grid: u64, (rows, columns): (u64, u64), first: u64| -> Result<Layout, Failure> {
+        let ranks = format!("{first}..{}", first + grid * grid);
+        Ok(format!("{grid}x{grid}/{rows}x{columns} ranks={ranks} of {array}x{array}").parse()?)
+    };
+    let rank = own * own / 2;
+    let mut sides = Vec::new();
+    for sends in [true, false] {
+        let mut moves = Vec::new();
+        for mine in BLOCKS {
+            for theirs in BLOCKS {
+                let (here, there) = (layout(own, mine, 0)?, layout(other, theirs, own * own)?);
+                let (from, to) = if sends { (here, there) } else { (there, here) };
+                moves.push((Move::of::<f64>(from, to)?, Vec::new()));
+            }
+        }
+        for _ in 0..REPETITIONS {
+            for (moving, times) in &mut moves {
+                let begin = Instant::now();
+                for _ in 0..20 {
+                    black_box(Plan::for_rank(vec![black_box(&*moving).clone()], rank)?);
+                }
+                times.push(begin.elapsed().as_secs_f64() * 1e6 / 20.0);
+            }
+        }
+        let medians: Vec<f64> = moves.into_iter().filter_map(|(_, times)| median(times)).collect();
+        let mean = (medians.iter().map(|time| time.ln()).sum::<f64>() / medians.len() as f64).exp();
+        sides.push([mean, medians.iter().copied().fold(0.0, f64::max)]);
+    }
+    Ok(HostedRow {
+        array,
+        own_grid: own,
+        other_grid: other,
+        source_microseconds: sides[0],
+        target_microseconds: sides[1],
+    })
+}
+
 fn report(results: &Results) -> Result<String, std::fmt::Error> {
     let mut text = String::from(
         "# Planning speed\n\n\
@@ -272,6 +331,21 @@ fn report(results: &Results) -> Result<String, std::fmt::Error> {
     table("Both grids grow", &results.equal_grids)?;
     table("The other grid grows", &results.growing_remote_grid)?;
     table("The array grows", &results.growing_array)?;
+    text.push_str(
+        "\n## A plan for one hosted rank\n\n\
+         `Plan::for_rank`: one rank of a grid, the other grid on ranks of its own, as in two coupled jobs. Microseconds, the\n\
+         moves copied each time: geometric mean over the 16 block pairs, and the slowest pair. A rank that receives has the\n\
+         tracks of its elements, a rank that sends only its strides: whom it sends to is asked for with `Plan::with_peers`.\n\n\
+         | array | hosted on | other grid | sends | slowest | receives | slowest |\n|---|---|---|---|---|---|---|\n",
+    );
+    for row in &results.hosted {
+        let (source, target) = (row.source_microseconds, row.target_microseconds);
+        writeln!(
+            text,
+            "| {0} x {0} | {1}x{1} | {2}x{2} | {3:.2} | {4:.2} | {5:.2} | {6:.2} |",
+            row.array, row.own_grid, row.other_grid, source[0], source[1], target[0], target[1]
+        )?;
+    }
     Ok(text)
 }
 
