@@ -12,9 +12,9 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Move an array here and now, look at every element, and compare with a plain copy
+    /// Move an array here and now, verify every element, and compare with a plain copy
     Run(Run),
-    /// Under mpirun: how fast the rivals and we move an array, in turns
+    /// Compare reshard with MPI_Alltoallv, MPI_Alltoallw and ScaLAPACK (under mpirun)
     Bench(Bench),
     /// Who sends how many elements to whom: the communication grid of a redistribution
     Plan(Plan),
@@ -22,17 +22,26 @@ pub enum Command {
     Schedule(Schedule),
     /// Explain a layout: local sizes, who owns an element, a small picture
     Layout(Layout),
-    /// Which rank should take which place of the destination, so that most stays where it is
+    /// Renumber the destination's ranks so that as much data as possible stays in place
     Relabel(Relabel),
     /// Run a redistribution in virtual time: when each message leaves and arrives, on a network of your choice
     Simulate(Simulate),
-    /// Even out loads along a ring of processes: who sends how many items to which neighbour, in the least time
+    /// Balance loads along a ring of processes: who sends how many items to which neighbour, in the least time
     Ring(Ring),
     /// Draw a redistribution: its communication grid coloured by step, and the timeline of its simulation
     Explain(Explain),
 }
 
 impl Command {
+    /// True if ranks of a job do it together.
+    pub fn is_parallel(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Bench(_) => true,
+            Self::Ring(ring) => ring.run,
+            _ => false,
+        }
+    }
+
     /// What it does, after "while".
     pub fn doing(&self) -> &'static str {
         match self {
@@ -43,7 +52,7 @@ impl Command {
             Self::Layout(_) => "explaining a layout",
             Self::Relabel(_) => "looking for better ranks",
             Self::Simulate(_) => "simulating a redistribution",
-            Self::Ring(_) => "evening out the loads of a ring",
+            Self::Ring(_) => "balancing the loads of a ring",
             Self::Explain(_) => "drawing a redistribution",
         }
     }
@@ -51,38 +60,38 @@ impl Command {
 
 const NOTATION: &str = "\
 Layouts: GRID/BLOCK as in 16/3 or 4x4/64x64, or HPF words as in '(cyclic(64), block) on 4x4' and
-'(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), rank-order=col (rank order),
-ranks=8..24 or ranks=3,1,2,0.";
+'(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), rank-order=col (ranks numbered
+column by column), ranks=8..24 or ranks=3,1,2,0.";
 
 /// What moves: two layouts, and a window if not everything.
 #[derive(Flags, Debug)]
 pub struct Move {
     /// Layout of the source, such as 16/3 or 4x4/64x64
-    #[arg(long, value_name = "LAYOUT")]
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
     pub from: String,
     /// Layout of the destination
-    #[arg(long, value_name = "LAYOUT")]
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
     pub to: String,
-    /// Shape of the array, such as 240 or 8192x8192; without it, one period of the two layouts
-    #[arg(long)]
+    /// Shape of the array, such as 240 or 8192x8192; without it, one period of the two layouts (`run` needs it)
+    #[arg(long, allow_hyphen_values = true)]
     pub shape: Option<String>,
     /// Shape of the destination, if it is not that of the source
-    #[arg(long, value_name = "SHAPE")]
+    #[arg(long, value_name = "SHAPE", allow_hyphen_values = true)]
     pub to_shape: Option<String>,
     /// Move only a window of this shape (in the source's order of axes)
-    #[arg(long, value_name = "SHAPE")]
+    #[arg(long, value_name = "SHAPE", allow_hyphen_values = true)]
     pub window: Option<String>,
     /// Where the window begins in the source, such as 10,0
-    #[arg(long, value_name = "INDEX")]
+    #[arg(long, value_name = "INDEX", allow_hyphen_values = true)]
     pub from_at: Option<String>,
     /// Where the window begins in the destination
-    #[arg(long, value_name = "INDEX")]
+    #[arg(long, value_name = "INDEX", allow_hyphen_values = true)]
     pub to_at: Option<String>,
     /// Reverse the order of the axes
     #[arg(long, conflicts_with = "permute")]
     pub transpose: bool,
     /// Destination axis j takes source axis `AXES[j]`, such as 2,0,1
-    #[arg(long, value_name = "AXES")]
+    #[arg(long, value_name = "AXES", allow_hyphen_values = true)]
     pub permute: Option<String>,
 }
 
@@ -96,10 +105,11 @@ pub struct Run {
     /// number of bytes
     #[arg(long = "type", value_name = "TYPE", default_value = "f64")]
     pub kind: String,
-    /// Order of the local memory: col (the first index runs fastest, as in ScaLAPACK) or row
-    #[arg(long, default_value = "col")]
-    pub order: String,
-    /// Order of the destination's local memory, if it is not that of the source
+    /// Order of elements in a rank's memory: col (the first index runs fastest, as in ScaLAPACK) or row; the layouts may say
+    /// it each for itself, as in '4x4/64x64 memory=row'
+    #[arg(long)]
+    pub order: Option<String>,
+    /// Order of elements in the memory of the destination, if it is not that of the source
     #[arg(long, value_name = "ORDER")]
     pub to_order: Option<String>,
     /// threads (each byte is copied once), messages (packed, sent and unpacked, a thread for each rank) or mpi (a process
@@ -107,7 +117,7 @@ pub struct Run {
     #[arg(long)]
     pub engine: Option<String>,
     /// For mpi: auto, shared (the array in memory all ranks share: one copy, by whichever has time), shared-source (only the
-    /// source is), private (two copies through small boxes), messages, mixed, lockstep, alltoallv or alltoallw
+    /// source is), private (two copies through small shared buffers), messages, mixed, lockstep, alltoallv or alltoallw
     #[arg(long)]
     pub mover: Option<String>,
     /// Which MPI: openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
@@ -116,10 +126,10 @@ pub struct Run {
     /// For messages: optimal, classes, stepwise, greedy, min-cost, split, async, caterpillar, walker-otto or eager
     #[arg(long)]
     pub strategy: Option<String>,
-    /// At most so much memory beside the array: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB
+    /// Upper limit on memory besides the array: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB
     #[arg(long, value_name = "AMOUNT")]
     pub memory: Option<String>,
-    /// Measure so many times; without it, about a second
+    /// Number of timed runs; without it, as many as fit in about a second
     #[arg(long, value_name = "N")]
     pub repeat: Option<u64>,
     /// For threads: how many; without it, one on each core
@@ -138,24 +148,24 @@ pub struct Bench {
     #[arg(long)]
     pub case: Option<String>,
     /// Layout of the source, instead of a case
-    #[arg(long, value_name = "LAYOUT")]
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
     pub from: Option<String>,
     /// Layout of the destination
-    #[arg(long, value_name = "LAYOUT")]
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
     pub to: Option<String>,
     /// Shape of the array, such as 8192x8192
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub shape: Option<String>,
-    /// Measure so many times
+    /// Number of timed runs
     #[arg(long, value_name = "N")]
     pub repeat: Option<u64>,
-    /// Before each measured run let the same way run so many times, so that it finds in the caches what it left there
+    /// Untimed runs of the same method before each timed one, which then finds its data in the caches
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm: u64,
-    /// Put the arrays of all ways on huge pages
+    /// Put the arrays of all methods on huge pages
     #[arg(long)]
     pub huge: bool,
-    /// Only these ways, beside memcpy, such as reshard-private,alltoallw; each takes memory for twice the array
+    /// Only these methods, besides memcpy, such as reshard-private,alltoallw; each takes memory for twice the array
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Which MPI: openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
@@ -173,9 +183,9 @@ pub struct Plan {
     #[command(flatten)]
     pub moved: Move,
     /// Only what this rank sends and receives, with every run of elements
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub rank: Option<u64>,
-    /// How to find the overlaps: naive, classical, falls, scan or aspen; the answer is the same
+    /// EngineChoice to find the overlaps: naive, classical, falls, scan or aspen; the answer is the same
     #[arg(long, default_value = "aspen")]
     pub method: String,
     /// Print JSON with stable keys
@@ -190,13 +200,13 @@ pub struct Layout {
     /// The layout, such as 4x4/64x64
     pub layout: String,
     /// Shape of the array; without it, one round of the layout
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub shape: Option<String>,
     /// Who owns this element, and where: such as 100,37
-    #[arg(long, value_name = "INDEX")]
+    #[arg(long, value_name = "INDEX", allow_hyphen_values = true)]
     pub element: Option<String>,
     /// Only this rank
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub rank: Option<u64>,
     /// Print JSON with stable keys
     #[arg(long)]
@@ -232,19 +242,19 @@ pub struct Schedule {
     /// Only what this rank sends and receives, by the strategy optimal: for block-cyclic grids of any size
     #[arg(long, conflicts_with_all = ["strategy", "compare", "shared_ranks"])]
     pub rank: Option<u64>,
-    /// For min-cost: at most so many steps
+    /// For min-cost: the most steps allowed
     #[arg(long, value_name = "K")]
     pub steps: Option<u64>,
-    /// For min-cost: the cost of a step, whatever it carries (a number)
-    #[arg(long, default_value = "1", allow_hyphen_values = true)]
-    pub alpha: String,
-    /// For min-cost: the cost of each element of a step's longest message (a number)
-    #[arg(long, default_value = "1", allow_hyphen_values = true)]
-    pub beta: String,
-    /// For eager: messages in flight from each sender
-    #[arg(long, value_name = "K", default_value_t = 8)]
-    pub in_flight: u64,
-    /// Rank k is one process on both sides: what it keeps is a copy and takes no step
+    /// For min-cost: the cost of a step, whatever it carries (a number); 1 if not given
+    #[arg(long, allow_hyphen_values = true)]
+    pub alpha: Option<String>,
+    /// For min-cost: the cost of each element of a step's longest message (a number); 1 if not given
+    #[arg(long, allow_hyphen_values = true)]
+    pub beta: Option<String>,
+    /// For eager: messages in flight from each sender; 8 if not given
+    #[arg(long, value_name = "K")]
+    pub in_flight: Option<u64>,
+    /// Rank k is the same process on both sides; data it keeps is copied locally and uses no step
     #[arg(long)]
     pub shared_ranks: bool,
     /// Print JSON with stable keys
@@ -260,15 +270,15 @@ pub struct Timed {
     /// optimal, classes, stepwise, greedy, min-cost, split, async, caterpillar, walker-otto or eager
     #[arg(long, default_value = "optimal")]
     pub strategy: String,
-    /// Rank k is one process on both sides: what it keeps is a copy and takes no step
+    /// Rank k is the same process on both sides; data it keeps is copied locally and uses no step
     #[arg(long)]
     pub shared_ranks: bool,
-    /// For min-cost: at most so many steps
+    /// For min-cost: the most steps allowed
     #[arg(long, value_name = "K")]
     pub steps: Option<u64>,
-    /// For eager: messages in flight from each sender
-    #[arg(long, value_name = "K", default_value_t = 8)]
-    pub in_flight: u64,
+    /// For eager: messages in flight from each sender; 8 if not given
+    #[arg(long, value_name = "K")]
+    pub in_flight: Option<u64>,
     /// Seconds to start a message; 2e-6 if not given
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub alpha: Option<f64>,
@@ -287,12 +297,12 @@ pub struct Timed {
     /// flat, ring, torus, torus:4x4, fat-tree or fat-tree:16:2 (nodes to a leaf, nodes to an uplink)
     #[arg(long, default_value = "flat")]
     pub network: String,
-    /// All wait for all after each step
+    /// A barrier after each step
     #[arg(long)]
     pub barriers: bool,
-    /// Seconds for each barrier
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_negative_numbers = true)]
-    pub barrier_cost: f64,
+    /// With --barriers: seconds for each; 0 if not given
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub barrier_cost: Option<f64>,
 }
 
 /// Flags of `reshard simulate`.
@@ -312,7 +322,7 @@ pub struct Simulate {
 pub struct Explain {
     #[command(flatten)]
     pub timed: Timed,
-    /// The file to draw to
+    /// The file to draw to, - for standard output
     #[arg(long, value_name = "FILE")]
     pub svg: std::path::PathBuf,
 }
@@ -339,23 +349,23 @@ pub struct Ring {
     /// Items are in order, slice after slice, and stay so; nothing goes from the last process to the first
     #[arg(long)]
     pub ordered: bool,
-    /// Move items for real, in place, and look at every one afterwards
+    /// Move items for real, in place, and verify every one afterwards
     #[arg(long)]
     pub run: bool,
-    /// With --run: threads (items go straight from one process's memory to its neighbour's), messages (in letters, a thread
+    /// With --run: threads (items go straight from one process's memory to its neighbour's), messages (between threads, one
     /// for each process) or mpi (each process a rank); without it, mpi under mpirun and threads elsewhere
     #[arg(long)]
     pub engine: Option<String>,
     /// With --run: bytes of an item; 8 if not given
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub item_bytes: Option<u64>,
-    /// With --run: at most so much memory for letters: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB
+    /// With --run: upper limit on memory for messages: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB
     #[arg(long, value_name = "AMOUNT")]
     pub memory: Option<String>,
     /// With --run: which MPI, openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
     #[arg(long)]
     pub mpi: Option<String>,
-    /// Draw the program to this file
+    /// Draw the program to this file, - for standard output
     #[arg(long, value_name = "FILE")]
     pub svg: Option<std::path::PathBuf>,
     /// Print JSON with stable keys

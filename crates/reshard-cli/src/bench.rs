@@ -7,6 +7,7 @@
 
 use crate::args;
 use crate::failure::Failure;
+use crate::json;
 use crate::run::values::Values;
 use crate::run::{Times, end_job, failed};
 use crate::screen::Screen;
@@ -63,7 +64,7 @@ const REPEATS: u64 = 15;
 
 /// The answer, with the keys scripts depend on.
 #[derive(Serialize)]
-struct Answer {
+struct Comparison {
     case: String,
     shape: String,
     from: String,
@@ -85,12 +86,12 @@ struct Row {
 /// A way to move the array, and what it has taken so far.
 struct Contender {
     name: &'static str,
-    way: Way,
+    way: Method,
     seconds: Vec<f64>,
 }
 
-/// How, and this rank's parts.
-enum Way {
+/// EngineChoice, and this rank's parts.
+enum Method {
     /// Anybody's own arrays. The destination has room for a copy of the source, too.
     Private { run: Box<Run>, from: Vec<f64>, to: Vec<f64> },
     /// Arrays that we allocate.
@@ -144,14 +145,14 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let contenders = match measured {
         Ok(contenders) => contenders,
         // All ranks fail alike, and one has said why.
-        Err(Failure::Told(code)) => return Err(Failure::Told(code)),
+        Err(Failure::Silent(code)) => return Err(Failure::Silent(code)),
         Err(failure) => end_job(&session, failure),
     };
     let rows = contenders.into_iter().map(|Contender { name, seconds, .. }| {
         let Times { best, median } = Times::of(seconds);
         Row { name, best, median }
     });
-    let answer = Answer {
+    let answer = Comparison {
         case: case.to_string(),
         shape: shape.to_string(),
         from: from.to_string(),
@@ -175,7 +176,7 @@ fn measure(
 ) -> Result<Vec<Contender>, Failure> {
     let mut contenders = contenders(world, plan, moving, wanted)?;
     for contender in &mut contenders {
-        if let (Way::Private { from, to, .. }, true) = (&mut contender.way, args.huge) {
+        if let (Method::Private { from, to, .. }, true) = (&mut contender.way, args.huge) {
             use_huge_pages(from);
             use_huge_pages(to);
         }
@@ -215,7 +216,7 @@ fn contenders(
     let private = |run: Box<Run>| {
         let mut from = vec![0.0; from_len];
         fill(&mut from);
-        Way::Private { run, from, to: vec![0.0; to_len.max(from_len)] }
+        Method::Private { run, from, to: vec![0.0; to_len.max(from_len)] }
     };
     for (name, streams) in COPIES.into_iter().filter(|(name, _)| wanted(name)) {
         let mut copy = PlainCopy::new(1)?;
@@ -235,7 +236,7 @@ fn contenders(
         let messages = MessagesOptions { strategy, ..MessagesOptions::default() };
         let options = MpiOptions { mover, messages, ..MpiOptions::default() };
         // Ends alike on all ranks.
-        let told = |error| if rank == 0 { failed(error).said() } else { failed(error).told() };
+        let told = |error| if rank == 0 { failed(error).said() } else { failed(error).silent() };
         let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(told)?);
         let shared = || {
             let mut from = Shared::zeroed(world, from_len)?;
@@ -245,11 +246,11 @@ fn contenders(
         let way = match mover {
             Mover::Shared => {
                 let (from, to) = (shared().map_err(failed)?, Shared::zeroed(world, to_len).map_err(failed)?);
-                Way::Shared { engine, from, to }
+                Method::Shared { engine, from, to }
             }
             Mover::SharedSource => {
                 let (from, to) = (shared().map_err(failed)?, Memory::zeroed(to_len).map_err(failed)?);
-                Way::SharedSource { engine, from, to }
+                Method::SharedSource { engine, from, to }
             }
             _ => private(Box::new(move |from, to| engine.run_own(from, to).map(|_| ()))),
         };
@@ -264,9 +265,9 @@ impl Contender {
         let comm = world.private()?;
         let limit = MpiOptions::default().deadline;
         let ((), seconds) = makespan(&comm, limit, true, || match &mut self.way {
-            Way::Private { run, from, to } => run(from, to),
-            Way::Shared { engine, from, to } => engine.run_shared(from, to).map(|_| ()),
-            Way::SharedSource { engine, from, to } => engine.run_shared_source(from, to).map(|_| ()),
+            Method::Private { run, from, to } => run(from, to),
+            Method::Shared { engine, from, to } => engine.run_shared(from, to).map(|_| ()),
+            Method::SharedSource { engine, from, to } => engine.run_shared_source(from, to).map(|_| ()),
         })?;
         Ok(seconds.max(1e-9))
     }
@@ -274,25 +275,24 @@ impl Contender {
     /// Whether everything is where it belongs; copies are not asked.
     fn verify(&self, moving: &Move, rank: u64) -> Result<(), Failure> {
         let to = match &self.way {
-            Way::Private { to, .. } => &to[..],
-            Way::Shared { to, .. } => &to[..],
-            Way::SharedSource { to, .. } => &to[..],
+            Method::Private { to, .. } => &to[..],
+            Method::Shared { to, .. } => &to[..],
+            Method::SharedSource { to, .. } => &to[..],
         };
         let copies = COPIES.iter().any(|(name, _)| *name == self.name);
         let values = Values::after(moving.to(), 8, moving.problem())?;
         let (Some(values), false) = (values.of_rank(rank), copies) else { return Ok(()) };
         match values.check(bytemuck::cast_slice(&to[..moving.to().span(rank)? as usize]), 1)? {
-            Some(wrong) => Err(Failure::Failed(format!("{}: {wrong}", self.name))),
+            Some(wrong) => Err(Failure::failed(format!("{}: {wrong}", self.name))),
             None => Ok(()),
         }
     }
 }
 
-fn show(answer: &Answer, json: bool) -> Result<(), Failure> {
+fn show(answer: &Comparison, json: bool) -> Result<(), Failure> {
     let mut screen = Screen::new();
     if json {
-        serde_json::to_writer(&mut screen.out, answer)?;
-        writeln!(screen.out)?;
+        json::write(&mut screen, answer)?;
         return Ok(screen.out.flush()?);
     }
     let out = &mut screen.out;

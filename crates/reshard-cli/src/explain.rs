@@ -2,19 +2,17 @@
 
 use crate::args;
 use crate::failure::Failure;
-use crate::screen::{Screen, counted};
-use crate::simulate::Meant;
+use crate::screen::{Screen, counted, write_drawing};
+use crate::simulate::SimulationRequest;
 use crate::svg;
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::Write;
 
 /// Past this many ranks a side, or messages, a drawing shows nothing any more.
 const MOST_RANKS: u64 = 512;
 const MOST_MESSAGES: usize = 100_000;
 
 pub fn run(args: &args::Explain) -> Result<(), Failure> {
-    let meant = Meant::read(&args.timed)?;
+    let meant = SimulationRequest::read(&args.timed)?;
     let problem = &meant.described.problem;
     let most = problem.from().grid().size().max(problem.to().grid().size());
     if most > MOST_RANKS {
@@ -30,18 +28,12 @@ pub fn run(args: &args::Explain) -> Result<(), Failure> {
         )));
     }
     let drawing = svg::draw(&meant.title(), problem, &schedule, &timeline);
-    write(&args.svg, &drawing).map_err(|error| {
-        Failure::Io(io::Error::new(error.kind(), format!("{}: {error}", args.svg.display())))
-    })?;
+    if !write_drawing(&args.svg, &drawing)? {
+        return Ok(());
+    }
     let mut screen = Screen::new();
     let (messages, steps) =
         (counted(timeline.messages().len() as u128, "message"), counted(schedule.num_steps(), "step"));
     writeln!(screen.out, "{}: {messages} in {steps}, drawn to {}", meant.title(), args.svg.display())?;
     Ok(screen.out.flush()?)
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(text.as_bytes())?;
-    file.flush()
 }

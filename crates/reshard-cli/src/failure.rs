@@ -1,34 +1,60 @@
-//! How the program fails: one sentence on standard error, and an exit code scripts can trust.
+//! EngineChoice the program fails: one sentence on standard error, and an exit code scripts can trust. With `--json` the same goes to
+//! standard output as an object.
 
-use reshard_plan::ErrorKind;
+use crate::json::{self, Complaint, Refusal};
+use crate::screen::Screen;
+use reshard_plan::{Error, ErrorKind};
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// What the kind is called where what was typed cannot be understood at all.
+const USAGE: &str = "usage";
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
 pub enum Failure {
     /// What was typed cannot be done: exit code 2.
-    Usage(String),
+    Usage(Sentence),
     /// It was begun and went wrong: exit code 1.
-    Failed(String),
+    Failed(Sentence),
     /// Another rank says why: this exit code.
-    Told(u8),
+    Silent(u8),
     /// It could be done, but reading or writing failed: exit code 1.
     Io(io::Error),
 }
 
+/// One sentence for people, and for programs its kind and the place of the mistake in a text.
+#[derive(Debug)]
+pub struct Sentence {
+    kind: &'static str,
+    message: String,
+    position: Option<usize>,
+}
+
+impl Sentence {
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
 impl Failure {
+    /// What was typed cannot be done.
     pub fn usage(message: &str) -> Self {
-        Self::Usage(message.to_string())
+        Self::Usage(Sentence { kind: USAGE, message: message.to_string(), position: None })
+    }
+
+    /// What was begun went wrong.
+    pub fn failed(message: String) -> Self {
+        Self::Failed(Sentence { kind: ErrorKind::Failed.name(), message, position: None })
     }
 
     /// An error of the planner about the value of a flag.
-    pub fn of_flag(flag: &'static str) -> impl Fn(reshard_plan::Error) -> Self {
+    pub fn of_flag(flag: &'static str) -> impl Fn(Error) -> Self {
         move |error| Self::of(&error, format!("{flag}: {error}"))
     }
 
     /// An error of the planner, whose last words may be said more exactly with a flag's name.
-    pub fn hint(hint: &'static str, flag: &'static str) -> impl Fn(reshard_plan::Error) -> Self {
+    pub fn hint(hint: &'static str, flag: &'static str) -> impl Fn(Error) -> Self {
         move |error| {
             let message = error.to_string();
             Self::of(&error, if message.ends_with(hint) { format!("{message} with {flag}") } else { message })
@@ -36,43 +62,66 @@ impl Failure {
     }
 
     /// An error of the planner in other words. That there is no memory is no mistake of whoever typed.
-    pub fn of(error: &reshard_plan::Error, message: String) -> Self {
+    pub fn of(error: &Error, message: String) -> Self {
+        let sentence = Sentence { kind: error.kind().name(), message, position: error.position() };
         match error.kind() {
-            ErrorKind::Memory => Self::Failed(message),
-            _ => Self::Usage(message),
+            ErrorKind::Memory => Self::Failed(sentence),
+            _ => Self::Usage(sentence),
         }
     }
 
-    /// The same, without a word: another rank says it.
-    pub fn told(self) -> Self {
-        match self {
-            Self::Usage(_) => Self::Told(2),
-            Self::Told(code) => Self::Told(code),
-            Self::Failed(_) | Self::Io(_) => Self::Told(1),
-        }
+    /// An error of the library that was wrong usage all the same, in other words.
+    pub fn usage_of(error: &Error, message: String) -> Self {
+        Self::Usage(Sentence { kind: error.kind().name(), message, position: error.position() })
     }
 
-    /// Said here and now: under a launcher that ends all ranks as soon as one of them fails, while they still wait for each
-    /// other.
+    /// An error while data moved, which no other flags would have prevented.
+    pub fn while_running(error: &Error) -> Self {
+        let sentence =
+            Sentence { kind: error.kind().name(), message: error.to_string(), position: error.position() };
+        Self::Failed(sentence)
+    }
+
+    /// The same failure without a word: another rank says it.
+    pub fn silent(self) -> Self {
+        Self::Silent(self.code())
+    }
+
+    /// Reports the failure here and now: under a launcher that ends all ranks as soon as one of them fails, while they still
+    /// wait for each other.
     pub fn said(self) -> Self {
-        let code = match self {
-            Self::Usage(_) => 2,
-            Self::Told(code) => code,
-            Self::Failed(_) | Self::Io(_) => 1,
-        };
+        let code = self.code();
         self.report();
-        Self::Told(code)
+        Self::Silent(code)
     }
 
+    fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Silent(code) => *code,
+            Self::Failed(_) | Self::Io(_) => 1,
+        }
+    }
+
+    /// Says why, and gives the exit code.
     pub fn report(self) -> ExitCode {
-        let (message, code) = match self {
-            Self::Told(code) => return ExitCode::from(code),
-            Self::Usage(message) => (message, 2),
-            Self::Failed(message) => (message, 1),
+        let code = self.code();
+        let Sentence { kind, message, position } = match self {
+            Self::Silent(code) => return ExitCode::from(code),
+            Self::Usage(sentence) | Self::Failed(sentence) => sentence,
             // Whoever read our output has seen enough.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
-            Self::Io(error) => (format!("the result could not be written: {error}"), 1),
+            Self::Io(error) => Sentence {
+                kind: "io",
+                message: format!("the result could not be written: {error}"),
+                position: None,
+            },
         };
+        if json::is_wanted() {
+            let mut screen = Screen::new();
+            let refusal = Refusal { error: Complaint { kind, message: &message, position } };
+            let _ = json::write(&mut screen, &refusal).map(|()| screen.out.flush());
+        }
         // If standard error is gone as well there is nobody left to tell.
         let _ = writeln!(io::stderr(), "error: {message}");
         ExitCode::from(code)
@@ -91,14 +140,15 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-impl From<reshard_plan::Error> for Failure {
-    fn from(error: reshard_plan::Error) -> Self {
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
         Self::of(&error, error.to_string())
     }
 }
 
-/// What the argument parser complains about, without its paragraphs: problem, tips, where to read more.
-pub fn in_one_sentence(error: &clap::Error) -> String {
+/// What the argument parser complains about, without its paragraphs: problem, tips, where to read more. `command` is the
+/// command that was typed, if it is one.
+pub fn in_one_sentence(error: &clap::Error, command: Option<&str>) -> String {
     let rendered = error.render().to_string();
     let complaint = rendered.split("\n\nUsage:").next().unwrap_or_default();
     let complaint = complaint.split("\n\nFor more information").next().unwrap_or_default();
@@ -110,5 +160,9 @@ pub fn in_one_sentence(error: &clap::Error) -> String {
         return "no command was given; try `reshard plan --from 16/3 --to 16/5`, or `reshard --help`"
             .to_string();
     }
-    format!("{}; `reshard --help` lists commands and flags", parts.join("; "))
+    let hint = match command {
+        Some(command) => format!("`reshard {command} --help` lists its flags"),
+        None => "`reshard --help` lists the commands".to_string(),
+    };
+    format!("{}; {hint}", parts.join("; "))
 }

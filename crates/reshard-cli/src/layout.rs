@@ -2,6 +2,7 @@
 
 use crate::args;
 use crate::failure::Failure;
+use crate::json;
 use crate::screen::{Screen, counted, index};
 use reshard_plan::notation::{parse_index, parse_shape, print_shape};
 use reshard_plan::{Axis, Distribution, Pattern};
@@ -23,13 +24,13 @@ struct Explained {
     shape: Vec<u64>,
     grid: Vec<u64>,
     elems: u64,
-    ranks: Vec<OfRank>,
+    ranks: Vec<RankShape>,
     #[serde(skip_serializing_if = "Option::is_none")]
     element: Option<Element>,
 }
 
 #[derive(Serialize)]
-struct OfRank {
+struct RankShape {
     rank: u64,
     coords: Vec<u64>,
     shape: Vec<u64>,
@@ -45,17 +46,30 @@ struct Element {
 }
 
 pub fn run(args: &args::Layout) -> Result<(), Failure> {
-    let pattern: Pattern = args.layout.parse()?;
-    let shape = match &args.shape {
-        Some(text) => parse_shape(text).map_err(Failure::of_flag("--shape"))?,
-        None => pattern.one_round().map_err(Failure::hint("give the shape of the array", "--shape"))?,
+    // The shape may stand in the layout itself, as the library writes it.
+    let (pattern, shape) = if args.layout.split_whitespace().any(|word| word.eq_ignore_ascii_case("of")) {
+        let whole: Distribution = args.layout.parse()?;
+        (whole.pattern(), Some(whole.shape()))
+    } else {
+        (args.layout.parse()?, None)
+    };
+    let shape = match (&args.shape, shape) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage(
+                "the layout says its shape after \"of\" and --shape is given, too; say it once",
+            ));
+        }
+        (Some(text), None) => parse_shape(text).map_err(Failure::of_flag("--shape"))?,
+        (None, Some(shape)) => shape,
+        (None, None) => {
+            pattern.one_round().map_err(Failure::hint("give the shape of the array", "--shape"))?
+        }
     };
     let distribution = pattern.over(&shape)?;
     let explained = explain(args, &pattern, &distribution)?;
     let mut screen = Screen::new();
     if args.json {
-        serde_json::to_writer(&mut screen.out, &explained)?;
-        writeln!(screen.out)?;
+        json::write(&mut screen, &explained)?;
     } else {
         show(&mut screen, &distribution, &explained, args.rank.is_some())?;
     }
@@ -68,10 +82,10 @@ fn explain(
     distribution: &Distribution,
 ) -> Result<Explained, Failure> {
     let grid = distribution.grid();
-    let of_rank = |rank: u64| -> Result<OfRank, Failure> {
+    let of_rank = |rank: u64| -> Result<RankShape, Failure> {
         let coords = distribution.coords(rank).map_err(Failure::of_flag("--rank"))?;
         let shape = distribution.local_shape(rank)?;
-        Ok(OfRank { rank, coords, elems: distribution.local_elems(rank)?, shape })
+        Ok(RankShape { rank, coords, elems: distribution.local_elems(rank)?, shape })
     };
     let ranks = match args.rank {
         Some(rank) => vec![of_rank(rank)?],
@@ -89,6 +103,17 @@ fn explain(
         None => None,
         Some(text) => {
             let index = parse_index(text).map_err(Failure::of_flag("--element"))?;
+            if index.len() != distribution.dims() {
+                return Err(Failure::usage(&format!(
+                    "--element: {} given, but the array has {}; give one index for each",
+                    if index.len() == 1 {
+                        "1 index was".to_string()
+                    } else {
+                        format!("{} indices were", index.len())
+                    },
+                    counted(distribution.dims() as u64, "dimension")
+                )));
+            }
             let (rank, local) =
                 distribution.local_from_global(&index).map_err(Failure::of_flag("--element"))?;
             Some(Element { index, rank, coords: distribution.coords(rank)?, local })
@@ -113,9 +138,13 @@ fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool
     }
     if one || of.grid().size() <= SHOWN_RANKS {
         let dims = explained.shape.len();
-        let width = 2 + dims * 4;
-        writeln!(screen.out, "\n{:>8}  {:<width$}  {:<20}  {:>12}", "rank", "at", "local shape", "elements")?;
-        for OfRank { rank, coords, shape, elems } in &explained.ranks {
+        let width = (2 + dims * 4).max(11);
+        writeln!(
+            screen.out,
+            "\n{:>8}  {:<width$}  {:<20}  {:>12}",
+            "rank", "on the grid", "local shape", "elements"
+        )?;
+        for RankShape { rank, coords, shape, elems } in &explained.ranks {
             writeln!(
                 screen.out,
                 "{rank:>8}  {:<width$}  {:<20}  {elems:>12}",
@@ -130,7 +159,9 @@ fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool
             .ranks
             .iter()
             .fold((u64::MAX, 0), |(least, most), rank| (least.min(rank.elems), most.max(rank.elems)));
-        writeln!(screen.out, "Each rank holds {least} to {most} elements; ask for one with --rank")?;
+        let held =
+            if least == most { counted(most, "element") } else { format!("{least} to {most} elements") };
+        writeln!(screen.out, "Each rank holds {held}; ask for one with --rank")?;
     }
     if !one {
         picture(screen, of)?;

@@ -1,9 +1,10 @@
 //! `reshard plan`: the communication grid of a redistribution, as the papers print it.
 
 use crate::args;
-use crate::board::{self, Listed};
 use crate::failure::Failure;
-use crate::problem::Described;
+use crate::json;
+use crate::message_table::{self, Listed};
+use crate::problem::MoveRequest;
 use crate::screen::{Screen, counted};
 use reshard_plan::memory;
 use reshard_plan::notation::print_shape;
@@ -29,7 +30,7 @@ struct Planned {
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     window: Option<Windowed>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    of_rank: Option<OfRank>,
+    of_rank: Option<RankRuns>,
 }
 
 /// What a window or a permutation adds: `shape` is then that of the window.
@@ -56,7 +57,7 @@ impl Windowed {
 
 /// What `--rank` adds: one entry for each axis of the rank's own array.
 #[derive(Serialize)]
-struct OfRank {
+struct RankRuns {
     rank: u64,
     sends: Vec<AxisRuns>,
     receives: Vec<AxisRuns>,
@@ -81,7 +82,7 @@ struct ListedRun {
 }
 
 pub fn run(args: &args::Plan) -> Result<(), Failure> {
-    let described = Described::read(&args.moved)?;
+    let described = MoveRequest::read(&args.moved)?;
     let method: Method = args.method.parse().map_err(Failure::of_flag("--method"))?;
     let problem = &described.problem;
     let (messages, of_rank) = match args.rank {
@@ -105,8 +106,7 @@ pub fn run(args: &args::Plan) -> Result<(), Failure> {
     };
     let mut screen = Screen::new();
     if args.json {
-        serde_json::to_writer(&mut screen.out, &planned)?;
-        writeln!(screen.out)?;
+        json::write(&mut screen, &planned)?;
     } else {
         show(&mut screen, problem, &planned)?;
     }
@@ -130,7 +130,7 @@ fn all_messages(problem: &Problem, method: Method) -> Result<Vec<Message>, Failu
 }
 
 /// The messages a rank sends and receives, and where on each axis its elements lie.
-fn of_rank(problem: &Problem, rank: u64, method: Method) -> Result<(Vec<Message>, OfRank), Failure> {
+fn of_rank(problem: &Problem, rank: u64, method: Method) -> Result<(Vec<Message>, RankRuns), Failure> {
     let (from, to) = (problem.from().grid(), problem.to().grid());
     if !from.contains(rank) && !to.contains(rank) {
         return Err(Failure::usage(&format!(
@@ -150,7 +150,7 @@ fn of_rank(problem: &Problem, rank: u64, method: Method) -> Result<(Vec<Message>
         messages.extend(others.map(|(from, elems)| Message { from, to: rank, elems }));
         receives = axis_runs(&part);
     }
-    Ok((messages, OfRank { rank, sends, receives }))
+    Ok((messages, RankRuns { rank, sends, receives }))
 }
 
 fn axis_runs(part: &Part) -> Vec<AxisRuns> {
@@ -183,24 +183,33 @@ fn show(screen: &mut Screen, problem: &Problem, planned: &Planned) -> Result<(),
     }
     match &planned.of_rank {
         Some(of_rank) => show_rank(screen, planned, of_rank)?,
-        None if board::fits(problem) => draw_grid(screen, problem, planned)?,
+        None if message_table::fits(problem) => draw_grid(screen, problem, planned)?,
         None => list_by_sender(screen, planned)?,
     }
     let (messages, elems) =
         (counted(planned.messages.len() as u128, "message"), counted(planned.total_elems, "element"));
-    writeln!(screen.out, "{messages}, {elems}; {} on the rank they are on", stay(planned.local_elems))?;
+    writeln!(screen.out, "{messages}, {elems}; {}", staying(planned.local_elems))?;
     Ok(())
 }
 
-fn stay(elems: u64) -> String {
-    if elems == 1 { "1 stays".to_string() } else { format!("{elems} stay") }
+fn staying(elems: u64) -> String {
+    if elems == 1 {
+        "1 element stays on its rank".to_string()
+    } else {
+        format!("{elems} elements stay on their rank")
+    }
 }
 
 /// The communication grid: how long each message is.
 fn draw_grid(screen: &mut Screen, problem: &Problem, planned: &Planned) -> Result<(), Failure> {
     let lengths: BTreeMap<(u64, u64), u64> =
         planned.messages.iter().map(|message| ((message.from, message.to), message.elems)).collect();
-    board::draw(screen, problem, |sender, receiver| Some(lengths.get(&(sender, receiver))?.to_string()), true)
+    message_table::draw(
+        screen,
+        problem,
+        |sender, receiver| Some(lengths.get(&(sender, receiver))?.to_string()),
+        true,
+    )
 }
 
 /// For grids too wide to draw: a line for each sender.
@@ -212,7 +221,7 @@ fn list_by_sender(screen: &mut Screen, planned: &Planned) -> Result<(), Failure>
     Ok(())
 }
 
-fn show_rank(screen: &mut Screen, planned: &Planned, of_rank: &OfRank) -> Result<(), Failure> {
+fn show_rank(screen: &mut Screen, planned: &Planned, of_rank: &RankRuns) -> Result<(), Failure> {
     let rank = of_rank.rank;
     for (verb, preposition, axes, is_sender) in
         [("sends", "to", &of_rank.sends, true), ("receives", "from", &of_rank.receives, false)]

@@ -3,20 +3,47 @@
 
 use crate::args;
 use crate::failure::Failure;
-use reshard_plan::notation::{parse_index, parse_shape};
-use reshard_plan::{Pattern, Problem, Window, one_period};
+use reshard_plan::notation::{parse_index, parse_pattern, parse_shape};
+use reshard_plan::{Error, MemoryOrder, Pattern, Problem, Window, one_period};
+use serde::Serialize;
 
 /// A redistribution as it was described.
-pub struct Described {
+pub struct MoveRequest {
     pub from: Pattern,
     pub to: Pattern,
     pub problem: Problem,
 }
 
-impl Described {
+/// What was asked for, as answers in JSON repeat it: one file may hold many.
+#[derive(Serialize)]
+pub struct Echo {
+    from: String,
+    to: String,
+    /// Of what moves, in the source's order of axes.
+    shape: Vec<u64>,
+}
+
+impl MoveRequest {
+    pub fn echo(&self) -> Echo {
+        let shape = self.problem.shape().to_vec();
+        Echo { from: self.from.to_string(), to: self.to.to_string(), shape }
+    }
+
+    /// For commands that ask only who owns what: how parts lie in memory is refused.
     pub fn read(args: &args::Move) -> Result<Self, Failure> {
-        let from: Pattern = args.from.parse().map_err(Failure::of_flag("--from"))?;
-        let to: Pattern = args.to.parse().map_err(Failure::of_flag("--to"))?;
+        let from: Pattern = args.from.parse().map_err(wrong("--from", &args.from))?;
+        let to: Pattern = args.to.parse().map_err(wrong("--to", &args.to))?;
+        Self::between(args, from, to)
+    }
+
+    /// For commands that move data: also the memory order each layout says of itself, as in `4x4/64x64 memory=row`.
+    pub fn read_with_memory(args: &args::Move) -> Result<(Self, [Option<MemoryOrder>; 2]), Failure> {
+        let (from, source) = parse_pattern(&args.from).map_err(wrong("--from", &args.from))?;
+        let (to, destination) = parse_pattern(&args.to).map_err(wrong("--to", &args.to))?;
+        Ok((Self::between(args, from, to)?, [source, destination]))
+    }
+
+    fn between(args: &args::Move, from: Pattern, to: Pattern) -> Result<Self, Failure> {
         let dims = from.grid().dims();
         if dims != to.grid().dims() {
             return Err(Failure::usage(&format!(
@@ -56,6 +83,17 @@ impl Described {
         let (from, to, shape) =
             (self.problem.from().shape(), self.problem.to().shape(), self.problem.shape());
         from == shape && to == shape && self.problem.axes().is_sorted()
+    }
+}
+
+/// What is wrong with a layout. The library writes the shape into it; here it has a flag.
+fn wrong(flag: &'static str, text: &str) -> impl Fn(Error) -> Failure {
+    move |error| match text.split_whitespace().any(|word| word.eq_ignore_ascii_case("of")) {
+        true => Failure::usage_of(
+            &error,
+            format!("{flag}: unexpected \"of\" in {text:?}; give the shape with --shape"),
+        ),
+        false => Failure::of_flag(flag)(error),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::args;
 use crate::failure::Failure;
-use crate::problem::Described;
+use crate::json;
+use crate::problem::MoveRequest;
 use crate::screen::{Screen, counted};
 use reshard_plan::notation::print_shape;
 use reshard_plan::{Among, Pattern, Relabel};
@@ -30,7 +31,7 @@ struct Relabelled {
 }
 
 pub fn run(args: &args::Relabel) -> Result<(), Failure> {
-    let Described { from, to, problem } = Described::read(&args.moved)?;
+    let MoveRequest { from, to, problem } = MoveRequest::read(&args.moved)?;
     let among: Among = args.among.parse().map_err(Failure::of_flag("--among"))?;
     let found = Relabel::new(&problem).among(among).find()?;
     let unchanged = found.is_unchanged();
@@ -49,8 +50,7 @@ pub fn run(args: &args::Relabel) -> Result<(), Failure> {
     };
     let mut screen = Screen::new();
     if args.json {
-        serde_json::to_writer(&mut screen.out, &relabelled)?;
-        writeln!(screen.out)?;
+        json::write(&mut screen, &relabelled)?;
     } else {
         show(&mut screen, &relabelled, unchanged)?;
     }

@@ -1,22 +1,22 @@
-//! `reshard ring`: loads evened out along a ring of processes, as a program, a chart and a verdict; with `--run`, for real.
+//! `reshard ring`: loads balanced along a ring of processes, as a program, a chart and a verdict; with `--run`, for real.
 
-mod asked;
 mod items;
+mod request;
 mod running;
 mod svg;
 
 use crate::args;
 use crate::failure::Failure;
-use crate::run::asked::human;
-use crate::screen::{Screen, counted};
+use crate::json;
+use crate::run::request::human;
+use crate::screen::{Screen, counted, write_drawing};
 use crate::simulate::time;
-use asked::{Asked, Number};
+use request::{Number, Request};
 use reshard_plan::memory;
 use reshard_ring::{Direction, Side, Solution, Transfer, check, solve};
 use running::{Ran, Wanted};
 use serde::Serialize;
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// The chart on the screen: so many processes, so many columns; and so many processes, and steps of one, in words.
 const CHART_RANKS: usize = 24;
@@ -27,19 +27,23 @@ const SHOWN_STEPS: usize = 6;
 /// The answer, with the keys scripts depend on.
 #[derive(Serialize)]
 struct Solved {
+    loads: Vec<u64>,
+    targets: Vec<u64>,
+    direction: &'static str,
+    ordered: bool,
     makespan: Number,
     lower_bound: Number,
     optimal: Option<bool>,
     gap: f64,
     method: &'static str,
     net_flow: Vec<i64>,
-    transfers: Vec<Listed>,
+    transfers: Vec<ListedTransfer>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     ran: Option<Ran>,
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedTransfer {
     from: u64,
     to: u64,
     items: u64,
@@ -49,12 +53,15 @@ struct Listed {
 }
 
 pub fn run(args: &args::Ring) -> Result<(), Failure> {
+    if args.json && args.svg.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+        return Err(Failure::usage("--svg - and --json both go to standard output; draw to a file"));
+    }
     let wanted = Wanted::read(args)?;
-    let asked = Asked::read(args)?;
+    let asked = Request::read(args)?;
     let solution = solve(&asked.problem)?;
     // What is shown was replayed first.
     check(&asked.problem, solution.program())
-        .map_err(|error| Failure::Failed(format!("the program found does not work: {error}")))?;
+        .map_err(|error| Failure::failed(format!("the program found does not work: {error}")))?;
     let ran = match wanted {
         None => None,
         Some(wanted) => match wanted.run(args, &asked.problem, solution.program())? {
@@ -65,14 +72,13 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     };
     if let Some(path) = &args.svg {
         let drawing = svg::draw(&asked, &solution)?;
-        fs::write(path, drawing).map_err(|error| {
-            Failure::Io(io::Error::new(error.kind(), format!("{}: {error}", path.display())))
-        })?;
+        if !write_drawing(path, &drawing)? {
+            return Ok(());
+        }
     }
     let mut screen = Screen::new();
     if args.json {
-        serde_json::to_writer(&mut screen.out, &solved(&asked, &solution, ran)?)?;
-        writeln!(screen.out)?;
+        json::write(&mut screen, &solved(&asked, &solution, ran)?)?;
     } else {
         show(&mut screen, &asked, &solution)?;
         if let Some(ran) = ran {
@@ -85,9 +91,9 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
-fn solved(asked: &Asked, solution: &Solution, ran: Option<Ran>) -> Result<Solved, Failure> {
+fn solved(asked: &Request, solution: &Solution, ran: Option<Ran>) -> Result<Solved, Failure> {
     let procs = asked.problem.procs() as u64;
-    let listed = |transfer: &Transfer| Listed {
+    let listed = |transfer: &Transfer| ListedTransfer {
         from: transfer.from,
         to: transfer.to(procs),
         items: transfer.items,
@@ -95,7 +101,12 @@ fn solved(asked: &Asked, solution: &Solution, ran: Option<Ran>) -> Result<Solved
         end: asked.number(transfer.end),
         side: word(transfer.side),
     };
+    let again = |items: &[u64]| memory::listed(items.iter().copied(), "the loads as they are printed");
     Ok(Solved {
+        loads: again(asked.problem.loads())?,
+        targets: again(asked.problem.targets())?,
+        direction: if asked.problem.direction() == Direction::Uni { "uni" } else { "bi" },
+        ordered: asked.ordered,
         makespan: asked.number(solution.makespan()),
         lower_bound: asked.number(solution.lower_bound()),
         optimal: solution.optimal(),
@@ -118,7 +129,7 @@ fn word(side: Side) -> &'static str {
 }
 
 /// What the ring is, in words.
-fn title(asked: &Asked) -> String {
+fn title(asked: &Request) -> String {
     let problem = &asked.problem;
     format!(
         "Ring of {}, {}, {}{}",
@@ -134,7 +145,7 @@ fn processes(count: usize) -> String {
 }
 
 /// What is known of a solution, in words.
-fn verdict(asked: &Asked, solution: &Solution) -> String {
+fn verdict(asked: &Request, solution: &Solution) -> String {
     let time = asked.time(solution.makespan());
     match solution.optimal() {
         Some(true) => format!("makespan {time}, optimal"),
@@ -146,7 +157,7 @@ fn verdict(asked: &Asked, solution: &Solution) -> String {
     }
 }
 
-fn show(screen: &mut Screen, asked: &Asked, solution: &Solution) -> Result<(), Failure> {
+fn show(screen: &mut Screen, asked: &Request, solution: &Solution) -> Result<(), Failure> {
     writeln!(screen.out, "{}", title(asked))?;
     chart(screen, asked, solution)?;
     for rank in 0..asked.problem.procs().min(SHOWN_RANKS) as u64 {
@@ -166,7 +177,7 @@ fn show(screen: &mut Screen, asked: &Asked, solution: &Solution) -> Result<(), F
     Ok(())
 }
 
-fn show_run(screen: &mut Screen, asked: &Asked, ran: &Ran) -> Result<(), Failure> {
+fn show_run(screen: &mut Screen, asked: &Request, ran: &Ran) -> Result<(), Failure> {
     let how = ran.mpi.as_ref().map_or_else(String::new, |mpi| format!(" ({mpi})"));
     writeln!(
         screen.out,
@@ -183,7 +194,7 @@ fn show_run(screen: &mut Screen, asked: &Asked, ran: &Ran) -> Result<(), Failure
 }
 
 /// A line for each process, a character for each stretch of time: to which side it sends.
-fn chart(screen: &mut Screen, asked: &Asked, solution: &Solution) -> Result<(), Failure> {
+fn chart(screen: &mut Screen, asked: &Request, solution: &Solution) -> Result<(), Failure> {
     let problem = &asked.problem;
     let makespan = solution.makespan();
     let shown = problem.procs().min(CHART_RANKS);

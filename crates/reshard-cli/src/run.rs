@@ -4,18 +4,20 @@
 //! many bytes take turns on the same memory, so whatever else the machine does meets all three. Copying spoils the
 //! destination, so at the end it is filled afresh, and one more run is verified.
 
-mod across;
-pub mod asked;
 mod bytes;
 mod progress;
+pub mod request;
+mod under_mpi;
 pub mod values;
 
 use crate::args;
 use crate::failure::Failure;
+use crate::json;
+use crate::problem::Echo;
 use crate::screen::{Screen, counted};
 use crate::simulate::time;
-use asked::{Asked, How, human};
 use progress::Progress;
+use request::{EngineChoice, Request, human};
 use reshard::engine::{PlainCopy, Report};
 use reshard::notation::print_shape;
 use reshard::{Error, ErrorKind, Memory, Redistribution};
@@ -32,6 +34,11 @@ const REPEATS: (u64, u64) = (3, 1_000);
 /// The answer, with the keys scripts depend on.
 #[derive(Serialize)]
 struct Answer {
+    #[serde(flatten)]
+    input: Echo,
+    /// The type of the elements, as it was typed.
+    #[serde(rename = "type")]
+    kind: String,
     engine: &'static str,
     ranks: usize,
     bytes: u64,
@@ -81,10 +88,10 @@ impl Times {
 
 pub fn run(args: &args::Run) -> Result<(), Failure> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let asked = Asked::read(args, cores)?;
+    let asked = Request::read(args, cores)?;
     asked.check_size()?;
-    if let How::Across(how) = asked.how {
-        return across::run(args, &asked, how);
+    if let EngineChoice::UnderMpi(how) = asked.how {
+        return under_mpi::run(args, &asked, how);
     }
     let begin = Instant::now();
     let (engine, threads) = asked.engine()?;
@@ -93,19 +100,21 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     let redistribution = Redistribution::with_boxed(engine);
     // No more than there are cores, unless the engine has more.
     let copiers = match asked.how {
-        How::Threads(wanted) => wanted.min(cores).max(threads.unwrap_or(1)),
-        How::Messages(_) | How::Across(_) => cores,
+        EngineChoice::Threads(wanted) => wanted.min(cores).max(threads.unwrap_or(1)),
+        EngineChoice::Messages(_) | EngineChoice::UnderMpi(_) => cores,
     };
     let bytes = redistribution.plan().bytes();
     let measured = Bench::new(&asked, redistribution, copiers, cores)?.measure(&asked, !args.json)?;
     let Measured { run_seconds, copy_seconds, report } = measured;
     let sent = match asked.how {
-        How::Threads(_) | How::Across(_) => None,
-        How::Messages(strategy) => {
+        EngineChoice::Threads(_) | EngineChoice::UnderMpi(_) => None,
+        EngineChoice::Messages(strategy) => {
             Some(Sent { strategy: strategy.name(), steps: report.steps, messages: report.messages })
         }
     };
     let answer = Answer {
+        input: asked.described.echo(),
+        kind: args.kind.clone(),
         engine: name,
         ranks: ranks(&asked),
         bytes,
@@ -122,8 +131,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     };
     let mut screen = Screen::new();
     if args.json {
-        serde_json::to_writer(&mut screen.out, &answer)?;
-        writeln!(screen.out)?;
+        json::write(&mut screen, &answer)?;
     } else {
         show(&mut screen, &asked, &answer, threads)?;
     }
@@ -131,7 +139,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
 }
 
 /// Different ranks of both grids.
-fn ranks(asked: &Asked) -> usize {
+fn ranks(asked: &Request) -> usize {
     let problem = &asked.described.problem;
     let mut ranks = problem.from().grid().sorted_ranks();
     ranks.extend(problem.to().grid().sorted_ranks());
@@ -161,7 +169,7 @@ struct Measured {
 
 impl Bench {
     fn new(
-        asked: &Asked,
+        asked: &Request,
         redistribution: Redistribution,
         copiers: usize,
         cores: usize,
@@ -177,7 +185,7 @@ impl Bench {
         Ok(Self { redistribution, copy, source, target, from_spans, to_spans, bytes, cores })
     }
 
-    fn measure(&mut self, asked: &Asked, watched: bool) -> Result<Measured, Failure> {
+    fn measure(&mut self, asked: &Request, watched: bool) -> Result<Measured, Failure> {
         let mut progress = Progress::new(watched, (self.source.len() + self.target.len()) as u64);
         progress.at(0.0, "filling");
         let elem_bytes = asked.moving.elem_bytes() as usize;
@@ -226,7 +234,7 @@ impl Bench {
     /// One run into a destination filled afresh, and a look at all of it.
     fn verified(
         &mut self,
-        asked: &Asked,
+        asked: &Request,
         progress: &mut Progress,
         done: f64,
     ) -> Result<(f64, Report), Failure> {
@@ -237,7 +245,7 @@ impl Bench {
         progress.at(done + 0.1, "verifying");
         let after = Values::after(asked.moving.to(), elem_bytes, asked.moving.problem())?;
         match after.check(&self.target, self.cores)? {
-            Some(wrong) => Err(Failure::Failed(wrong.to_string())),
+            Some(wrong) => Err(Failure::failed(wrong.to_string())),
             None => Ok(run),
         }
     }
@@ -248,7 +256,6 @@ fn seconds_since(begin: Instant) -> f64 {
     begin.elapsed().as_secs_f64().max(1e-9)
 }
 
-/// An error while data moved, which no other flags would have prevented.
 /// What one rank alone finds wrong, it says, and ends the job: the others may be waiting for it.
 pub fn end_job(session: &Session, failure: Failure) -> ! {
     failure.report();
@@ -258,20 +265,26 @@ pub fn end_job(session: &Session, failure: Failure) -> ! {
 /// Memory for (a part of) the array.
 pub fn array(bytes: usize) -> Result<Memory<u8>, Failure> {
     Memory::zeroed(bytes).map_err(|_| {
-        Failure::Failed(format!(
+        Failure::failed(format!(
             "{bytes} bytes for the array do not fit in memory; take a smaller problem or allow more memory"
         ))
     })
 }
 
+/// An error of the library: those about memory, MPI and what went wrong on the way are no mistake of whoever typed.
 pub fn failed(error: Error) -> Failure {
     match error.kind() {
-        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::Mpi => Failure::Failed(error.to_string()),
+        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::Mpi => Failure::while_running(&error),
         _ => error.into(),
     }
 }
 
-fn show(screen: &mut Screen, asked: &Asked, answer: &Answer, threads: Option<usize>) -> Result<(), Failure> {
+fn show(
+    screen: &mut Screen,
+    asked: &Request,
+    answer: &Answer,
+    threads: Option<usize>,
+) -> Result<(), Failure> {
     let described = &asked.described;
     let how = match (&answer.sent, threads) {
         _ if answer.mpi.is_some() => {

@@ -1,9 +1,10 @@
 //! `reshard schedule`: in which step each message goes, as the papers print it: a letter for each step.
 
 use crate::args;
-use crate::board::{self, Listed};
 use crate::failure::Failure;
-use crate::problem::Described;
+use crate::json;
+use crate::message_table::{self, Listed};
+use crate::problem::{Echo, MoveRequest};
 use crate::screen::{Screen, counted};
 use reshard_plan::memory;
 use reshard_plan::notation::print_shape;
@@ -13,12 +14,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
+/// Without `--in-flight`: messages in flight from each sender of the strategy eager.
+pub const IN_FLIGHT: u64 = 8;
+
 /// Schedules of more messages are not judged against the linear programme: it would take longer than the answer.
 const JUDGED_MESSAGES: u128 = 1_000;
 
 /// The answer, with the keys scripts depend on.
 #[derive(Serialize)]
 struct Scheduled {
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    input: Option<Echo>,
     strategy: &'static str,
     num_steps: u64,
     total_cost: u128,
@@ -50,6 +56,8 @@ struct ListedStep {
 /// What `--rank` answers.
 #[derive(Serialize)]
 struct RankSchedule {
+    #[serde(flatten)]
+    input: Echo,
     rank: u64,
     messages: Vec<AtStep>,
 }
@@ -63,9 +71,8 @@ struct AtStep {
 
 #[derive(Serialize)]
 struct Compared {
-    from: String,
-    to: String,
-    shape: Vec<u64>,
+    #[serde(flatten)]
+    input: Echo,
     rows: Vec<Compare>,
 }
 
@@ -78,31 +85,36 @@ enum Compare {
 }
 
 pub fn run(args: &args::Schedule) -> Result<(), Failure> {
-    let described = Described::read(&args.moved)?;
+    let described = MoveRequest::read(&args.moved)?;
     let strategy: Strategy = args.strategy.parse().map_err(Failure::of_flag("--strategy"))?;
-    let scale = scale(&args.alpha, &args.beta)?;
+    let scale = scale(args.alpha.as_deref().unwrap_or("1"), args.beta.as_deref().unwrap_or("1"))?;
     let options = Options {
         strategy,
         shared_ranks: args.shared_ranks,
-        in_flight: args.in_flight,
+        in_flight: args.in_flight.unwrap_or(IN_FLIGHT),
         alpha: scale.alpha,
         beta: scale.beta,
         most_steps: args.steps,
     };
-    if args.steps.is_some() && strategy != Strategy::MinCost && !args.compare {
-        return Err(Failure::usage("--steps limits min-cost only; add --strategy min-cost"));
+    if !args.compare {
+        let of_min_cost = [
+            ("--steps", args.steps.is_some()),
+            ("--alpha", args.alpha.is_some()),
+            ("--beta", args.beta.is_some()),
+        ];
+        check_flags(strategy, &of_min_cost, args.in_flight.is_some())?;
     }
     let mut screen = Screen::new();
     if let Some(rank) = args.rank {
-        one_rank(&mut screen, args, &described.problem, rank)?;
+        one_rank(&mut screen, args, &described, rank)?;
     } else if args.compare {
         compare(&mut screen, args, &described, &options, &scale)?;
     } else {
         let judge = judgement(&described.problem, args.shared_ranks);
         let schedule = make(&described.problem, &options, judge.as_ref())?;
         if args.json {
-            serde_json::to_writer(&mut screen.out, &scheduled(&schedule, &scale, true)?)?;
-            writeln!(screen.out)?;
+            let answer = Scheduled { input: Some(described.echo()), ..scheduled(&schedule, &scale, true)? };
+            json::write(&mut screen, &answer)?;
         } else {
             show(&mut screen, &described, &schedule, &scale)?;
         }
@@ -110,8 +122,28 @@ pub fn run(args: &args::Schedule) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
+/// Refuses flags of strategies that were not chosen.
+pub fn check_flags(strategy: Strategy, of_min_cost: &[(&str, bool)], in_flight: bool) -> Result<(), Failure> {
+    let given = of_min_cost.iter().find(|(_, given)| *given);
+    match given {
+        Some((flag, _)) if strategy != Strategy::MinCost => {
+            Err(Failure::usage(&format!("{flag} is for min-cost only; add --strategy min-cost")))
+        }
+        _ if in_flight && strategy != Strategy::Eager => {
+            Err(Failure::usage("--in-flight is for eager only; add --strategy eager"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The schedule of one rank: by the formula if there is one, else out of the schedule of all.
-fn one_rank(screen: &mut Screen, args: &args::Schedule, problem: &Problem, rank: u64) -> Result<(), Failure> {
+fn one_rank(
+    screen: &mut Screen,
+    args: &args::Schedule,
+    described: &MoveRequest,
+    rank: u64,
+) -> Result<(), Failure> {
+    let problem = &described.problem;
     if !problem.from().grid().contains(rank) && !problem.to().grid().contains(rank) {
         return Err(Failure::usage(&format!(
             "--rank: rank {rank} is part of neither the source nor the destination"
@@ -136,8 +168,7 @@ fn one_rank(screen: &mut Screen, args: &args::Schedule, problem: &Problem, rank:
     if args.json {
         let messages =
             messages.iter().map(|(step, message)| AtStep { step: *step, message: message.into() }).collect();
-        serde_json::to_writer(&mut screen.out, &RankSchedule { rank, messages })?;
-        writeln!(screen.out)?;
+        json::write(screen, &RankSchedule { input: described.echo(), rank, messages })?;
         return Ok(());
     }
     for (step, message) in &messages {
@@ -183,6 +214,7 @@ fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Result<Sch
         messages: step.messages.iter().map(Listed::from).collect(),
     };
     Ok(Scheduled {
+        input: None,
         strategy: schedule.options().strategy.name(),
         num_steps: schedule.num_steps(),
         total_cost: schedule.total_cost(),
@@ -203,7 +235,7 @@ fn gap(schedule: &Schedule) -> f64 {
 fn compare(
     screen: &mut Screen,
     args: &args::Schedule,
-    described: &Described,
+    described: &MoveRequest,
     options: &Options,
     scale: &Scale,
 ) -> Result<(), Failure> {
@@ -215,17 +247,14 @@ fn compare(
     if args.json {
         let row = |(strategy, schedule): (Strategy, Result<Schedule, Failure>)| match schedule {
             Ok(schedule) => Ok(Compare::Scheduled(scheduled(&schedule, scale, false)?)),
-            Err(Failure::Usage(error)) => Ok(Compare::Refused { strategy: strategy.name(), error }),
+            Err(Failure::Usage(why)) => {
+                Ok(Compare::Refused { strategy: strategy.name(), error: why.message().to_string() })
+            }
             Err(failure) => Err(failure),
         };
-        let compared = Compared {
-            from: described.from.to_string(),
-            to: described.to.to_string(),
-            shape: described.problem.shape().to_vec(),
-            rows: made.into_iter().map(row).collect::<Result<_, _>>()?,
-        };
-        serde_json::to_writer(&mut screen.out, &compared)?;
-        writeln!(screen.out)?;
+        let compared =
+            Compared { input: described.echo(), rows: made.into_iter().map(row).collect::<Result<_, _>>()? };
+        json::write(screen, &compared)?;
         return Ok(());
     }
     let shape = print_shape(described.problem.shape());
@@ -247,7 +276,9 @@ fn compare(
                 schedule.bound_cost(),
                 verdict(&schedule)
             )?,
-            Err(Failure::Usage(why)) => writeln!(screen.out, "{:<12} not here: {why}", strategy.name())?,
+            Err(Failure::Usage(why)) => {
+                writeln!(screen.out, "{:<12} not applicable: {}", strategy.name(), why.message())?
+            }
             Err(failure) => return Err(failure),
         }
     }
@@ -265,7 +296,7 @@ fn verdict(schedule: &Schedule) -> &'static str {
 
 fn show(
     screen: &mut Screen,
-    described: &Described,
+    described: &MoveRequest,
     schedule: &Schedule,
     scale: &Scale,
 ) -> Result<(), Failure> {
@@ -273,7 +304,7 @@ fn show(
     let shape = print_shape(described.problem.shape());
     let strategy = schedule.options().strategy;
     writeln!(screen.out, "Communication steps from {from} to {to}, array {shape}, strategy {strategy}")?;
-    if board::fits(&described.problem) {
+    if message_table::fits(&described.problem) {
         draw_steps(screen, &described.problem, schedule)?;
     }
     draw_costs(screen, schedule)?;
@@ -309,7 +340,12 @@ fn draw_steps(screen: &mut Screen, problem: &Problem, schedule: &Schedule) -> Re
             cell.push_str(&letters(number));
         }
     }
-    board::draw(screen, problem, |sender, receiver| letters_of.get(&(sender, receiver)).cloned(), false)
+    message_table::draw(
+        screen,
+        problem,
+        |sender, receiver| letters_of.get(&(sender, receiver)).cloned(),
+        false,
+    )
 }
 
 /// The cost of each step, twenty to a line.

@@ -1,6 +1,8 @@
 //! What may be drawn on standard output: colour only on a terminal, and never where `NO_COLOR` is set.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
 /// Standard output, buffered, knowing whether it may use colour.
 pub struct Screen {
@@ -27,13 +29,42 @@ impl Screen {
         }
         // Steps through the 6 x 6 x 6 colour cube, its darkest and lightest corners left out.
         let colour = 24 + rank.wrapping_mul(47) % 180;
-        format!("\x1b[48;5;{colour}m\x1b[38;5;{}m{text}\x1b[0m", if colour % 36 < 18 { 231 } else { 16 })
+        format!("\x1b[48;5;{colour}m\x1b[38;5;{}m{text}\x1b[0m", if is_dark(colour) { 231 } else { 16 })
     }
 }
 
-/// True if `NO_COLOR` asks for text and nothing else.
+/// True if white text is easier to read on a colour of the 6 x 6 x 6 cube than black text: the colours' brightness as the eye
+/// weighs it, red, green and blue, is below that of a middle grey.
+fn is_dark(colour: u64) -> bool {
+    let cube = colour - 16;
+    // What terminals show for the six steps of a channel, in linear light.
+    const LIGHT: [f64; 6] = [0.0, 0.114, 0.242, 0.430, 0.679, 1.0];
+    let [red, green, blue] = [cube / 36, cube / 6 % 6, cube % 6].map(|step| LIGHT[step as usize]);
+    // Contrast with white is (1 + 0.05) / (y + 0.05), with black (y + 0.05) / 0.05: equal at 0.179.
+    0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179
+}
+
+/// True if there shall be text and nothing else: `NO_COLOR` asks for it, or a launcher of MPI passes the output on. Open MPI
+/// gives its ranks a terminal of their own, also where the output ends up in a file.
 pub fn is_plain() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || reshard_mpi::launched().is_some()
+}
+
+/// Writes a drawing to a file, or to standard output if that is `-`. True if there is something left to be said there.
+pub fn write_drawing(path: &Path, text: &str) -> io::Result<bool> {
+    if path.as_os_str() == "-" {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        return Ok(false);
+    }
+    let write = |path: &Path| {
+        let mut file = File::create(path)?;
+        file.write_all(text.as_bytes())?;
+        file.flush()
+    };
+    write(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    Ok(true)
 }
 
 /// Numbers as an index: `(3, 4)`.

@@ -5,7 +5,9 @@
 
 use crate::args;
 use crate::failure::Failure;
-use crate::problem::Described;
+use crate::json;
+use crate::problem::{Echo, MoveRequest};
+use crate::schedule::{IN_FLIGHT, check_flags};
 use crate::screen::{Screen, counted};
 use reshard_plan::Problem;
 use reshard_plan::cost::{CostModel, Duplex, predict};
@@ -26,6 +28,8 @@ const CHART_COLUMNS: usize = 64;
 /// The answer, with the keys scripts depend on.
 #[derive(Serialize)]
 struct Simulated {
+    #[serde(flatten)]
+    input: Echo,
     strategy: &'static str,
     network: String,
     barriers: bool,
@@ -39,7 +43,7 @@ struct Simulated {
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Memory>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    timeline: Option<Vec<Listed>>,
+    timeline: Option<Vec<ListedSend>>,
 }
 
 #[derive(Serialize)]
@@ -56,7 +60,7 @@ struct Memory {
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedSend {
     from: u64,
     to: u64,
     elems: u64,
@@ -65,16 +69,16 @@ struct Listed {
 }
 
 /// What is to be run, where.
-pub struct Meant {
-    pub described: Described,
+pub struct SimulationRequest {
+    pub described: MoveRequest,
     pub options: Options,
     pub machine: Machine,
     pub barriers: bool,
 }
 
-impl Meant {
+impl SimulationRequest {
     pub fn read(args: &args::Timed) -> Result<Self, Failure> {
-        let described = Described::read(&args.moved)?;
+        let described = MoveRequest::read(&args.moved)?;
         let strategy: Strategy = args.strategy.parse().map_err(Failure::of_flag("--strategy"))?;
         let network: Network = args.network.parse().map_err(Failure::of_flag("--network"))?;
         let default = CostModel::default();
@@ -84,7 +88,7 @@ impl Meant {
             .map_err(Failure::of_flag("--beta"))?
             .with_pack(args.pack)
             .map_err(Failure::of_flag("--pack"))?
-            .with_barrier(args.barrier_cost)
+            .with_barrier(args.barrier_cost.unwrap_or(0.0))
             .map_err(Failure::of_flag("--barrier-cost"))?
             .with_ports(args.ports)
             .map_err(Failure::of_flag("--ports"))?
@@ -96,10 +100,12 @@ impl Meant {
         } else {
             (1, 0)
         };
-        if args.steps.is_some() && strategy != Strategy::MinCost {
-            return Err(Failure::usage("--steps limits min-cost only; add --strategy min-cost"));
+        check_flags(strategy, &[("--steps", args.steps.is_some())], args.in_flight.is_some())?;
+        if args.barrier_cost.is_some() && !args.barriers {
+            return Err(Failure::usage("--barrier-cost is the cost of --barriers; add that"));
         }
-        let (shared_ranks, in_flight, most_steps) = (args.shared_ranks, args.in_flight, args.steps);
+        let in_flight = args.in_flight.unwrap_or(IN_FLIGHT);
+        let (shared_ranks, most_steps) = (args.shared_ranks, args.steps);
         let options = Options { strategy, shared_ranks, in_flight, alpha, beta, most_steps };
         Ok(Self { described, options, machine: Machine { cost, network }, barriers: args.barriers })
     }
@@ -129,7 +135,7 @@ impl Meant {
 
     /// The title of an answer.
     pub fn title(&self) -> String {
-        let Described { from, to, problem } = &self.described;
+        let MoveRequest { from, to, problem } = &self.described;
         format!(
             "{from} to {to}, {}: {} on {} {} barriers",
             counted(problem.elems(), "element"),
@@ -141,7 +147,7 @@ impl Meant {
 }
 
 pub fn run(args: &args::Simulate) -> Result<(), Failure> {
-    let meant = Meant::read(&args.timed)?;
+    let meant = SimulationRequest::read(&args.timed)?;
     let problem = &meant.described.problem;
     let mut screen = Screen::new();
     let (simulated, timeline) = match meant.stream()? {
@@ -170,8 +176,7 @@ pub fn run(args: &args::Simulate) -> Result<(), Failure> {
         }
     };
     if args.json {
-        serde_json::to_writer(&mut screen.out, &simulated)?;
-        writeln!(screen.out)?;
+        json::write(&mut screen, &simulated)?;
     } else {
         show(&mut screen, &meant, &simulated)?;
         if let Some(timeline) = timeline {
@@ -181,8 +186,9 @@ pub fn run(args: &args::Simulate) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
-fn empty(meant: &Meant, problem: &Problem) -> Simulated {
+fn empty(meant: &SimulationRequest, problem: &Problem) -> Simulated {
     Simulated {
+        input: meant.described.echo(),
         strategy: meant.options.strategy.name(),
         network: meant.machine.network.to_string(),
         barriers: meant.barriers,
@@ -198,7 +204,7 @@ fn empty(meant: &Meant, problem: &Problem) -> Simulated {
     }
 }
 
-fn streamed(meant: &Meant, stream: &Stream) -> Result<Simulated, Failure> {
+fn streamed(meant: &SimulationRequest, stream: &Stream) -> Result<Simulated, Failure> {
     let run = stream.run(&meant.machine.cost, meant.barriers)?;
     Ok(Simulated {
         // The run has refused more messages than 64 bits hold.
@@ -217,8 +223,8 @@ fn of_ports(Busy { sending, receiving }: Busy) -> OfPorts {
     OfPorts { sending, receiving }
 }
 
-fn listed(&Sent { from, to, elems, start, end }: &Sent) -> Listed {
-    Listed { from, to, elems, start, end }
+fn listed(&Sent { from, to, elems, start, end }: &Sent) -> ListedSend {
+    ListedSend { from, to, elems, start, end }
 }
 
 /// Ranks that are part of either side.
@@ -229,7 +235,7 @@ fn ranks(problem: &Problem) -> u64 {
             let both = a.end.min(b.end).saturating_sub(a.start.max(b.start));
             (a.end - a.start) + (b.end - b.start) - both
         }
-        // Listed ranks were typed, so they are few.
+        // ListedSend ranks were typed, so they are few.
         _ => from.ranks().chain(to.ranks()).collect::<BTreeSet<_>>().len() as u64,
     }
 }
@@ -260,7 +266,7 @@ pub fn time(seconds: f64) -> String {
     format!("{value:.decimals$} {name}")
 }
 
-fn show(screen: &mut Screen, meant: &Meant, simulated: &Simulated) -> Result<(), Failure> {
+fn show(screen: &mut Screen, meant: &SimulationRequest, simulated: &Simulated) -> Result<(), Failure> {
     let Simulated { ranks, messages, steps, makespan, bound, predicted, busy, memory, .. } = simulated;
     let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
     let rule = match meant.options.strategy {

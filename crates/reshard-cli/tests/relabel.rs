@@ -24,7 +24,7 @@ fn json(arguments: &[&str]) -> serde_json::Value {
 fn it_prints_the_promised_keys() {
     let flags = ["relabel", "--from", "2x4/8x8", "--to", "2x4/8x8 rank-order=col", "--shape", "64x64"];
     let expected = concat!(
-        r#"{"shape":[64,64],"from":"2x4/8x8","to":"2x4/8x8 rank-order=col","#,
+        r#"{"schema":1,"shape":[64,64],"from":"2x4/8x8","to":"2x4/8x8 rank-order=col","#,
         r#""relabelled":"2x4/8x8 rank-order=col ranks=0,4,1,5,2,6,3,7","ranks":[0,4,1,5,2,6,3,7],"#,
         r#""kept_before":1024,"kept_after":4096,"moved_before":3072,"moved_after":0,"total_elems":4096}"#,
         "\n"

@@ -61,6 +61,11 @@ fn keys(text: &str) -> Vec<String> {
 #[test]
 fn json_has_the_promised_keys_in_order() {
     let promised = [
+        "schema",
+        "from",
+        "to",
+        "shape",
+        "type",
         "engine",
         "ranks",
         "bytes",
@@ -210,7 +215,7 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (with(&["--engine", "messages", "--strategy", "quick"]), "--strategy: the strategy \"quick\""),
         (with(&["--threads", "0"]), "--threads: 0 was given"),
         (with(&["--threads", "4000000000"]), "from 1 to 4096"),
-        (with(&["--repeat", "0"]), "--repeat takes a number from 1"),
+        (with(&["--repeat", "0"]), "--repeat: 0 was given; take a number from 1"),
         (with(&["--repeat", "many"]), "many"),
         (with(&["--order", "diagonal"]), "--order: the order \"diagonal\" is not known; choose row or col"),
         (with(&["--to-order", "R"]), "--to-order: the order \"R\""),

@@ -30,6 +30,10 @@ fn simulate_prints_the_promised_keys() {
         simulated(&["--from", "16/3", "--to", "16/5", "--alpha", "100", "--beta", "1", "--barriers"]);
     let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
     let mut promised = [
+        "schema",
+        "from",
+        "to",
+        "shape",
         "strategy",
         "network",
         "barriers",

@@ -30,8 +30,7 @@ fn complaint(arguments: &[&str]) -> String {
 fn plan_prints_the_promised_keys() {
     let output = reshard(&["plan", "--shape", "240", "--from", "16/3", "--to", "16/5", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    let begin =
-        r#"{"shape":[240],"from":"16/3","to":"16/5","period":[240],"messages":[{"from":0,"to":0,"elems":3},"#;
+    let begin = r#"{"schema":1,"shape":[240],"from":"16/3","to":"16/5","period":[240],"messages":[{"from":0,"to":0,"elems":3},"#;
     assert!(text.starts_with(begin), "{text}");
     assert!(text.ends_with("],\"total_elems\":240,\"local_elems\":16}\n"), "{text}");
     // Without a shape: one period, the same answer.
@@ -137,13 +136,16 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
     let with = |flags: &[&'static str]| [&from_to("2/3", "2/5")[..], flags].concat();
     for (arguments, says) in [
         (vec![], "no command was given"),
-        (vec!["plam"], "plam"),
+        (vec!["plam"], "`reshard --help` lists the commands"),
         (vec!["plan"], "--from"),
         (vec!["plan", "--from", "16/3"], "--to"),
         (with(&["--shpae", "3"]), "--shape"),
+        (with(&["--shpae", "3"]), "`reshard plan --help` lists its flags"),
+        (from_to("2/3 memory=row", "2/5"), "does not matter here"),
         (with(&["--shape"]), "--shape"),
         (with(&["--shape", "3y"]), "--shape: in \"3y\" at character 2"),
-        (with(&["--shape", "-3"]), "-3"),
+        (with(&["--shape", "-3"]), "--shape: in \"-3\" at character 1"),
+        (from_to("-4/3", "2/5"), "--from: in \"-4/3\" at character 1"),
         (with(&["--shape", "3x3"]), "--shape: \"3x3\" has 2 dimensions"),
         (with(&["--shape", "4611686018427387905"]), "2^62"),
         (with(&["--rank", "x"]), "x"),
@@ -168,7 +170,10 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (from_to("4611686018427387904/4611686018427387904", "3/3"), "2^62"),
         (from_to("4611686018427387904/1", "3/3"), "--shape"),
         (from_to("99999999999/1", "3/3"), "--rank"),
-        (from_to("16/3 of 240", "16/5"), "given apart"),
+        (
+            from_to("16/3 of 240", "16/5"),
+            "--from: unexpected \"of\" in \"16/3 of 240\"; give the shape with --shape",
+        ),
         (
             vec!["plan", "--from", "1x1x1/1x1x1", "--to", "3000x3000x3000/1x1x1", "--rank", "0"],
             "more than 10000000 others",
@@ -182,7 +187,9 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (from_to("(gen_block(1,2)) on 2", "(gen_block(1,1)) on 2"), "add up to 2"),
         (vec!["layout"], "LAYOUT"),
         (vec!["layout", "2/3", "--element", "6"], "does not lie in the array"),
-        (vec!["layout", "2/3", "--element", "0,0"], "does not lie in the array"),
+        (vec!["layout", "2/3", "--element", "0,0"], "2 indices were given, but the array has 1 dimension;"),
+        (vec!["layout", "2/3 of 6", "--shape", "6"], "say it once"),
+        (vec!["layout", "2/3 of 6x6"], "2 dimensions"),
         (vec!["layout", "2/3", "--rank", "2"], "not part of the grid"),
         (vec!["layout", "99999999/3"], "--rank"),
         (vec!["layout", "(block) on 3"], "--shape"),
@@ -245,6 +252,86 @@ fn huge_arrays_are_planned_at_once() {
         "--json",
     ]);
     assert_eq!(far["messages"].as_array().unwrap().len(), 5);
+}
+
+/// With `--json` errors are objects, too; people still get their sentence.
+#[test]
+fn errors_are_answered_in_json() {
+    for (arguments, code, kind, position) in [
+        (vec!["plan", "--from", "16;3", "--to", "16/5", "--json"], 2, "notation", Some(2)),
+        (vec!["plan", "--from", "16/3", "--to", "4x4/5x5", "--json"], 2, "usage", None),
+        (vec!["schedule", "--json", "--from", "2/3", "--to", "2/5", "--rank", "2"], 2, "usage", None),
+        (vec!["layout", "2/3", "--element", "6", "--json"], 2, "out-of-range", None),
+        (vec!["plan", "--json", "--shpae"], 2, "usage", None),
+        (
+            vec!["explain", "--from", "2/3", "--to", "2/5", "--svg", "/nowhere/a.svg", "--json"],
+            2,
+            "usage",
+            None,
+        ),
+    ] {
+        let output = reshard(&arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["schema"], 1);
+        assert_eq!(answer["error"]["kind"], kind, "{answer}");
+        assert_eq!(answer["error"]["position"].as_u64(), position, "{answer}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, format!("error: {}\n", answer["error"]["message"].as_str().unwrap()));
+    }
+}
+
+#[test]
+fn flags_of_strategies_that_were_not_chosen_are_refused() {
+    let with = |command: &'static str, flags: &[&'static str]| {
+        [&[command, "--from", "16/3", "--to", "16/5"], flags].concat()
+    };
+    for (arguments, says) in [
+        (with("schedule", &["--alpha", "5"]), "--alpha is for min-cost only"),
+        (with("schedule", &["--beta", "5"]), "--beta is for min-cost only"),
+        (with("schedule", &["--steps", "5"]), "--steps is for min-cost only"),
+        (with("schedule", &["--in-flight", "4"]), "--in-flight is for eager only"),
+        (with("simulate", &["--in-flight", "9"]), "--in-flight is for eager only"),
+        (with("simulate", &["--barrier-cost", "1e-3"]), "add that"),
+    ] {
+        let message = complaint(&arguments);
+        assert!(message.contains(says), "{arguments:?}: {message}");
+    }
+    for arguments in [
+        with("schedule", &["--alpha", "5", "--strategy", "min-cost"]),
+        with("schedule", &["--alpha", "5", "--in-flight", "3", "--compare"]),
+        with("simulate", &["--in-flight", "9", "--strategy", "eager"]),
+        with("simulate", &["--barrier-cost", "1e-3", "--barriers"]),
+    ] {
+        assert!(reshard(&arguments).status.success(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn drawings_go_to_standard_output_if_that_is_asked_for() {
+    let drawn = |arguments: &[&str]| String::from_utf8(reshard(arguments).stdout).unwrap();
+    for text in [
+        drawn(&["explain", "--from", "4/3", "--to", "4/5", "--svg", "-"]),
+        drawn(&["ring", "--loads", "1,2,3,1", "--targets", "4,1,1,1", "--svg", "-"]),
+    ] {
+        assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"), "{text}");
+    }
+    assert!(!std::path::Path::new("-").exists());
+    let both = ["ring", "--loads", "1,2", "--targets", "2,1", "--svg", "-", "--json"];
+    assert_eq!(reshard(&both).status.code(), Some(2));
+}
+
+/// What needs no other rank is answered by one.
+#[test]
+fn ranks_of_a_job_do_not_repeat_each_other() {
+    let as_rank = |rank: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reshard"));
+        command.env("OMPI_COMM_WORLD_RANK", rank).env("OMPI_COMM_WORLD_SIZE", "2");
+        command.args(["plan", "--from", "16/3", "--to", "16/5"]).output().unwrap()
+    };
+    assert!(!as_rank("0").stdout.is_empty());
+    let other = as_rank("1");
+    assert!(other.status.success() && other.stdout.is_empty() && other.stderr.is_empty());
 }
 
 #[test]

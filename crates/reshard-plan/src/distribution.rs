@@ -8,7 +8,7 @@
 //! n-dimensional tile, can join later as a second kind behind them; only rooms that plan axis by axis look at `axes`.
 
 use crate::axis::{Axis, Deal, MAX_LEN, lcm_upto};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::grid::{Grid, by_x, elems_of, product};
 
 /// A grid and a rule for each dimension, for an array of any shape: `4x4/64x64`, `(block, *) on 3x1`.
@@ -33,11 +33,15 @@ impl Pattern {
         let dims = grid.dims();
         if deals.len() != dims || first.len() != dims {
             return Err(Error::mismatch(format!(
-                "the grid {} has {dims} dimensions, but {} rules and {} first processes were given; \
-                 give one of each for every dimension",
+                "the grid {} has {}, but {} and {} were given; give one of each for every dimension",
                 by_x(grid.extents()),
-                deals.len(),
-                first.len()
+                counted(dims, "dimension"),
+                counted(deals.len(), "rule"),
+                if first.len() == 1 {
+                    "1 first process".to_string()
+                } else {
+                    format!("{} first processes", first.len())
+                }
             )));
         }
         let pattern = Self { grid, deals, first };
@@ -70,9 +74,9 @@ impl Pattern {
         let dims = self.grid.dims();
         if shape.len() != dims {
             return Err(Error::mismatch(format!(
-                "the array {} has {} dimensions, but the layout {self} has {dims}; they must be equal",
+                "the array {} has {}, but the layout {self} has {dims}; they must be equal",
                 by_x(shape),
-                shape.len()
+                counted(shape.len(), "dimension")
             )));
         }
         let axes = shape
@@ -113,7 +117,7 @@ impl Pattern {
                     ))
                 }),
                 None => Err(Error::mismatch(format!(
-                    "dimension {dim} of {self} is dealt with block, which has no length of its own; \
+                    "dimension {dim} of {self} uses BLOCK, whose block size depends on the array; \
                      give the shape of the array"
                 ))),
             })
@@ -166,7 +170,7 @@ pub fn one_period(from: &Pattern, to: &Pattern) -> Result<Vec<u64>> {
                     fits(a).zip(fits(b)).and_then(|(a, b)| lcm_upto(a, b, MAX_LEN)).ok_or_else(too_long)
                 }
                 _ => Err(Error::mismatch(format!(
-                    "dimension {dim} of {from} or {to} is dealt with block, which has no period of its own; \
+                    "dimension {dim} of {from} or {to} uses BLOCK, whose block size depends on the array; \
                      give the shape of the array"
                 ))),
             }
@@ -185,7 +189,8 @@ pub(crate) fn same_dims(from: usize, to: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::mismatch(format!(
-        "the source has {from} dimensions and the destination {to}; they must have the same number"
+        "the source has {} and the destination {to}; they must have the same number",
+        counted(from, "dimension")
     )))
 }
 

@@ -5,26 +5,42 @@
 
 use std::fmt;
 
-/// Why something was refused, or failed.
+/// Why something was refused, or failed. The numbers are stable: other languages see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A text does not follow the layout notation; [`Error::position`] says where.
-    Notation,
+    Notation = 1,
     /// Two things that must fit together do not: dimensions, extents, sizes, orders.
-    Mismatch,
+    Mismatch = 2,
     /// An index, rank, process or offset lies outside its range.
-    OutOfRange,
+    OutOfRange = 3,
     /// A length, count or amount of work is beyond what the planner accepts (lengths: 2^62).
-    TooLarge,
+    TooLarge = 4,
     /// The request makes sense, but is not supported yet.
-    Unsupported,
+    Unsupported = 5,
     /// More memory would be needed than is allowed or there.
-    Memory,
-    /// A rank failed while data was moving; the destination holds an unfinished mixture.
-    Failed,
+    Memory = 6,
+    /// A rank failed while data was moving; the destination is only partly written.
+    Failed = 7,
     /// The MPI library is missing, is not the one that fits, or refused a call.
-    Mpi,
+    Mpi = 8,
+}
+
+impl ErrorKind {
+    /// Its name in JSON and other interfaces: short, lower case, and stable.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Notation => "notation",
+            Self::Mismatch => "mismatch",
+            Self::OutOfRange => "out-of-range",
+            Self::TooLarge => "too-large",
+            Self::Unsupported => "unsupported",
+            Self::Memory => "memory",
+            Self::Failed => "failed",
+            Self::Mpi => "external",
+        }
+    }
 }
 
 /// What went wrong, in one sentence.
@@ -88,6 +104,13 @@ impl Error {
     pub fn position(&self) -> Option<usize> {
         self.position
     }
+}
+
+/// "1 rank", "2 ranks": for the sentences of errors.
+#[doc(hidden)]
+pub fn counted(count: impl fmt::Display, what: &str) -> String {
+    let count = count.to_string();
+    format!("{count} {what}{}", if count == "1" { "" } else { "s" })
 }
 
 impl fmt::Display for Error {

@@ -4,7 +4,7 @@
 //! of ranks. Ranks are those of a common world, so two grids may be equal, overlap, or share nothing.
 
 use crate::axis::MAX_LEN;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::memory;
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ impl Grid {
     pub fn new(extents: &[u64]) -> Result<Self> {
         if extents.is_empty() || extents.len() > MAX_DIMS {
             return Err(Error::mismatch(format!(
-                "a grid of {} dimensions was given; 1 to {MAX_DIMS} are possible",
-                extents.len()
+                "a grid of {} was given; 1 to {MAX_DIMS} are possible",
+                counted(extents.len(), "dimension")
             )));
         }
         if extents.contains(&0) {
@@ -91,9 +91,13 @@ impl Grid {
     pub fn with_ranks(mut self, ranks: &[u64]) -> Result<Self> {
         if ranks.len() as u64 != self.size() {
             return Err(Error::mismatch(format!(
-                "{} ranks were listed for a grid of {} processes; list one for each",
-                ranks.len(),
-                self.size()
+                "{} listed for a grid of {}; list one for each",
+                if ranks.len() == 1 {
+                    "1 rank was".to_string()
+                } else {
+                    format!("{} ranks were", ranks.len())
+                },
+                if self.size() == 1 { "1 process".to_string() } else { format!("{} processes", self.size()) }
             )));
         }
         if let Some(&rank) = ranks.iter().find(|&&rank| rank > MAX_LEN) {

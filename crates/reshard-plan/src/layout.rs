@@ -6,7 +6,7 @@
 
 use crate::axis::{Axis, Deal, MAX_LEN};
 use crate::distribution::{Distribution, Pattern};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::grid::{Grid, MAX_DIMS, by_x};
 use crate::memory;
 use std::collections::BTreeMap;
@@ -322,9 +322,13 @@ fn reach(strides: &[u64], shape: &[u64]) -> Option<u64> {
 fn check_strides(strides: &[u64], shape: &[u64]) -> Result<()> {
     if strides.len() != shape.len() || strides.len() > MAX_DIMS {
         return Err(Error::mismatch(format!(
-            "{} strides were given for {} dimensions; give one for each",
-            strides.len(),
-            shape.len()
+            "{} given for {}; give one for each",
+            if strides.len() == 1 {
+                "1 stride was".to_string()
+            } else {
+                format!("{} strides were", strides.len())
+            },
+            counted(shape.len(), "dimension")
         )));
     }
     if shape.contains(&0) {

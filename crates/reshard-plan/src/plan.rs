@@ -9,7 +9,7 @@
 //! the hosted ranks alone, at a cost that does not depend on how many others there are; [`Plan::with_peers`] adds those they
 //! exchange data with.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::grid::{Grid, MAX_DIMS};
 use crate::layout::{Layout, MemoryOrder};
 use crate::memory;
@@ -75,7 +75,8 @@ impl Move {
     pub fn of_bytes(mut self, elem_bytes: u64) -> Result<Self> {
         if elem_bytes == 0 || elem_bytes > 1 << 20 {
             return Err(Error::mismatch(format!(
-                "elements of {elem_bytes} bytes were given; an element has at least 1 byte and at most 2^20"
+                "elements of {} were given; an element has at least 1 byte and at most 2^20",
+                counted(elem_bytes, "byte")
             )));
         }
         self.elem_bytes = elem_bytes;
@@ -86,8 +87,8 @@ impl Move {
     pub fn only(mut self, triangle: Triangle) -> Result<Self> {
         if self.problem.shape().len() != 2 {
             return Err(Error::mismatch(format!(
-                "a triangle of an array of {} dimensions was asked for; only matrices have triangles",
-                self.problem.shape().len()
+                "a triangle of an array of {} was asked for; only matrices have triangles",
+                counted(self.problem.shape().len(), "dimension")
             )));
         }
         self.triangle = Some(triangle);
@@ -373,10 +374,10 @@ fn product_of(along: &[Vec<u64>], dims: &[usize], grid: &Grid, ranks: &mut BTree
 ///
 /// ```
 /// use reshard_plan::{Move, Plan};
-/// let moving = Move::of::<f64>("1024x1024/8x8 of 65536x65536".parse()?, "2x2/64x64 of 65536x65536".parse()?)?;
+/// let moving = Move::of::<f64>("1024x1024/8x8 of 65536x65536".parse()?, "3x3/64x64 of 65536x65536".parse()?)?;
 /// let mine = Plan::for_rank(vec![moving], 1000)?; // microseconds, on any number of ranks
 /// assert_eq!(mine.arrays()[0].sources().len(), 1);
-/// assert_eq!(mine.with_peers()?.arrays()[0].targets().len(), 4); // the ranks that rank 1000 sends to
+/// assert_eq!(mine.with_peers()?.arrays()[0].targets().len(), 9); // the ranks that rank 1000 sends to
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -56,7 +56,7 @@ fn mistakes_in_a_layout_are_named_at_their_character() {
         ("2x2/64x64 memory=row of 128x128 memory=row", 33, "given twice"),
         ("2x2/64x64 of 128x128 first=1x1", 22, "memory=, strides= or the end"),
         ("2x2/64x64 of 128x128 strides=1x1", 22, "at one address"),
-        ("2x2/64x64 of 128x128 strides=1", 22, "1 strides were given for 2 dimensions"),
+        ("2x2/64x64 of 128x128 strides=1", 22, "1 stride was given for 2 dimensions"),
     ] {
         let error = text.parse::<Layout>().unwrap_err();
         assert_eq!(error.position().map(|at| at + 1), Some(character), "{text}: {error}");

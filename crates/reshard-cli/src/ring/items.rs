@@ -64,7 +64,7 @@ impl<'a> Items<'a> {
     /// Looks at what a process holds in the end.
     pub fn look(&self, rank: usize, part: &[u8], seen: &mut Seen) -> Result<(), Failure> {
         let wrong = |at: usize, what: String| {
-            Err(Failure::Failed(format!("verification failed: item {at} of process {rank} {what}")))
+            Err(Failure::failed(format!("verification failed: item {at} of process {rank} {what}")))
         };
         let target = self.plan.problem().targets()[rank] as usize;
         let items = part.chunks_exact(self.plan.item_bytes()).take(target).enumerate();
@@ -98,7 +98,7 @@ impl<'a> Items<'a> {
         };
         match seen.0.iter().enumerate().position(|(word, &found)| found != wanted(word)) {
             None => Ok(()),
-            Some(word) => Err(Failure::Failed(format!(
+            Some(word) => Err(Failure::failed(format!(
                 "verification failed: of the items {} and up to 63 more, some are lost or doubled",
                 64 * word
             ))),

@@ -6,7 +6,7 @@
 use super::items::Items;
 use crate::args;
 use crate::failure::Failure;
-use crate::run::asked::{amount, available, human};
+use crate::run::request::{amount, available, human};
 use crate::run::{array, failed};
 use reshard::{Error, ErrorKind, Memory};
 use reshard_mpi::{Mpi, MpiRing, MpiRingOptions, Reduce, Session, launched, makespan};
@@ -123,7 +123,9 @@ impl Wanted {
     /// Too little memory is a mistake of whoever typed if an amount was typed.
     fn refused(&self, error: Error) -> Failure {
         match self.memory {
-            Some(_) if error.kind() == ErrorKind::Memory => Failure::Usage(format!("--memory: {error}")),
+            Some(_) if error.kind() == ErrorKind::Memory => {
+                Failure::usage_of(&error, format!("--memory: {error}"))
+            }
             _ => failed(error),
         }
     }
@@ -139,7 +141,7 @@ impl Wanted {
         // Ends alike on all ranks.
         let engine = MpiRing::new(plan, session.world(), options).map_err(|error| {
             let failure = self.refused(error);
-            if session.world().rank() == 0 { failure.said() } else { failure.told() }
+            if session.world().rank() == 0 { failure.said() } else { failure.silent() }
         })?;
         match verified(&session, items, engine, options) {
             Ok(ran) => Ok((session.world().rank() == 0).then_some(ran)),

@@ -1,4 +1,4 @@
-//! How far a long run is, for whoever watches: one line on standard error, rewritten in place and gone at the end. Nothing
+//! EngineChoice far a long run is, for whoever watches: one line on standard error, rewritten in place and gone at the end. Nothing
 //! where standard error is not a terminal, or nobody would have time to read it.
 
 use crate::screen::is_plain;

@@ -3,11 +3,12 @@
 //! Rank 0 reports. Times are makespans, from the first start to the last end. What all ranks find out together is said once;
 //! what one rank alone finds wrong, that rank says, and ends the job.
 
-use super::asked::{Across, Asked};
+use super::request::{Request, UnderMpi};
 use super::values::Values;
 use super::{Answer, REPEATS, SECONDS, Sent, Times, array, end_job, failed, ranks, show};
 use crate::args;
 use crate::failure::Failure;
+use crate::json;
 use crate::screen::Screen;
 use reshard::engine::{Engine, MessagesOptions, PlainCopy, Report};
 use reshard::{Layout, Memory, Plan};
@@ -16,9 +17,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> {
+pub fn run(args: &args::Run, asked: &Request, how: UnderMpi) -> Result<(), Failure> {
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
-    let told = |error: Failure| if session.world().rank() == 0 { error.said() } else { error.told() };
+    let told = |error: Failure| if session.world().rank() == 0 { error.said() } else { error.silent() };
     let begin = Instant::now();
     let plan = Arc::new(Plan::new(vec![asked.moving.clone()])?);
     let messages =
@@ -27,11 +28,11 @@ pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> 
     // Ends alike on all ranks.
     let engine = MpiEngine::new(plan, session.world(), options).map_err(|error| told(error.into()))?;
     let plan_seconds = begin.elapsed().as_secs_f64();
-    let outcome = Bench::new(&session, asked, engine, options).and_then(|mut bench| {
+    let outcome = RankBench::new(&session, asked, engine, options).and_then(|mut bench| {
         let measured = bench.measure(asked)?;
         Ok((bench.engine, measured))
     });
-    let (engine, Measured { run_seconds, copy_seconds, steps, messages, scratch_bytes }) = match outcome {
+    let (engine, RankMeasured { run_seconds, copy_seconds, steps, messages, scratch_bytes }) = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => end_job(&session, failure),
     };
@@ -41,6 +42,8 @@ pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> 
     let sent =
         engine.mover().follows_schedule().then(|| Sent { strategy: how.strategy.name(), steps, messages });
     let answer = Answer {
+        input: asked.described.echo(),
+        kind: args.kind.clone(),
         engine: engine.name(),
         ranks: ranks(asked),
         bytes: engine.plan().bytes(),
@@ -57,8 +60,7 @@ pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> 
     };
     let mut screen = Screen::new();
     if args.json {
-        serde_json::to_writer(&mut screen.out, &answer)?;
-        writeln!(screen.out)?;
+        json::write(&mut screen, &answer)?;
     } else {
         show(&mut screen, asked, &answer, None)?;
     }
@@ -66,24 +68,24 @@ pub fn run(args: &args::Run, asked: &Asked, how: Across) -> Result<(), Failure> 
 }
 
 /// This rank's part of the array.
-struct Bench<'a> {
+struct RankBench<'a> {
     world: &'a Comm,
     engine: MpiEngine,
     options: MpiOptions,
     copy: PlainCopy,
-    source: Part,
-    target: Part,
+    source: RankPart,
+    target: RankPart,
     target_bytes: usize,
     one_node: bool,
 }
 
 /// Where a part lies.
-enum Part {
+enum RankPart {
     Private(Memory<u8>),
     Shared(Shared<u8>),
 }
 
-impl Part {
+impl RankPart {
     /// Zeros. Collective if it is shared.
     fn zeroed(world: &Comm, shared: bool, bytes: usize) -> Result<Self, Failure> {
         Ok(match shared {
@@ -107,7 +109,7 @@ impl Part {
     }
 }
 
-struct Measured {
+struct RankMeasured {
     run_seconds: Times,
     copy_seconds: Times,
     steps: u64,
@@ -115,10 +117,10 @@ struct Measured {
     scratch_bytes: u64,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> RankBench<'a> {
     fn new(
         session: &'a Session,
-        asked: &Asked,
+        asked: &Request,
         engine: MpiEngine,
         options: MpiOptions,
     ) -> Result<Self, Failure> {
@@ -132,15 +134,15 @@ impl<'a> Bench<'a> {
             Mover::SharedSource => (true, false),
             _ => (false, false),
         };
-        let source = Part::zeroed(world, shares_source, from)?;
+        let source = RankPart::zeroed(world, shares_source, from)?;
         // Long enough for a copy of the source, too.
-        let target = Part::zeroed(world, shares_target, target_bytes.max(from))?;
+        let target = RankPart::zeroed(world, shares_target, target_bytes.max(from))?;
         let one_node = world.private().and_then(|comm| comm.is_one_node(options.deadline)).map_err(failed)?;
         let copy = PlainCopy::new(1).map_err(failed)?;
         Ok(Self { world, engine, options, copy, source, target, target_bytes, one_node })
     }
 
-    fn measure(&mut self, asked: &Asked) -> Result<Measured, Failure> {
+    fn measure(&mut self, asked: &Request) -> Result<RankMeasured, Failure> {
         let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
         if let Some(values) = Values::of_source(asked.moving.from(), elem)?.of_rank(rank) {
             values.fill(self.source.bytes_mut(), 1);
@@ -163,18 +165,20 @@ impl<'a> Bench<'a> {
         let [messages, scratch_bytes] = sums;
         let [run_seconds, memcpy, streaming] = times.map(Times::of);
         let copy_seconds = if streaming.median < memcpy.median { streaming } else { memcpy };
-        Ok(Measured { run_seconds, copy_seconds, steps: report.steps, messages, scratch_bytes })
+        Ok(RankMeasured { run_seconds, copy_seconds, steps: report.steps, messages, scratch_bytes })
     }
 
     fn run(&mut self) -> Result<(f64, Report), Failure> {
         let Self { world, engine, options, source, target, target_bytes, one_node, .. } = self;
         let moved = makespan(&*world.private().map_err(failed)?, options.deadline, *one_node, || {
             match (source, target) {
-                (Part::Private(from), to) => engine.run_own_bytes(from, &mut to.bytes_mut()[..*target_bytes]),
-                (Part::Shared(from), Part::Private(to)) => {
+                (RankPart::Private(from), to) => {
+                    engine.run_own_bytes(from, &mut to.bytes_mut()[..*target_bytes])
+                }
+                (RankPart::Shared(from), RankPart::Private(to)) => {
                     engine.run_shared_source_bytes(from, &mut to[..*target_bytes])
                 }
-                (Part::Shared(from), Part::Shared(to)) => engine.run_shared_bytes(from, to),
+                (RankPart::Shared(from), RankPart::Shared(to)) => engine.run_shared_bytes(from, to),
             }
         });
         let (report, seconds) = moved.map_err(failed)?;
@@ -191,7 +195,7 @@ impl<'a> Bench<'a> {
     }
 
     /// One run into a destination filled afresh, and a look at all of this rank's part.
-    fn verified(&mut self, asked: &Asked) -> Result<(f64, Report), Failure> {
+    fn verified(&mut self, asked: &Request) -> Result<(f64, Report), Failure> {
         let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
         if let Some(values) = Values::before(asked.moving.to(), elem)?.of_rank(rank) {
             values.fill(&mut self.target.bytes_mut()[..self.target_bytes], 1);
@@ -200,7 +204,7 @@ impl<'a> Bench<'a> {
         if let Some(values) = Values::after(asked.moving.to(), elem, asked.moving.problem())?.of_rank(rank)
             && let Some(wrong) = values.check(&self.target.bytes()[..self.target_bytes], 1)?
         {
-            return Err(Failure::Failed(wrong.to_string()));
+            return Err(Failure::failed(wrong.to_string()));
         }
         Ok(run)
     }

@@ -1,7 +1,7 @@
 //! What was meant: lists of numbers into a ring problem, with every complaint named after its flag.
 //!
 //! Costs may be fractions. They are brought to one denominator here, since the planner counts time in whole units; a time
-//! it gives back is so many parts of [`Asked::denominator`].
+//! it gives back is so many parts of [`Request::denominator`].
 
 use crate::args;
 use crate::failure::Failure;
@@ -9,10 +9,12 @@ use reshard_ring::{Direction, RingProblem};
 use serde::Serialize;
 
 /// A ring as it was typed.
-pub struct Asked {
+pub struct Request {
     pub problem: RingProblem,
     /// Times of the planner are so many parts of a unit.
     pub denominator: u64,
+    /// Items keep their order.
+    pub ordered: bool,
 }
 
 /// A number that is what it says.
@@ -24,7 +26,7 @@ pub enum Number {
     Fraction(String),
 }
 
-impl Asked {
+impl Request {
     pub fn read(args: &args::Ring) -> Result<Self, Failure> {
         let direction = match args.direction.as_str() {
             "uni" => Direction::Uni,
@@ -68,7 +70,7 @@ impl Asked {
             .with_direction(direction)?;
         let problem =
             if args.ordered { problem.in_order().map_err(Failure::of_flag("--ordered"))? } else { problem };
-        Ok(Self { problem, denominator })
+        Ok(Self { problem, denominator, ordered: args.ordered })
     }
 
     /// A time of the planner in words, exactly: 7, or 7/2.

@@ -2,10 +2,10 @@
 
 use crate::args;
 use crate::failure::Failure;
-use crate::problem::Described;
+use crate::problem::MoveRequest;
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
-use reshard::{ErrorKind, Layout, Move, Order, Plan, Traffic, Window};
+use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Traffic, Window};
 use reshard_mpi::{Mover, launched};
 use std::sync::Arc;
 
@@ -43,32 +43,32 @@ const MOST_RANKS: u64 = 1 << 16;
 const MOST_MESSAGES: u128 = 10_000_000;
 
 /// Everything that was typed, understood.
-pub struct Asked {
-    pub described: Described,
+pub struct Request {
+    pub described: MoveRequest,
     pub moving: Move,
     /// The type as it is said: `f64`, or `elements of 12 bytes`.
     pub kind: String,
     pub repeat: Option<u64>,
     pub memory: Option<u64>,
-    pub how: How,
+    pub how: EngineChoice,
 }
 
 /// The engine.
 #[derive(Clone, Copy)]
-pub enum How {
+pub enum EngineChoice {
     Threads(usize),
     Messages(Strategy),
-    Across(Across),
+    UnderMpi(UnderMpi),
 }
 
 /// Between processes.
 #[derive(Clone, Copy)]
-pub struct Across {
+pub struct UnderMpi {
     pub mover: Mover,
     pub strategy: Strategy,
 }
 
-impl Asked {
+impl Request {
     pub fn read(args: &args::Run, cores: usize) -> Result<Self, Failure> {
         if args.moved.shape.is_none() {
             return Err(Failure::usage(
@@ -78,12 +78,14 @@ impl Asked {
         let how = how(args, cores)?;
         let memory = args.memory.as_deref().map(amount).transpose()?;
         if args.repeat.is_some_and(|repeat| !(1..=MOST_REPEATS).contains(&repeat)) {
-            return Err(Failure::usage(&format!("--repeat takes a number from 1 to {MOST_REPEATS}")));
+            return Err(Failure::usage(&format!(
+                "--repeat: {} was given; take a number from 1 to {MOST_REPEATS}",
+                args.repeat.unwrap_or(0)
+            )));
         }
         let (kind, elem_bytes) = element(&args.kind)?;
-        let order = order("--order", &args.order)?;
-        let to_order = args.to_order.as_deref().map_or(Ok(order), |text| self::order("--to-order", text))?;
-        let described = Described::read(&args.moved)?;
+        let (described, in_memory) = MoveRequest::read_with_memory(&args.moved)?;
+        let [order, to_order] = orders(args, in_memory)?;
         let problem = &described.problem;
         let from = Layout::new(problem.from().clone(), order);
         let to = Layout::new(problem.to().clone(), to_order);
@@ -130,7 +132,7 @@ impl Asked {
     pub fn engine(&self) -> Result<(Box<dyn Engine>, Option<usize>), Failure> {
         let plan = Arc::new(Plan::new(vec![self.moving.clone()])?);
         match self.how {
-            How::Threads(threads) => {
+            EngineChoice::Threads(threads) => {
                 let engine = Threads::new(plan, Some(threads)).map_err(not_started)?;
                 let scratch = engine.scratch_bytes();
                 if let Some(memory) = self.memory.filter(|&memory| memory < scratch) {
@@ -143,12 +145,12 @@ impl Asked {
                 let threads = engine.threads();
                 Ok((Box::new(engine), Some(threads)))
             }
-            How::Across(_) => Err(Failure::usage("the engine mpi is made by all ranks together")),
-            How::Messages(strategy) => {
+            EngineChoice::UnderMpi(_) => Err(Failure::usage("the engine mpi is made by all ranks together")),
+            EngineChoice::Messages(strategy) => {
                 let options = MessagesOptions { strategy, memory: self.memory, ..MessagesOptions::default() };
                 let engine = Messages::new(plan, options).map_err(|error| match self.memory {
                     Some(_) if error.kind() == ErrorKind::Memory => {
-                        Failure::Usage(format!("--memory: {error}"))
+                        Failure::usage_of(&error, format!("--memory: {error}"))
                     }
                     _ => not_started(error),
                 })?;
@@ -161,12 +163,12 @@ impl Asked {
 /// Threads that the system refuses are no mistake of whoever typed.
 fn not_started(error: reshard::Error) -> Failure {
     match error.kind() {
-        ErrorKind::Memory => Failure::Failed(error.to_string()),
+        ErrorKind::Memory => Failure::while_running(&error),
         _ => error.into(),
     }
 }
 
-fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
+fn how(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure> {
     let launched = launched().is_some_and(|launcher| launcher.size > 1);
     let engine = args.engine.as_deref().unwrap_or(if launched { "mpi" } else { "threads" });
     if engine != "mpi" && (args.mover.is_some() || args.mpi.is_some()) {
@@ -185,12 +187,14 @@ fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
             let mover = mover.map_err(Failure::of_flag("--mover"))?.unwrap_or_default();
             match (strategy, mover) {
                 // Whoever wants an order wants messages.
-                (Some(strategy), Mover::Auto) => Ok(How::Across(Across { mover: Mover::Messages, strategy })),
+                (Some(strategy), Mover::Auto) => {
+                    Ok(EngineChoice::UnderMpi(UnderMpi { mover: Mover::Messages, strategy }))
+                }
                 (Some(_), mover) if !mover.follows_schedule() => Err(Failure::usage(
                     "--strategy orders messages, and this mover sends none; add --mover messages",
                 )),
                 (strategy, mover) => {
-                    Ok(How::Across(Across { mover, strategy: strategy.unwrap_or_default() }))
+                    Ok(EngineChoice::UnderMpi(UnderMpi { mover, strategy: strategy.unwrap_or_default() }))
                 }
             }
         }
@@ -204,7 +208,7 @@ fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
                 Some(threads) if !(1..=MOST_THREADS).contains(&threads) => Err(Failure::usage(&format!(
                     "--threads: {threads} was given; take a number from 1 to {MOST_THREADS}"
                 ))),
-                threads => Ok(How::Threads(threads.map_or(cores, |threads| threads as usize))),
+                threads => Ok(EngineChoice::Threads(threads.map_or(cores, |threads| threads as usize))),
             }
         }
         "messages" if args.threads.is_some() => Err(Failure::usage(
@@ -212,7 +216,7 @@ fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
         )),
         "messages" => {
             let strategy = args.strategy.as_deref().map(str::parse).transpose();
-            Ok(How::Messages(strategy.map_err(Failure::of_flag("--strategy"))?.unwrap_or_default()))
+            Ok(EngineChoice::Messages(strategy.map_err(Failure::of_flag("--strategy"))?.unwrap_or_default()))
         }
         other => Err(Failure::usage(&format!(
             "--engine: the engine {other:?} is not known; choose threads, messages or mpi"
@@ -220,10 +224,24 @@ fn how(args: &args::Run, cores: usize) -> Result<How, Failure> {
     }
 }
 
-fn order(flag: &str, text: &str) -> Result<Order, Failure> {
+/// The memory order of both sides: what a layout says of itself, else what the flags say, else column-major.
+fn orders(args: &args::Run, in_memory: [Option<MemoryOrder>; 2]) -> Result<[MemoryOrder; 2], Failure> {
+    let flag = |flag: &str, text: &Option<String>| text.as_deref().map(|text| order(flag, text)).transpose();
+    let [from, to] = [flag("--order", &args.order)?, flag("--to-order", &args.to_order)?];
+    let sides = [("--from", "--order", from, in_memory[0]), ("--to", "--to-order", to, in_memory[1])];
+    if let Some((side, flag, ..)) =
+        sides.iter().find(|(.., by_flag, said)| by_flag.is_some() && said.is_some())
+    {
+        return Err(Failure::usage(&format!("{side} says memory= and {flag} is given, too; say it once")));
+    }
+    let source = in_memory[0].or(from).unwrap_or_default();
+    Ok([source, in_memory[1].or(to).or(from).unwrap_or(source)])
+}
+
+fn order(flag: &str, text: &str) -> Result<MemoryOrder, Failure> {
     match text {
-        "row" => Ok(Order::RowMajor),
-        "col" => Ok(Order::ColMajor),
+        "row" => Ok(MemoryOrder::RowMajor),
+        "col" => Ok(MemoryOrder::ColMajor),
         _ => Err(Failure::usage(&format!("{flag}: the order {text:?} is not known; choose row or col"))),
     }
 }
@@ -271,7 +289,10 @@ pub fn available() -> Option<u64> {
 /// Bytes in the largest unit of which there is one: `512 MiB`, `1.5 KiB`.
 pub fn human(bytes: u128) -> String {
     let mut scaled = bytes as f64;
-    for unit in ["bytes", "KiB", "MiB", "GiB"] {
+    if bytes == 1 {
+        return "1 byte".to_string();
+    }
+    for unit in ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"] {
         if scaled < 1024.0 {
             let whole = format!("{scaled:.0}");
             let tenths = format!("{scaled:.1}");
@@ -280,5 +301,5 @@ pub fn human(bytes: u128) -> String {
         }
         scaled /= 1024.0;
     }
-    format!("{scaled:.1} TiB")
+    format!("{scaled:.1} EiB")
 }
