@@ -9,7 +9,7 @@ use crate::screen::{Screen, counted};
 use reshard_plan::memory;
 use reshard_plan::notation::print_shape;
 use reshard_plan::schedule::{Judgement, Options, Schedule, Strategy, of_rank};
-use reshard_plan::{Message, Problem, Traffic};
+use reshard_plan::{Deal, Message, Pattern, Problem, Traffic};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -34,6 +34,9 @@ struct Scheduled {
     optimal_cost: Option<bool>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     priced: Option<Priced>,
+    /// For Walker and Otto's way over blocks of `lcm(r, s)`: the layout between its two redistributions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    via: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<Vec<ListedStep>>,
 }
@@ -223,6 +226,7 @@ fn scheduled(schedule: &Schedule, scale: &Scale, with_steps: bool) -> Result<Sch
         optimal_steps: schedule.optimal_steps(),
         optimal_cost: schedule.optimal_cost(),
         priced,
+        via: None,
         steps: with_steps.then(|| schedule.steps().iter().map(listed).collect()),
     })
 }
@@ -239,23 +243,27 @@ fn compare(
     options: &Options,
     scale: &Scale,
 ) -> Result<(), Failure> {
-    let mut made = Vec::new();
     let judge = judgement(&described.problem, args.shared_ranks);
-    for strategy in Strategy::ALL {
-        made.push((strategy, make(&described.problem, &Options { strategy, ..*options }, judge.as_ref())));
-    }
-    if args.json {
-        let row = |(strategy, schedule): (Strategy, Result<Schedule, Failure>)| match schedule {
-            Ok(schedule) => Ok(Compare::Scheduled(scheduled(&schedule, scale, false)?)),
+    let row = |strategy: Strategy| {
+        let options = Options { strategy, ..*options };
+        let direct = make(&described.problem, &options, judge.as_ref());
+        match direct.and_then(|schedule| scheduled(&schedule, scale, false)) {
+            Ok(row) => Ok(Compare::Scheduled(row)),
             Err(Failure::Usage(why)) => {
-                Ok(Compare::Refused { strategy: strategy.name(), error: why.message().to_string() })
+                let refused =
+                    Compare::Refused { strategy: strategy.name(), error: why.message().to_string() };
+                let general = match strategy {
+                    Strategy::WalkerOtto => over_common_blocks(described, &options),
+                    _ => None,
+                };
+                Ok(general.map_or(refused, Compare::Scheduled))
             }
             Err(failure) => Err(failure),
-        };
-        let compared =
-            Compared { input: described.echo(), rows: made.into_iter().map(row).collect::<Result<_, _>>()? };
-        json::write(screen, &compared)?;
-        return Ok(());
+        }
+    };
+    let rows = Strategy::ALL.into_iter().map(row).collect::<Result<Vec<_>, Failure>>()?;
+    if args.json {
+        return json::write(screen, &Compared { input: described.echo(), rows });
     }
     let shape = print_shape(described.problem.shape());
     writeln!(screen.out, "From {} to {}, array {shape}", described.from, described.to)?;
@@ -264,34 +272,74 @@ fn compare(
         "{:<12} {:>8} {:>10} {:>12} {:>10}",
         "strategy", "steps", "(fewest)", "cost", "(least)"
     )?;
-    for (strategy, schedule) in made {
-        match schedule {
-            Ok(schedule) => writeln!(
+    for row in rows {
+        match row {
+            Compare::Scheduled(row) => writeln!(
                 screen.out,
                 "{:<12} {:>8} {:>10} {:>12} {:>10}  {}",
-                strategy.name(),
-                schedule.num_steps(),
-                schedule.bound_steps(),
-                schedule.total_cost(),
-                schedule.bound_cost(),
-                verdict(&schedule)
+                row.strategy,
+                row.num_steps,
+                row.bound_steps,
+                row.total_cost,
+                row.bound_cost,
+                verdict(&row)
             )?,
-            Err(Failure::Usage(why)) => {
-                writeln!(screen.out, "{:<12} not applicable: {}", strategy.name(), why.message())?
+            Compare::Refused { strategy, error } => {
+                writeln!(screen.out, "{strategy:<12} not applicable: {error}")?;
             }
-            Err(failure) => return Err(failure),
         }
     }
     Ok(())
 }
 
-fn verdict(schedule: &Schedule) -> &'static str {
-    match (schedule.optimal_steps(), schedule.optimal_cost()) {
+/// Walker and Otto's general way: from blocks of r to blocks of lcm(r, s), and from these to blocks of s. Nothing if there is
+/// no such way, either.
+fn over_common_blocks(described: &MoveRequest, options: &Options) -> Option<Scheduled> {
+    let MoveRequest { from, to, problem } = described;
+    let ([Deal::Cyclic(r)], [Deal::Cyclic(s)]) = (from.deals(), to.deals()) else { return None };
+    if !described.is_plain() {
+        return None;
+    }
+    let (mut divisor, mut rest) = (*r, *s);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    let common = (r / divisor).checked_mul(*s)?;
+    let between = Pattern::new(to.grid().clone(), vec![Deal::Cyclic(common)], vec![0]).ok()?;
+    let middle = between.over(problem.shape()).ok()?;
+    let halves = [(problem.from().clone(), middle.clone()), (middle, problem.to().clone())];
+    let [first, second] =
+        halves.map(|(from, to)| Schedule::with(&Problem::new(from, to).ok()?, options).ok());
+    let (first, second) = (first?, second?);
+    let direct = Schedule::with(problem, &Options { strategy: Strategy::Optimal, ..*options }).ok()?;
+    let (num_steps, total_cost) =
+        (first.num_steps() + second.num_steps(), first.total_cost() + second.total_cost());
+    Some(Scheduled {
+        input: None,
+        strategy: Strategy::WalkerOtto.name(),
+        num_steps,
+        total_cost,
+        bound_steps: direct.bound_steps(),
+        bound_cost: direct.bound_cost(),
+        optimal_steps: (num_steps == direct.bound_steps()).then_some(true),
+        optimal_cost: (total_cost == direct.bound_cost()).then_some(true),
+        priced: None,
+        via: Some(between.to_string()),
+        steps: None,
+    })
+}
+
+fn verdict(row: &Scheduled) -> String {
+    if let Some(between) = &row.via {
+        return format!("in two redistributions, by way of {between}");
+    }
+    let words = match (row.optimal_steps, row.optimal_cost) {
         (Some(true), Some(true)) => "fewest steps, least cost",
         (Some(true), _) => "fewest steps",
         (_, Some(true)) => "least cost",
         _ => "",
-    }
+    };
+    words.to_string()
 }
 
 fn show(

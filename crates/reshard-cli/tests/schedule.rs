@@ -95,8 +95,17 @@ fn strategies_are_compared() {
             "eager"
         ]
     );
-    assert!(compared["rows"][8]["error"].as_str().unwrap().contains("walker-otto needs"));
+    // In general by way of blocks of lcm(3, 5): 5 steps of 3 and 3 of 5.
+    let general = &compared["rows"][8];
+    assert_eq!(
+        (&general["via"], &general["num_steps"], &general["total_cost"]),
+        (&"16/15".into(), &8.into(), &30.into())
+    );
+    let refused = json(&["--from", "12/4", "--to", "8/3", "--compare"]);
+    assert!(refused["rows"][8]["error"].as_str().unwrap().contains("walker-otto needs"));
     let text = String::from_utf8(schedule(&["--from", "16/3", "--to", "16/5", "--compare"]).stdout).unwrap();
+    assert!(text.contains("in two redistributions, by way of 16/15"), "{text}");
+    let text = String::from_utf8(schedule(&["--from", "12/4", "--to", "8/3", "--compare"]).stdout).unwrap();
     assert!(text.contains("walker-otto  not applicable:"), "{text}");
 }
 
