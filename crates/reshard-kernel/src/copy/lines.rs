@@ -1,7 +1,7 @@
 //! Copies rounds of short pieces as the cache lines they were composed to: see [`ComposedLines`].
 
 use crate::route::ComposedLines;
-use crate::simd::{LINE, Patch, Vector, prefetch};
+use crate::simd::{CACHE_LINE, Patch, Vector, prefetch};
 use crate::store::Sink;
 
 impl ComposedLines {
@@ -24,7 +24,7 @@ impl ComposedLines {
                 prefetch(nexts[peer as usize].wrapping_add(from + ahead), bytes);
             }
         }
-        // SAFETY: passed on. A number of patches the compiler knows needs no counting.
+        // SAFETY: by the caller's contract. A number of patches the compiler knows needs no counting.
         unsafe {
             sink.open(to.wrapping_add(self.to[0] + round as usize * self.to[1]));
             match self.each {
@@ -48,8 +48,8 @@ impl ComposedLines {
         for line in self.patches.chunks_exact(each) {
             // SAFETY: every patch reads bytes of a piece, which the caller promises; together they are a line, or the part
             // of it that is left.
-            unsafe { sink.line(compose::<V>(line, bases, ahead), left.min(LINE)) };
-            left = left.saturating_sub(LINE);
+            unsafe { sink.line(compose::<V>(line, bases, ahead), left.min(CACHE_LINE)) };
+            left = left.saturating_sub(CACHE_LINE);
         }
     }
 }
@@ -58,7 +58,7 @@ impl ComposedLines {
 unsafe fn compose<V: Vector>(line: &[(u32, Patch)], bases: &[*const u8], ahead: usize) -> V::Line {
     let mut composed = V::empty();
     for (peer, patch) in line {
-        // SAFETY: the route has that peer; the rest is passed on.
+        // SAFETY: the route has that peer; the rest is the caller's contract.
         composed = unsafe {
             let base = *bases.get_unchecked(*peer as usize);
             V::patch(composed, patch, base.wrapping_add(ahead))

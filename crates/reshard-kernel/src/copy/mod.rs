@@ -103,7 +103,7 @@ pub struct CopyJob<'a> {
 /// by wrapping. No source overlaps a destination; nobody else touches the destination's bytes of this share; the worker was
 /// made for this route; with a scaling, elements are of its type.
 pub unsafe fn copy(errand: CopyJob<'_>, worker: &mut Scratch) {
-    // SAFETY: passed on; the level is one the processor has.
+    // SAFETY: by the caller's contract; the level is one the processor has.
     unsafe {
         match worker.level {
             Level::Portable => run::<Portable>(errand, worker),
@@ -122,7 +122,7 @@ macro_rules! compiled_for {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
         unsafe fn $name(errand: CopyJob<'_>, worker: &mut Scratch) {
-            // SAFETY: passed on.
+            // SAFETY: by the caller's contract.
             unsafe { run::<$level>(errand, worker) }
         }
     };
@@ -132,7 +132,7 @@ compiled_for!(avx512, Avx512, "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2");
 
 #[inline(always)]
 unsafe fn run<V: Vector>(errand: CopyJob<'_>, worker: &mut Scratch) {
-    // SAFETY: passed on.
+    // SAFETY: by the caller's contract.
     unsafe {
         match (errand.manner.scaling, errand.manner.stream) {
             (Some(scaling), _) => {
@@ -164,7 +164,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(errand: CopyJob<'_>, worker: &mut Scra
         if rows.is_empty() {
             continue;
         }
-        // SAFETY: passed on.
+        // SAFETY: by the caller's contract.
         unsafe {
             match (route.kernel(), part) {
                 (Kernel::Rows, None) => rows::copy::<V, S>(route, from, to, rows, way, scratch, &mut sinks),
@@ -190,7 +190,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(errand: CopyJob<'_>, worker: &mut Scra
             }
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: by the caller's contract.
     sinks.iter_mut().for_each(|sink| unsafe { sink.close() });
 }
 

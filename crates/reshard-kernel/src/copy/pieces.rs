@@ -35,7 +35,7 @@ impl PieceList {
         sink: &mut S,
     ) {
         let Piece { from, to, bytes, peer, .. } = self.pieces[0];
-        // SAFETY: passed on.
+        // SAFETY: by the caller's contract.
         unsafe {
             sink.open(place.wrapping_add(to as usize));
             sink.push(bases[peer as usize].wrapping_add(from), bytes as usize * rows as usize);
@@ -55,7 +55,7 @@ impl PieceList {
         places: &[*mut u8],
         sinks: &mut [S],
     ) {
-        // SAFETY: passed on. Pieces are numbered by the peers and the ends they were made from; those of an end are pushed in
+        // SAFETY: by the caller's contract. Pieces are numbered by the peers and the ends they were made from; those of an end are pushed in
         // the order in which they follow each other in its row.
         unsafe {
             let Some(span) = &self.span else {

@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512, Vector};
-use crate::simd::{LINE, Level};
+use crate::simd::{CACHE_LINE, Level};
 
 /// Copies bytes the way the best plain copy does: what every ratio is measured against.
 pub fn plain_copy(to: &mut [u8], from: &[u8], stream: bool) {
@@ -10,9 +10,9 @@ pub fn plain_copy(to: &mut [u8], from: &[u8], stream: bool) {
     if !stream {
         return to.copy_from_slice(from);
     }
-    let head = to.as_ptr().align_offset(LINE).min(to.len());
-    let lines = (to.len() - head) / LINE;
-    let tail = head + lines * LINE;
+    let head = to.as_ptr().align_offset(CACHE_LINE).min(to.len());
+    let lines = (to.len() - head) / CACHE_LINE;
+    let tail = head + lines * CACHE_LINE;
     to[..head].copy_from_slice(&from[..head]);
     to[tail..].copy_from_slice(&from[tail..]);
     let (middle, source) = (&mut to[head..tail], &from[head..tail]);
@@ -20,7 +20,7 @@ pub fn plain_copy(to: &mut [u8], from: &[u8], stream: bool) {
     {
         #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2")]
         unsafe fn widest(to: *mut u8, from: *const u8, lines: usize) {
-            // SAFETY: passed on.
+            // SAFETY: by the caller's contract.
             unsafe {
                 Avx512::stream(to, from, lines);
                 Avx512::fence();
@@ -28,7 +28,7 @@ pub fn plain_copy(to: &mut [u8], from: &[u8], stream: bool) {
         }
         #[target_feature(enable = "avx2")]
         unsafe fn wide(to: *mut u8, from: *const u8, lines: usize) {
-            // SAFETY: passed on.
+            // SAFETY: by the caller's contract.
             unsafe {
                 Avx2::stream(to, from, lines);
                 Avx2::fence();

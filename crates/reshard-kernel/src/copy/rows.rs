@@ -178,13 +178,13 @@ unsafe fn copy_swept<V: Vector, S: Sink<V>>(
         }
     };
     if !asks && sweep.goes_on(|peer| here.strides(route, &route.ends[0], peer)) {
-        // SAFETY: passed on.
+        // SAFETY: by the caller's contract.
         unsafe { sweep.copy_rows::<V, S>(here.bases(), places[0], count, &mut sinks[0]) };
         return step([here, ahead], places, count - 1);
     }
     for left in (0..count).rev() {
         let nexts = if asks { ahead.bases() } else { &[] };
-        // SAFETY: passed on.
+        // SAFETY: by the caller's contract.
         unsafe { sweep.copy::<V, S>([here.bases(), nexts], places, sinks) };
         if left > 0 {
             step([&mut *here, &mut *ahead], places, 1);
@@ -209,7 +209,7 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
     let here = RowCursor::at(route, from, row, &mut scratch.here);
     let end = &here.ends(route).0[0];
     let place = to.wrapping_add(here.to(&end.strides));
-    // SAFETY: passed on.
+    // SAFETY: by the caller's contract.
     unsafe { copy_row::<V, S>(route, end, row, [here.bases(), &[]], place, range, &mut scratch.lanes, sink) };
 }
 
@@ -244,7 +244,7 @@ unsafe fn copy_row<V: Vector, S: Sink<V>>(
             break;
         }
         let inside = range.start.saturating_sub(each.at)..(range.end - each.at).min(each.rounds * each.elems);
-        // SAFETY: `inside` are positions of this loop; the rest is passed on.
+        // SAFETY: `inside` are positions of this loop; the rest is the caller's contract.
         unsafe {
             match &each.lanes {
                 Some(lanes) if inside.end - inside.start >= 2 * each.elems * lanes.rounds => {
@@ -323,7 +323,7 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
         if let (Some(lines), true) = (&each.lines, whole)
             && sink.reads()
         {
-            // SAFETY: passed on, for a whole round.
+            // SAFETY: by the caller's contract, for a whole round.
             unsafe { lines.copy::<V, S>([bases, nexts], to, round, sink) };
             continue;
         }

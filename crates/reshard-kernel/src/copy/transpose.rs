@@ -8,7 +8,7 @@
 
 use super::cursor::RowCursor;
 use crate::route::{InnerLoop, InnerStretch, Route};
-use crate::simd::{LINE, Vector};
+use crate::simd::{CACHE_LINE, Vector};
 use crate::store::Sink;
 use std::ops::Range;
 
@@ -16,25 +16,25 @@ use std::ops::Range;
 const STREAMS: usize = 32;
 
 /// A part has at most so many positions, and no more strips.
-const MOST_STRIPS: usize = LINE;
+const MOST_STRIPS: usize = CACHE_LINE;
 
 /// Memory for one tile, in the destination's order.
 pub struct Tile(Vec<TileLine>);
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct TileLine(#[allow(dead_code)] [u8; LINE]);
+struct TileLine(#[allow(dead_code)] [u8; CACHE_LINE]);
 
 /// Rows and row length of a tile, in elements: rows make a line of the source, and a row is at least a line.
 fn extents(elem: usize) -> (usize, usize) {
     let streams = if elem <= 8 { STREAMS } else { STREAMS / 2 };
-    ((LINE / elem).max(1), streams.max(LINE / elem))
+    ((CACHE_LINE / elem).max(1), streams.max(CACHE_LINE / elem))
 }
 
 /// Bytes from one row of a tile to the next: a line more than the row, so that rows do not all want the same few places of
 /// the cache.
 fn pitch(elem: usize) -> usize {
-    (extents(elem).1 * elem).next_multiple_of(LINE) + LINE
+    (extents(elem).1 * elem).next_multiple_of(CACHE_LINE) + CACHE_LINE
 }
 
 impl Tile {
@@ -44,7 +44,7 @@ impl Tile {
     }
 
     pub fn new(bytes: usize) -> Self {
-        Self(vec![TileLine([0; LINE]); bytes.div_ceil(LINE)])
+        Self(vec![TileLine([0; CACHE_LINE]); bytes.div_ceil(CACHE_LINE)])
     }
 }
 
@@ -128,7 +128,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     };
     while at < height {
         let part = at..height.min(next);
-        // SAFETY: passed on.
+        // SAFETY: by the caller's contract.
         unsafe { copy_part::<V, S>(route, from, to, rows.clone(), part, bases, tile, sink) };
         (at, next) = (next, next + streams as u64);
     }
@@ -168,13 +168,13 @@ unsafe fn copy_part<V: Vector, S: Sink<V>>(
     // Squares that are whole lines on both sides need no tile.
     let to_stride = end.strides[fast - 1];
     let squares = |strip: &Strip| strip.len.is_multiple_of(8) && (strip.at - part.start).is_multiple_of(8);
-    let lined_up = S::STREAMS && V::SQUARES == elem && to_stride.is_multiple_of(LINE);
+    let lined_up = S::NON_TEMPORAL && V::SQUARE_ELEM_BYTES == elem && to_stride.is_multiple_of(CACHE_LINE);
     let squared = one_place.filter(|_| lined_up && strips[..strip_count].iter().all(squares));
     loop {
         let count = front.left_in_stretch().min(rows.end - row).min(most as u64);
         if let Some(ahead) = squared {
             let place = to.wrapping_add(front.to(&end.strides) + ahead);
-            if count == most as u64 && place.addr().is_multiple_of(LINE) {
+            if count == most as u64 && place.addr().is_multiple_of(CACHE_LINE) {
                 for strip in &strips[..strip_count] {
                     let stride = front.stride(route, strip.peer, fast);
                     let corner = front.bases()[strip.peer].wrapping_add(strip.from as usize * stride);
@@ -251,7 +251,7 @@ unsafe fn let_go<V: Vector, S: Sink<V>>(
         while at < last {
             let (index, len) = each.place(at);
             let len = len.min(last - at);
-            // SAFETY: passed on.
+            // SAFETY: by the caller's contract.
             unsafe {
                 sink.open(place.wrapping_add(index as usize * elem));
                 sink.push(taken.add((at - first) as usize * elem), len as usize * elem);

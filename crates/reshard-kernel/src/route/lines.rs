@@ -5,7 +5,7 @@
 //! made of, equally many for all lines: masked loads on top of each other, and not a single branch. Whole lines then go
 //! to the sink, which turns them to where lines of the destination begin.
 
-use crate::simd::{LINE, Patch};
+use crate::simd::{CACHE_LINE, Patch};
 use reshard_plan::Stretch;
 
 /// Lines of more patches are copied piece by piece.
@@ -52,21 +52,21 @@ impl ComposedLines {
             }
         }
         let mut lines: Vec<Vec<(u32, Patch)>> = Vec::new();
-        let mut fill = LINE;
+        let mut fill = CACHE_LINE;
         let mut pieces = 0;
         for stretch in stretches {
             let mut from = (stretch.from * elem) as usize;
             let mut left = (stretch.len * elem) as usize;
-            if left > 2 * LINE {
+            if left > 2 * CACHE_LINE {
                 return None;
             }
             pieces += 1;
             while left > 0 {
-                if fill == LINE {
+                if fill == CACHE_LINE {
                     lines.push(Vec::new());
                     fill = 0;
                 }
-                let n = left.min(LINE - fill);
+                let n = left.min(CACHE_LINE - fill);
                 lines.last_mut()?.push((stretch.peer, Patch::new(from, fill, n)));
                 (from, fill, left) = (from + n, fill + n, left - n);
             }
@@ -85,7 +85,7 @@ impl ComposedLines {
         Some(Self {
             patches: lines.concat(),
             each,
-            bytes: (lines.len() - 1) * LINE + fill,
+            bytes: (lines.len() - 1) * CACHE_LINE + fill,
             to,
             from_step,
             spans,

@@ -1,27 +1,27 @@
-//! The portable level: what every processor can do, and the oracle of the others.
+//! The portable level, written with the standard library alone. It runs on every processor and is the oracle of the others.
 
-use super::{LINE, Vector};
+use super::{CACHE_LINE, Vector};
 
-/// The standard library alone.
+/// The level that uses only the standard library.
 #[derive(Clone, Copy)]
 pub struct Portable;
 
-/// A line in memory, for levels without registers so long.
+/// A line in memory, for levels without 64-byte registers.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub struct Bytes(pub(super) [u8; LINE]);
+pub struct Bytes(pub(super) [u8; CACHE_LINE]);
 
 impl Bytes {
-    /// Two lines one after the other, split again after `fill` bytes of the first and as many of the second.
+    /// See [`Vector::append`].
     #[inline(always)]
-    pub(super) fn behind(self, fill: usize, next: Self) -> (Self, Self) {
-        // Whole lines are moved, whatever `fill` is.
-        let mut both = [0; 2 * LINE];
-        both[..LINE].copy_from_slice(&self.0);
-        both[fill..fill + LINE].copy_from_slice(&next.0);
+    pub(super) fn append(self, fill: usize, next: Self) -> (Self, Self) {
+        // Always copies whole lines, so that the lengths are constants.
+        let mut both = [0; 2 * CACHE_LINE];
+        both[..CACHE_LINE].copy_from_slice(&self.0);
+        both[fill..fill + CACHE_LINE].copy_from_slice(&next.0);
         let (mut out, mut kept) = (self, self);
-        out.0.copy_from_slice(&both[..LINE]);
-        kept.0.copy_from_slice(&both[LINE..]);
+        out.0.copy_from_slice(&both[..CACHE_LINE]);
+        kept.0.copy_from_slice(&both[CACHE_LINE..]);
         (out, kept)
     }
 }
@@ -30,7 +30,7 @@ impl Vector for Portable {
     type Line = Bytes;
 
     fn empty() -> Bytes {
-        Bytes([0; LINE])
+        Bytes([0; CACHE_LINE])
     }
 
     #[inline(always)]
@@ -41,8 +41,8 @@ impl Vector for Portable {
 
     #[inline(always)]
     unsafe fn stream(to: *mut u8, from: *const u8, lines: usize) {
-        // SAFETY: as the caller promises, for `lines * LINE` bytes.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, lines * LINE) }
+        // SAFETY: as the caller promises, for `lines * CACHE_LINE` bytes.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, lines * CACHE_LINE) }
     }
 
     #[inline(always)]
@@ -55,7 +55,7 @@ impl Vector for Portable {
     #[inline(always)]
     unsafe fn stream_line(to: *mut u8, line: Bytes) {
         // SAFETY: the caller promises a writable line at `to`.
-        unsafe { std::ptr::copy_nonoverlapping(line.0.as_ptr(), to, LINE) }
+        unsafe { std::ptr::copy_nonoverlapping(line.0.as_ptr(), to, CACHE_LINE) }
     }
 
     #[inline(always)]
@@ -82,8 +82,8 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
-    unsafe fn behind(line: Bytes, fill: usize, next: Bytes) -> (Bytes, Bytes) {
-        line.behind(fill, next)
+    unsafe fn append(line: Bytes, fill: usize, next: Bytes) -> (Bytes, Bytes) {
+        line.append(fill, next)
     }
 
     #[inline(always)]

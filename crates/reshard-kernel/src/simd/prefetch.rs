@@ -1,38 +1,39 @@
-//! Hints to the processor: lines that will be read, or written, soon.
+//! Software prefetch: hints for lines that will be read or written soon.
 
-use super::LINE;
+use super::CACHE_LINE;
 
-/// Bytes from which on the processor's own prefetching is trusted to go on with a piece.
-const LONG: usize = 2048;
+/// Pieces of at least this many bytes are left to the hardware prefetcher after their first lines.
+const MIN_HARDWARE_PREFETCH_BYTES: usize = 2048;
 
-/// Where that ends, whatever the system's pages are.
-const PAGE: usize = 4096;
+/// Bytes of the pages at which the hardware prefetcher stops, whatever page size the system uses.
+const PAGE_BYTES: usize = 4096;
 
-/// What it needs to see of a piece, or of the next page, to go on.
-const BEGINNING: usize = 4 * LINE;
+/// Bytes at the start of a piece, and of each page, that are prefetched by software so that the hardware prefetcher starts.
+const PAGE_START_BYTES: usize = 4 * CACHE_LINE;
 
-/// Asks for `n` bytes that will be read soon, into the second-level cache. Any address will do.
+/// Prefetches a piece of `n` bytes that will be read soon into the second-level cache. Any address is allowed.
 ///
-/// Of short pieces every line is asked for. The processor reads ahead in long ones by itself, and has more requests under way
-/// than a program can have; but it begins slowly, and again on each page. So of those it is shown how they begin there.
+/// Every line of a short piece is prefetched. The hardware prefetcher follows long pieces by itself and keeps more requests in
+/// flight than software can, but it starts slowly, and anew on each page. So of long pieces only the first lines of each page are
+/// prefetched.
 #[inline(always)]
 pub fn prefetch_piece(from: *const u8, n: usize) {
-    if n < LONG {
+    if n < MIN_HARDWARE_PREFETCH_BYTES {
         return prefetch(from, n);
     }
-    prefetch(from, BEGINNING);
-    let mut page = from.addr().wrapping_neg() % PAGE;
+    prefetch(from, PAGE_START_BYTES);
+    let mut page = from.addr().wrapping_neg() % PAGE_BYTES;
     while page < n {
-        prefetch(from.wrapping_add(page), BEGINNING.min(n - page));
-        page += PAGE;
+        prefetch(from.wrapping_add(page), PAGE_START_BYTES.min(n - page));
+        page += PAGE_BYTES;
     }
 }
 
-/// Asks for all lines of `n` bytes that will be read soon, likewise.
+/// Prefetches all lines of `n` bytes that will be read soon into the second-level cache. Any address is allowed.
 #[inline(always)]
 pub fn prefetch(from: *const u8, n: usize) {
     #[cfg(target_arch = "x86_64")]
-    for at in (0..n).step_by(LINE) {
+    for at in (0..n).step_by(CACHE_LINE) {
         // SAFETY: a hint, which never faults.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(
@@ -44,13 +45,13 @@ pub fn prefetch(from: *const u8, n: usize) {
     let _ = (from, n);
 }
 
-/// Asks for the lines that begin within `n` bytes and will be written soon, to be this processor's alone. Any address will do.
+/// Prefetches for writing (exclusive ownership) the lines that begin within the `n` bytes at `to`. Any address is allowed.
 #[inline(always)]
-pub fn claim(to: *mut u8, n: usize) {
+pub fn prefetch_write(to: *mut u8, n: usize) {
     #[cfg(target_arch = "x86_64")]
-    for at in (to.addr().wrapping_neg() % LINE..n).step_by(LINE) {
-        // SAFETY: a hint, which never faults; processors that do not have it pass over it. There is no intrinsic for it that
-        // does not demand more of the processor than it needs.
+    for at in (to.addr().wrapping_neg() % CACHE_LINE..n).step_by(CACHE_LINE) {
+        // SAFETY: a hint, which never faults; processors without `prefetchw` ignore it. The intrinsics for it require a target
+        // feature that the instruction itself does not need, hence the assembly.
         unsafe {
             std::arch::asm!(
                 "prefetchw [{}]",

@@ -1,6 +1,6 @@
-//! Elements at equal distances, copied one by one.
+//! Strided copies, element by element: for layouts that are contiguous on neither side.
 
-/// Elements on both sides and the bytes from one to the next.
+/// Strided elements of a source and a destination; strides in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Strided {
     pub to: *mut u8,
@@ -9,10 +9,13 @@ pub(crate) struct Strided {
     pub from_stride: usize,
 }
 
-/// Copies `count` elements of `elem` bytes.
+/// Copies `count` elements of `elem` bytes each.
+///
+/// # Safety
+/// Both sides hold `count` elements at their strides, readable and writable; they do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy_strided(s: Strided, count: usize, elem: usize) {
-    // SAFETY: passed on.
+    // SAFETY: by the caller's contract.
     unsafe {
         match elem {
             1 => of_size::<1>(s, count),

@@ -1,21 +1,21 @@
-//! The two levels of x86-64: 64-byte vectors with masks, and 32-byte vectors.
+//! The two x86-64 levels: AVX-512 (64-byte vectors with masks) and AVX2 (32-byte vectors).
 //!
-//! Everything is inlined into the kernels that are compiled for the level: see [`super`].
+//! All primitives are inlined into the kernels that are compiled for the level: see [`super`].
 
-use super::{Bytes, LINE, Patch, Portable, Vector};
+use super::{Bytes, CACHE_LINE, Patch, Portable, Vector};
 use std::arch::x86_64::*;
 
-/// From so many bytes on it pays to begin anew where a line of the destination begins: a store that meets the end of a line
-/// is slower than one that does not.
-const LONG: usize = 256;
+/// Copies of at least this many bytes align their stores to the destination's cache lines: a store that crosses a line is
+/// slower, but aligning costs an extra vector.
+const MIN_ALIGNED_COPY_BYTES: usize = 256;
 
-/// 64-byte vectors with masks.
+/// AVX-512: 64-byte vectors with masks.
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
-/// A mask of the lowest `n` of 64 bytes, `n` at most 64.
+/// Returns a mask of the lowest `n` of 64 bytes, `n` at most 64.
 #[inline(always)]
-fn lowest(n: usize) -> u64 {
+fn low_mask(n: usize) -> u64 {
     // SAFETY: any processor with AVX-512 as this project means it has BMI2; see `Level::best`.
     unsafe { _bzhi_u64(u64::MAX, n as u32) }
 }
@@ -30,20 +30,21 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
-        // SAFETY: of a long piece the first 64 bytes, and again from the first line on that begins among them. Whole vectors while
-        // at least 64 bytes are left; then a masked pair, which touches only the bytes of its mask, the `n - at` that are left.
+        // SAFETY: a long piece first copies 64 bytes unaligned, then starts again at the first destination line that begins among
+        // them. Whole vectors follow while at least 64 bytes are left; the last load and store are masked and touch only the
+        // remaining `n - at` bytes.
         unsafe {
             let mut at = 0;
-            if n >= LONG {
+            if n >= MIN_ALIGNED_COPY_BYTES {
                 _mm512_storeu_si512(to.cast(), _mm512_loadu_si512(from.cast()));
-                at = to.addr().wrapping_neg() % LINE;
+                at = to.addr().wrapping_neg() % CACHE_LINE;
             }
-            while at + LINE <= n {
+            while at + CACHE_LINE <= n {
                 _mm512_storeu_si512(to.add(at).cast(), _mm512_loadu_si512(from.add(at).cast()));
-                at += LINE;
+                at += CACHE_LINE;
             }
             if at < n {
-                let mask = lowest(n - at);
+                let mask = low_mask(n - at);
                 let last = _mm512_maskz_loadu_epi8(mask, from.add(at).cast());
                 _mm512_mask_storeu_epi8(to.add(at).cast(), mask, last);
             }
@@ -60,7 +61,7 @@ impl Vector for Avx512 {
     unsafe fn stream(to: *mut u8, from: *const u8, lines: usize) {
         // SAFETY: `lines` vectors are read at `from` and written at `to`, which the caller aligned to 64 bytes.
         unsafe {
-            for at in (0..lines * LINE).step_by(LINE) {
+            for at in (0..lines * CACHE_LINE).step_by(CACHE_LINE) {
                 _mm512_stream_si512(to.add(at).cast(), _mm512_loadu_si512(from.add(at).cast()));
             }
         }
@@ -69,7 +70,7 @@ impl Vector for Avx512 {
     #[inline(always)]
     unsafe fn merge(line: __m512i, at: usize, from: *const u8, n: usize) -> __m512i {
         // SAFETY: the masked load touches only bytes `at..at + n` behind `from - at`: the `n` at `from`.
-        unsafe { _mm512_mask_loadu_epi8(line, lowest(n) << at, from.wrapping_sub(at).cast()) }
+        unsafe { _mm512_mask_loadu_epi8(line, low_mask(n) << at, from.wrapping_sub(at).cast()) }
     }
 
     #[inline(always)]
@@ -81,7 +82,7 @@ impl Vector for Avx512 {
     #[inline(always)]
     unsafe fn store(to: *mut u8, line: __m512i, at: usize, n: usize) {
         // SAFETY: the masked store touches only bytes `at..at + n` behind `to`, which the caller promises.
-        unsafe { _mm512_mask_storeu_epi8(to.cast(), lowest(n) << at, line) }
+        unsafe { _mm512_mask_storeu_epi8(to.cast(), low_mask(n) << at, line) }
     }
 
     #[inline(always)]
@@ -109,14 +110,14 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn behind(line: __m512i, fill: usize, next: __m512i) -> (__m512i, __m512i) {
-        // SAFETY: all in registers. Word k of `next` belongs to word k + fill / 4 of the two lines.
+    unsafe fn append(line: __m512i, fill: usize, next: __m512i) -> (__m512i, __m512i) {
+        // SAFETY: registers only. Word k of `next` goes to word k + fill / 4 of the two lines.
         unsafe {
             let filled = fill / 4;
             let words = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-            let turned =
+            let rotated =
                 _mm512_permutexvar_epi32(_mm512_sub_epi32(words, _mm512_set1_epi32(filled as i32)), next);
-            (_mm512_mask_mov_epi32(turned, lowest(filled) as __mmask16, line), turned)
+            (_mm512_mask_mov_epi32(rotated, low_mask(filled) as __mmask16, line), rotated)
         }
     }
 
@@ -130,7 +131,7 @@ impl Vector for Avx512 {
         elem: usize,
     ) {
         if elem != 8 {
-            // SAFETY: passed on.
+            // SAFETY: by the caller's contract.
             return unsafe { Avx2::transpose(to, pitch, from, stride, [rows, columns], elem) };
         }
         // SAFETY: squares of 8 by 8, at the edges masked to what is left of the rectangle: loads and stores touch no
@@ -149,12 +150,12 @@ impl Vector for Avx512 {
         }
     }
 
-    const SQUARES: usize = 8;
+    const SQUARE_ELEM_BYTES: usize = 8;
 
     #[inline(always)]
     unsafe fn stream_squares(to: *mut u8, pitch: usize, from: *const u8, stride: usize, columns: usize) {
         for j in (0..columns).step_by(8) {
-            // SAFETY: a whole square of the columns; its rows are lines of the destination, as the caller promises.
+            // SAFETY: an 8 by 8 square of the columns; its rows are aligned lines of the destination, as the caller promises.
             unsafe { square8::<true, true>(to.add(j * 8), pitch, from.add(j * stride), stride, 8, 8) };
         }
     }
@@ -169,7 +170,7 @@ impl Vector for Avx512 {
 /// Transposes up to 8 by 8 elements of 8 bytes: `wide` columns of `high` elements become `high` rows of `wide`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn square8<const WHOLE: bool, const STREAMED: bool>(
+unsafe fn square8<const WHOLE: bool, const NON_TEMPORAL: bool>(
     to: *mut u8,
     pitch: usize,
     from: *const u8,
@@ -180,8 +181,8 @@ unsafe fn square8<const WHOLE: bool, const STREAMED: bool>(
     let column_mask = ((1_u16 << high) - 1) as __mmask8;
     let row_mask = ((1_u16 << wide) - 1) as __mmask8;
     // SAFETY: column k < `wide` is read under a mask of its `high` elements, row k < `high` written under one of its
-    // `wide`; for k beyond, under an empty mask or not at all. Whole squares
-    // need no masks, streamed ones go to addresses the caller aligned.
+    // `wide`; for larger k, under an empty mask or not at all. Whole squares need no masks; non-temporal stores go to
+    // addresses the caller aligned.
     unsafe {
         let load = |k: usize| {
             if WHOLE {
@@ -192,7 +193,7 @@ unsafe fn square8<const WHOLE: bool, const STREAMED: bool>(
         };
         let (c0, c1, c2, c3) = (load(0), load(1), load(2), load(3));
         let (c4, c5, c6, c7) = (load(4), load(5), load(6), load(7));
-        // Pairs, then fours, then eights of lanes change places.
+        // Exchanges lanes between pairs, then fours, then eights of registers.
         let (p0, p1) = (_mm512_unpacklo_epi64(c0, c1), _mm512_unpackhi_epi64(c0, c1));
         let (p2, p3) = (_mm512_unpacklo_epi64(c2, c3), _mm512_unpackhi_epi64(c2, c3));
         let (p4, p5) = (_mm512_unpacklo_epi64(c4, c5), _mm512_unpackhi_epi64(c4, c5));
@@ -212,7 +213,7 @@ unsafe fn square8<const WHOLE: bool, const STREAMED: bool>(
             _mm512_shuffle_i64x2::<0xdd>(q3, q7),
         ];
         for (k, row) in rows.into_iter().enumerate().take(if WHOLE { 8 } else { high }) {
-            if STREAMED {
+            if NON_TEMPORAL {
                 _mm512_stream_si512(to.add(k * pitch).cast(), row);
                 continue;
             }
@@ -225,14 +226,14 @@ unsafe fn square8<const WHOLE: bool, const STREAMED: bool>(
     }
 }
 
-/// 32-byte vectors.
+/// AVX2: 32-byte vectors.
 #[derive(Clone, Copy)]
 pub struct Avx2;
 
-/// Copies `n` bytes, 1 to 31, by two moves that may overlap each other.
+/// Copies `n` bytes, 0 to 31, with two loads and two stores that may overlap.
 #[inline(always)]
 unsafe fn copy_short(to: *mut u8, from: *const u8, n: usize) {
-    // SAFETY: in each arm both moves lie inside the first `n` bytes, because the first begins at 0, the second ends at
+    // SAFETY: in each arm both accesses lie inside the first `n` bytes, because the first begins at 0, the second ends at
     // `n`, and neither is longer than `n`. Both loads come before the stores, so an overlap does no harm.
     unsafe {
         match n {
@@ -267,14 +268,15 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
-        // SAFETY: the short copy of fewer than 32 bytes. Of a long piece the first 32, and again from where lines are divided on;
-        // whole vectors while at least 32 bytes are left, then a last one that ends at `n` (there are at least 32 bytes before).
+        // SAFETY: fewer than 32 bytes take the short copy. A long piece first copies 32 bytes unaligned, then starts again at the
+        // next multiple of 32. Whole vectors follow while at least 32 bytes are left, then a last one that ends at `n` (and may
+        // overlap the one before, as `n` is at least 32).
         unsafe {
             if n < 32 {
                 return copy_short(to, from, n);
             }
             let mut at = 0;
-            if n >= LONG {
+            if n >= MIN_ALIGNED_COPY_BYTES {
                 _mm256_storeu_si256(to.cast(), _mm256_loadu_si256(from.cast()));
                 at = to.addr().wrapping_neg() % 32;
             }
@@ -293,7 +295,7 @@ impl Vector for Avx2 {
     unsafe fn stream(to: *mut u8, from: *const u8, lines: usize) {
         // SAFETY: 64 bytes for each line are read at `from` and written at `to`, which the caller aligned to 64.
         unsafe {
-            for at in (0..lines * LINE).step_by(LINE) {
+            for at in (0..lines * CACHE_LINE).step_by(CACHE_LINE) {
                 let low = _mm256_loadu_si256(from.add(at).cast());
                 let high = _mm256_loadu_si256(from.add(at + 32).cast());
                 _mm256_stream_si256(to.add(at).cast(), low);
@@ -352,8 +354,8 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn behind(line: Bytes, fill: usize, next: Bytes) -> (Bytes, Bytes) {
-        line.behind(fill, next)
+    unsafe fn append(line: Bytes, fill: usize, next: Bytes) -> (Bytes, Bytes) {
+        line.append(fill, next)
     }
 
     #[inline(always)]

@@ -1,66 +1,66 @@
-//! Where rows of bytes end up: straight in memory, or past the caches a whole line at a time.
+//! Sinks, which write rows of bytes: with plain stores, with non-temporal stores a whole line at a time, or scaled.
 //!
-//! A copy larger than the caches should not read what it overwrites. Streaming stores avoid that, but only whole lines of
-//! 64 bytes, written at once, are fast; pieces of a redistribution begin and end anywhere. So a [`StreamingSink`] carries the line
-//! that is not yet complete (in a register, where the level has one so long), merges the next piece into it and lets go
-//! of whole lines. It carries on across pieces and rows as long as the destination goes on without a gap. [`ScaledSink`] is for
-//! sums and products: it computes what it writes.
+//! A copy larger than the caches should not read the lines it overwrites. Non-temporal (streaming) stores avoid that, but they
+//! are fast only for whole 64-byte lines written at once, and pieces of a redistribution begin and end anywhere. So a
+//! [`StreamingSink`] combines writes itself: it holds the incomplete line (in a register, where the level has 64-byte ones),
+//! merges the next piece into it and writes whole lines. It continues across pieces and rows while the destination has no gap.
+//! A [`ScaledSink`] computes `alpha * op(A) + beta * B` instead of copying.
 
 mod scale;
 
 pub use scale::{Number, Scaling};
 
-use crate::simd::{LINE, Strided, Vector, claim};
+use crate::simd::{CACHE_LINE, Strided, Vector, prefetch_write};
 
-/// So many bytes ahead of the writing, lines are asked for.
-const CLAIMED: usize = 2048;
+/// Bytes between the place being written and the lines prefetched for writing.
+const PREFETCH_WRITE_BYTES: usize = 2048;
 
 /// A consumer of bytes in destination order.
 ///
 /// # Safety
-/// For all methods: the processor has the level's instructions; what is pushed is readable, where it goes is writable, and
-/// the two do not overlap. What was pushed is in its place only after `close`.
+/// For all methods: the processor supports the level; pushed bytes are readable, their destination is writable, and
+/// the two do not overlap. Pushed bytes are in memory only after `close`.
 pub trait Sink<V: Vector>: Copy {
-    /// Whether whole lines may go past it and past the caches.
-    const STREAMS: bool = false;
+    /// True if a kernel may bypass the sink and write whole lines with non-temporal stores.
+    const NON_TEMPORAL: bool = false;
 
-    /// Whether what is pushed is looked at.
+    /// True if the sink reads the pushed bytes.
     #[inline(always)]
     fn reads(&self) -> bool {
         true
     }
 
-    /// The next bytes go to `to`.
+    /// Sets the destination of the next pushed bytes to `to`.
     unsafe fn open(&mut self, to: *mut u8);
-    /// The next `n` bytes.
+    /// Writes the `n` bytes at `from`.
     unsafe fn push(&mut self, from: *const u8, n: usize);
-    /// The next `n` bytes: the first of a line in hand.
+    /// Writes the first `n` bytes of a line.
     unsafe fn line(&mut self, line: V::Line, n: usize);
-    /// The next bytes: for each 8 addresses a vector of what lies there, see [`Vector::gather`].
+    /// Writes `WIDTH` gathered bytes for each lane, eight lanes at a time: see [`Vector::gather`].
     unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64);
-    /// Everything pushed is in its place.
+    /// Writes everything that is still held back.
     unsafe fn close(&mut self);
 }
 
-/// Straight to memory.
+/// A sink of plain stores.
 #[derive(Clone, Copy)]
 pub struct PlainSink {
     to: *mut u8,
-    /// Lines are asked for before they are written.
-    claims: bool,
+    /// Lines are prefetched for writing.
+    prefetches: bool,
 }
 
 impl PlainSink {
-    /// `claims`: what is written to may have been read by another processor last, as boxes and letters are. To take each line from
-    /// there takes long, and a few at a time can be taken at once: they are asked for ahead.
-    pub fn new(claims: bool) -> Self {
-        Self { to: std::ptr::null_mut(), claims }
+    /// With `prefetches`, lines are prefetched for writing. That is for staging buffers and fragments, which another core read
+    /// last: fetching the ownership of one line takes long, but several requests can be in flight.
+    pub fn new(prefetches: bool) -> Self {
+        Self { to: std::ptr::null_mut(), prefetches }
     }
 
     #[inline(always)]
-    fn claim_ahead(&self, n: usize) {
-        if self.claims {
-            claim(self.to.wrapping_add(CLAIMED), n);
+    fn prefetch_ahead(&self, n: usize) {
+        if self.prefetches {
+            prefetch_write(self.to.wrapping_add(PREFETCH_WRITE_BYTES), n);
         }
     }
 }
@@ -76,13 +76,13 @@ impl<V: Vector> Sink<V> for PlainSink {
         let (mut from, mut n) = (from, n);
         // SAFETY: as the caller promises for the `n` bytes at `from` and at the open place.
         unsafe {
-            while self.claims && n > CLAIMED {
-                self.claim_ahead(CLAIMED);
-                V::copy(self.to, from, CLAIMED);
-                self.to = self.to.add(CLAIMED);
-                (from, n) = (from.add(CLAIMED), n - CLAIMED);
+            while self.prefetches && n > PREFETCH_WRITE_BYTES {
+                self.prefetch_ahead(PREFETCH_WRITE_BYTES);
+                V::copy(self.to, from, PREFETCH_WRITE_BYTES);
+                self.to = self.to.add(PREFETCH_WRITE_BYTES);
+                (from, n) = (from.add(PREFETCH_WRITE_BYTES), n - PREFETCH_WRITE_BYTES);
             }
-            self.claim_ahead(n);
+            self.prefetch_ahead(n);
             V::copy(self.to, from, n);
             self.to = self.to.add(n);
         }
@@ -90,7 +90,7 @@ impl<V: Vector> Sink<V> for PlainSink {
 
     #[inline(always)]
     unsafe fn line(&mut self, line: V::Line, n: usize) {
-        self.claim_ahead(n);
+        self.prefetch_ahead(n);
         // SAFETY: as the caller promises for the `n` bytes at the open place.
         unsafe {
             V::store(self.to, line, 0, n);
@@ -101,7 +101,7 @@ impl<V: Vector> Sink<V> for PlainSink {
     #[inline(always)]
     unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
         for eight in lanes.chunks_exact(8) {
-            self.claim_ahead(8 * WIDTH);
+            self.prefetch_ahead(8 * WIDTH);
             // SAFETY: as the caller promises for each lane and for all bytes at the open place.
             unsafe {
                 V::gather::<WIDTH>(self.to, eight, shift);
@@ -114,13 +114,14 @@ impl<V: Vector> Sink<V> for PlainSink {
     unsafe fn close(&mut self) {}
 }
 
-/// Whole lines past the caches.
+/// A write-combining sink: writes whole lines with non-temporal stores.
 #[derive(Clone, Copy)]
 pub struct StreamingSink<V: Vector> {
-    /// Where the line in hand belongs: a multiple of `LINE`.
+    /// Destination of the held line: a multiple of `CACHE_LINE`.
     to: *mut u8,
+    /// The held line, not yet complete.
     line: V::Line,
-    /// Bytes `start..fill` of the line in hand were pushed, `fill` below `LINE`; those before belong to others.
+    /// Bytes `start..fill` of the held line were pushed, `fill` below `CACHE_LINE`; bytes before `start` are not this sink's.
     start: usize,
     fill: usize,
 }
@@ -130,33 +131,33 @@ impl<V: Vector> StreamingSink<V> {
         Self { to: std::ptr::null_mut(), line: V::empty(), start: 0, fill: 0 }
     }
 
-    /// Lets go of the line in hand, which is complete from `start` on.
+    /// Writes the held line, which is complete from `start` on.
     #[inline(always)]
-    unsafe fn release(&mut self) {
-        // SAFETY: bytes `start..LINE` were pushed for this place, which the pusher promised to be writable.
+    unsafe fn write_line(&mut self) {
+        // SAFETY: bytes `start..CACHE_LINE` were pushed for this address, which the caller promised to be writable.
         unsafe {
             if self.start == 0 {
                 V::stream_line(self.to, self.line);
             } else {
-                V::store(self.to, self.line, self.start, LINE - self.start);
+                V::store(self.to, self.line, self.start, CACHE_LINE - self.start);
             }
-            self.to = self.to.add(LINE);
+            self.to = self.to.add(CACHE_LINE);
         }
         self.start = 0;
     }
 }
 
 impl<V: Vector> Sink<V> for StreamingSink<V> {
-    const STREAMS: bool = true;
+    const NON_TEMPORAL: bool = true;
 
     #[inline(always)]
     unsafe fn open(&mut self, to: *mut u8) {
         if self.to.wrapping_add(self.fill) == to {
             return;
         }
-        // SAFETY: what was pushed so far is put in its place, as promised when it was pushed.
+        // SAFETY: the bytes pushed so far are written to where the caller promised room for them.
         unsafe { self.close() };
-        let ahead = to.addr() % LINE;
+        let ahead = to.addr() % CACHE_LINE;
         self.to = to.wrapping_sub(ahead);
         (self.start, self.fill) = (ahead, ahead);
     }
@@ -164,24 +165,24 @@ impl<V: Vector> Sink<V> for StreamingSink<V> {
     #[inline(always)]
     unsafe fn push(&mut self, from: *const u8, n: usize) {
         let (mut from, mut n) = (from, n);
-        // SAFETY: a piece that does not complete the line in hand becomes part of it. Otherwise its head completes it, whole
-        // lines go from `from` to where the next line belongs, and the rest, less than a line, is in hand.
+        // SAFETY: a piece that does not complete the held line is merged into it. Otherwise its head completes the line, whole
+        // lines are copied from `from` to the following lines, and the rest, less than a line, is held.
         unsafe {
-            if self.fill + n < LINE {
+            if self.fill + n < CACHE_LINE {
                 self.line = V::merge(self.line, self.fill, from, n);
                 self.fill += n;
                 return;
             }
             if self.fill > 0 {
-                let head = LINE - self.fill;
+                let head = CACHE_LINE - self.fill;
                 self.line = V::merge(self.line, self.fill, from, head);
-                self.release();
+                self.write_line();
                 (from, n) = (from.add(head), n - head);
             }
-            let lines = n / LINE;
+            let lines = n / CACHE_LINE;
             V::stream(self.to, from, lines);
-            self.to = self.to.add(lines * LINE);
-            (from, n) = (from.add(lines * LINE), n % LINE);
+            self.to = self.to.add(lines * CACHE_LINE);
+            (from, n) = (from.add(lines * CACHE_LINE), n % CACHE_LINE);
             self.line = V::merge(self.line, 0, from, n);
             self.fill = n;
         }
@@ -189,39 +190,39 @@ impl<V: Vector> Sink<V> for StreamingSink<V> {
 
     #[inline(always)]
     unsafe fn line(&mut self, line: V::Line, n: usize) {
-        // SAFETY: the line in hand and the next make one that is complete or goes on; `n` bytes, at most a line, are put
-        // into the room and pushed from there.
+        // SAFETY: the held line and the next one are combined, and written if complete; or `n` bytes, at most a line, are
+        // stored in the buffer and pushed from there.
         unsafe {
-            if self.fill == 0 && n == LINE {
+            if self.fill == 0 && n == CACHE_LINE {
                 self.line = line;
-                self.release();
+                self.write_line();
             } else if self.fill.is_multiple_of(4) {
-                let (out, kept) = V::behind(self.line, self.fill, line);
+                let (out, kept) = V::append(self.line, self.fill, line);
                 self.line = out;
                 self.fill += n;
-                if self.fill >= LINE {
-                    self.release();
+                if self.fill >= CACHE_LINE {
+                    self.write_line();
                     self.line = kept;
-                    self.fill -= LINE;
+                    self.fill -= CACHE_LINE;
                 }
             } else {
-                let mut room = LineBuffer::new();
-                V::store(room.start(), line, 0, n);
-                self.push(room.start(), n);
+                let mut buffer = LineBuffer::new();
+                V::store(buffer.start(), line, 0, n);
+                self.push(buffer.start(), n);
             }
         }
     }
 
     #[inline(always)]
     unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
-        let mut room = LineBuffer::new();
-        let taken = room.start();
+        let mut buffer = LineBuffer::new();
+        let taken = buffer.start();
         for eight in lanes.chunks_exact(8) {
-            // SAFETY: as the caller promises for each lane; `8 * WIDTH` bytes, at most a line, are written to `taken` and
-            // pushed from there, or go straight to a place the caller promised.
+            // SAFETY: as the caller promises for each lane; `8 * WIDTH` bytes, at most a line, are gathered into `taken` and
+            // pushed from there, or written as a line.
             unsafe {
                 if WIDTH == 8 {
-                    self.line(V::gather_line(eight, shift), LINE);
+                    self.line(V::gather_line(eight, shift), CACHE_LINE);
                 } else {
                     V::gather::<WIDTH>(taken, eight, shift);
                     self.push(taken, 8 * WIDTH);
@@ -233,7 +234,7 @@ impl<V: Vector> Sink<V> for StreamingSink<V> {
     #[inline(always)]
     unsafe fn close(&mut self) {
         if self.fill > self.start {
-            // SAFETY: these bytes were pushed for this place.
+            // SAFETY: these bytes were pushed for this address.
             unsafe { V::store(self.to, self.line, self.start, self.fill - self.start) };
         }
         self.to = std::ptr::null_mut();
@@ -241,14 +242,14 @@ impl<V: Vector> Sink<V> for StreamingSink<V> {
     }
 }
 
-/// A line of memory on the stack.
+/// An aligned line on the stack.
 #[repr(align(64))]
-struct LineBuffer([std::mem::MaybeUninit<u8>; LINE]);
+struct LineBuffer([std::mem::MaybeUninit<u8>; CACHE_LINE]);
 
 impl LineBuffer {
     #[inline(always)]
     fn new() -> Self {
-        Self([std::mem::MaybeUninit::uninit(); LINE])
+        Self([std::mem::MaybeUninit::uninit(); CACHE_LINE])
     }
 
     #[inline(always)]
@@ -257,7 +258,7 @@ impl LineBuffer {
     }
 }
 
-/// Straight to memory, scaled on the way.
+/// A sink that scales elements: see [`Scaling`].
 #[derive(Clone, Copy)]
 pub struct ScaledSink<'a> {
     pub scaling: &'a Scaling,
@@ -279,7 +280,7 @@ impl<V: Vector> Sink<V> for ScaledSink<'_> {
     #[inline(always)]
     unsafe fn push(&mut self, from: *const u8, n: usize) {
         let strided = Strided { to: self.to, to_stride: self.elem, from, from_stride: self.elem };
-        // SAFETY: whole elements of the scaling's type are pushed, to where the caller promised such elements.
+        // SAFETY: whole elements of the scaling's type are pushed, to where the caller promised elements of that type.
         unsafe {
             self.scaling.apply(strided, n / self.elem);
             self.to = self.to.add(n);
@@ -288,19 +289,19 @@ impl<V: Vector> Sink<V> for ScaledSink<'_> {
 
     #[inline(always)]
     unsafe fn line(&mut self, line: V::Line, n: usize) {
-        let mut room = LineBuffer::new();
-        // SAFETY: `n` bytes, at most a line, are put into the room and pushed from there.
+        let mut buffer = LineBuffer::new();
+        // SAFETY: `n` bytes, at most a line, are stored in the buffer and pushed from there.
         unsafe {
-            V::store(room.start(), line, 0, n);
-            Sink::<V>::push(self, room.start(), n);
+            V::store(buffer.start(), line, 0, n);
+            Sink::<V>::push(self, buffer.start(), n);
         }
     }
 
     #[inline(always)]
     unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
-        let mut space = [0; LINE];
+        let mut space = [0; CACHE_LINE];
         for eight in lanes.chunks_exact(8) {
-            // SAFETY: `8 * WIDTH` bytes, at most a line, are taken and pushed; nothing is taken that is not to be read.
+            // SAFETY: `8 * WIDTH` bytes, at most a line, are gathered and pushed; a source that must not be read is not read.
             unsafe {
                 if !self.scaling.ignores_source {
                     V::gather::<WIDTH>(space.as_mut_ptr(), eight, shift);

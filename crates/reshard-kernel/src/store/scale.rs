@@ -1,7 +1,7 @@
 //! `alpha * op(A) + beta * B`, element by element, by the rules of the BLAS: a beta of zero overwrites B without reading it,
 //! an alpha of zero does not read A, and `op` may conjugate.
 //!
-//! The planner knows no element types, so a [`Scaling`] carries its own loop, made for the type when the type was known.
+//! Plans know no element types, so a [`Scaling`] carries a function pointer to the loop for its type.
 
 use crate::simd::Strided;
 use bytemuck::{Pod, Zeroable};
@@ -9,21 +9,22 @@ use num_complex::Complex;
 use std::any::TypeId;
 use std::ops::{Add, Mul};
 
-/// A number that can be scaled: one of the four types of the BLAS. No other can be: kernels keep factors in 16 bytes.
+/// An element type that can be scaled: one of the four types of the BLAS. The trait is sealed, as a [`Scaling`] stores each
+/// factor in 16 bytes.
 pub trait Number:
     sealed::Sealed + Pod + PartialEq + Add<Output = Self> + Mul<Output = Self> + Zeroable + Send + Sync
 {
-    /// One.
+    /// The number one.
     const ONE: Self;
-    /// Whether it has an imaginary part.
+    /// True if the type has an imaginary part.
     const COMPLEX: bool;
-    /// The conjugate; of a real number, the number itself.
+    /// Returns the complex conjugate; for a real number, the number itself.
     #[must_use]
     fn conjugate(self) -> Self;
 }
 
 mod sealed {
-    /// Nobody else can name it.
+    /// Not nameable outside this crate, so nobody else implements [`super::Number`].
     pub trait Sealed {}
 }
 
@@ -49,25 +50,25 @@ macro_rules! numbers {
 }
 numbers!(f32, f64);
 
-/// Places for one number of any type.
+/// The bytes of one number of any of the four types.
 type Bits = [u64; 2];
 
-/// What to do with each element on its way.
+/// The operation `B = alpha * op(A) + beta * B` for elements of one type.
 #[derive(Clone, Copy)]
 pub struct Scaling {
     alpha: Bits,
     beta: Bits,
     conjugated: bool,
-    /// alpha is zero: A is not read.
+    /// True if alpha is zero, so that A is not read.
     pub(crate) ignores_source: bool,
-    /// The type it was made for, and its name.
+    /// The element type, and its name.
     of: TypeId,
     name: fn() -> &'static str,
     run: unsafe fn(&Self, Strided, usize),
 }
 
 impl Scaling {
-    /// `alpha * op(A) + beta * B`. `None` if that is a plain copy, bit for bit.
+    /// Returns the operation `alpha * op(A) + beta * B`, or `None` if that is a plain copy, bit for bit.
     pub fn new<T: Number>(alpha: T, beta: T, conjugated: bool) -> Option<Self> {
         let zero = T::zeroed();
         // Conjugating a real number does nothing, and a plain copy keeps all bits.
@@ -95,17 +96,17 @@ impl Scaling {
         })
     }
 
-    /// What tells it from others: alpha, beta, and whether the source is conjugated.
+    /// Returns alpha, beta, and whether the source is conjugated: equal for equal operations.
     pub(crate) fn parts(&self) -> (Bits, Bits, bool) {
         (self.alpha, self.beta, self.conjugated)
     }
 
-    /// Whether it was made for elements of this type.
+    /// True if the scaling is for elements of type `T`.
     pub(crate) fn is_of<T: 'static>(&self) -> bool {
         self.of == TypeId::of::<T>()
     }
 
-    /// The name of the type it was made for.
+    /// Returns the name of the element type.
     pub(crate) fn type_name(&self) -> &'static str {
         (self.name)()
     }
@@ -113,11 +114,11 @@ impl Scaling {
     /// Scales `count` elements.
     ///
     /// # Safety
-    /// Both sides hold `count` elements of the scaling's type at the strides given; the destination's are
-    /// nobody else's; unless `ignores_source`, the source's are readable.
+    /// Both sides hold `count` elements of the scaling's type at their strides; nobody else accesses those of the
+    /// destination; unless `ignores_source`, those of the source are readable.
     #[inline(always)]
     pub(crate) unsafe fn apply(&self, strided: Strided, count: usize) {
-        // SAFETY: passed on.
+        // SAFETY: by the caller's contract.
         unsafe { (self.run)(self, strided, count) }
     }
 }
@@ -132,16 +133,16 @@ fn value<T: Pod>(bits: &Bits) -> T {
     bytemuck::pod_read_unaligned(&bytemuck::bytes_of(bits)[..size_of::<T>()])
 }
 
-/// `B = B`, to the last bit.
+/// `B = B`: does nothing, so all bits are kept.
 unsafe fn keep(_: &Scaling, _: Strided, _: usize) {}
 
-/// A product, but for a factor of one: by the rules of complex products, one times infinity is not a number.
+/// Returns `factor * value`, or `value` itself if the factor is one: a complex product of one and infinity would be NaN.
 #[inline(always)]
 fn times<T: Number>(factor: T, value: T) -> T {
     if factor == T::ONE { value } else { factor * value }
 }
 
-/// `B = beta * B`, with a zero that does not read.
+/// `B = beta * B`; a beta of zero does not read B.
 unsafe fn scale<T: Number>(scaling: &Scaling, s: Strided, count: usize) {
     let beta: T = value(&scaling.beta);
     for k in 0..count {

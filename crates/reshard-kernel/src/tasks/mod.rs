@@ -166,7 +166,7 @@ impl TaskList {
     pub unsafe fn run_unit(&self, unit: usize, data: &mut Buffers<'_>) {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let mut worker = self.workers[0].lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: passed on.
+        // SAFETY: by the caller's contract.
         unsafe { self.copy(&self.units[unit], data, &mut worker) };
     }
 
