@@ -1,6 +1,6 @@
-//! Copies elements one by one: layouts with strides of their own, of which neither side is adjacent anywhere useful.
+//! The element kernel, for layouts with strides that make neither side contiguous along a useful axis.
 //!
-//! Also how a part of a row is copied where rows are not adjacent on both sides. Slow, and right for everything.
+//! It also copies parts of rows that are not contiguous on both sides. Slow, and correct for every route.
 
 use super::cursor::RowCursor;
 use crate::route::{InnerStretch, Route};
@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Copies, or scales, some positions of some rows.
 ///
 /// # Safety
-/// As for `rows::copy`, for a route with one end and any kernel. With a scaling, elements are of its type.
+/// As for `rows::copy`, for a route with one destination and any kernel. With a scaling, elements are of its type.
 pub unsafe fn copy(
     route: &Route,
     from: &[*const u8],
@@ -24,18 +24,18 @@ pub unsafe fn copy(
     if rows.is_empty() {
         return;
     }
-    let end = &route.ends[0];
+    let destination = &route.destinations[0];
     let fast = route.outer.len();
-    let to_stride = end.strides[fast];
-    let mut front = RowCursor::at(route, from, rows.start, bases);
+    let to_stride = destination.strides[fast];
+    let mut cursor = RowCursor::at(route, from, rows.start, bases);
     for row in rows.clone() {
         let mut range = part.clone();
-        if let Some(clip) = &end.clip {
+        if let Some(clip) = &destination.clip {
             let clip = &clip[row as usize];
             range = range.start.max(clip.start)..range.end.min(clip.end);
         }
-        let place = to.wrapping_add(front.to(&end.strides));
-        for each in &end.loops {
+        let row_start = to.wrapping_add(cursor.to(&destination.strides));
+        for each in &destination.loops {
             let (begin, last) = (range.start.max(each.at), range.end.min(each.at + each.rounds * each.elems));
             if begin >= last {
                 continue;
@@ -48,16 +48,16 @@ pub unsafe fn copy(
                         continue;
                     }
                     let peer = stretch.peer as usize;
-                    let from_stride = front.stride(route, peer, fast);
+                    let from_stride = cursor.stride(route, peer, fast);
                     let from_index = stretch.from + round * stretch.from_step + (first - at);
                     let to_index = stretch.to + round * stretch.to_step + (first - at);
                     let strided = Strided {
-                        to: place.wrapping_add(to_index as usize * to_stride),
+                        to: row_start.wrapping_add(to_index as usize * to_stride),
                         to_stride,
-                        from: front.bases()[peer].wrapping_add(from_index as usize * from_stride),
+                        from: cursor.bases()[peer].wrapping_add(from_index as usize * from_stride),
                         from_stride,
                     };
-                    // SAFETY: elements of the part the base points into and of the destination, at their strides.
+                    // SAFETY: elements of the part that the base points into, and of the destination, at their strides.
                     unsafe {
                         match scaling {
                             Some(scaling) => scaling.apply(strided, (stop - first) as usize),
@@ -68,7 +68,7 @@ pub unsafe fn copy(
             }
         }
         if row + 1 < rows.end {
-            front.tick(route, from);
+            cursor.advance(route, from);
         }
     }
 }

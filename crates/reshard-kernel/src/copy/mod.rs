@@ -1,4 +1,4 @@
-//! How routes are copied: one kernel for each kind of row, compiled for each level of instructions.
+//! The copy kernels: one for each kind of row, compiled for each instruction set level.
 
 mod cursor;
 mod elements;
@@ -10,42 +10,48 @@ mod transpose;
 
 pub use plain::plain_copy;
 
-use crate::route::{CopyRange, Kernel, MOST_ENDS, Route};
+use crate::route::{CopyRange, Kernel, MAX_DESTINATIONS, Route};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Vector};
 use crate::store::{PlainSink, ScaledSink, Scaling, Sink, StreamingSink};
+use reshard_plan::Array;
 use rows::RowMode;
 use transpose::Tile;
 
-/// Arrays from this size on are streamed past the caches.
-pub const STREAMED: u64 = 8 << 20;
+/// Arrays of at least this many bytes do not stay in the caches: non-temporal stores and prefetching pay off.
+const LARGE_ARRAY_BYTES: u64 = 8 << 20;
 
-/// What one worker keeps from run to run, so that copying allocates nothing.
+/// True if the array does not fit into the caches, so that kernels should use non-temporal stores and prefetch.
+pub fn exceeds_caches(array: &Array) -> bool {
+    array.elems().saturating_mul(array.wanted().elem_bytes()) >= LARGE_ARRAY_BYTES
+}
+
+/// Working memory of one worker, kept from run to run so that copying allocates nothing.
 pub struct Scratch {
     level: Level,
-    scratch: rows::RowScratch,
+    rows: rows::RowScratch,
     tile: Tile,
 }
 
-// SAFETY: the addresses in its scratch are only used while a run borrows what they point to, by the thread that runs.
+// SAFETY: the addresses it holds are only used during a run, which borrows the memory they point to, by the thread that runs.
 unsafe impl Send for Scratch {}
 
 impl Scratch {
-    /// Ready for all these routes: takes `bytes` of them, at no moment more.
+    /// Allocates scratch for all these routes: [`Scratch::bytes`] bytes, at no moment more.
     pub fn new<'a>(level: Level, routes: impl Iterator<Item = &'a Route>) -> Self {
         let Needs { peers, lanes, tile } = Needs::of(routes);
-        Self { level, scratch: rows::RowScratch::new(peers, lanes), tile: Tile::new(tile) }
+        Self { level, rows: rows::RowScratch::new(peers, lanes), tile: Tile::new(tile) }
     }
 
-    /// So many bytes it takes to be ready for all these routes.
+    /// Returns the bytes of scratch for all these routes.
     pub fn bytes<'a>(routes: impl Iterator<Item = &'a Route>) -> u64 {
         let Needs { peers, lanes, tile } = Needs::of(routes);
         rows::RowScratch::bytes(peers, lanes) + tile as u64
     }
 }
 
-/// The most that any of some routes needs, of each kind.
+/// The largest scratch any of some routes needs, of each kind.
 struct Needs {
     peers: usize,
     lanes: usize,
@@ -67,52 +73,52 @@ impl Needs {
     }
 }
 
-/// How a route is run.
+/// Cache policy and scaling of a copy.
 #[derive(Clone, Copy, Default)]
 pub struct CopyMode<'a> {
-    /// Past the caches: for destinations that do not fit into them.
-    pub stream: bool,
-    /// Ahead of the reading, sources are asked for: for those that do not lie in the caches.
-    pub fetch: bool,
-    /// Ahead of the writing, so are destinations: for boxes and letters, which were another processor's before.
-    pub claim: bool,
-    /// Scaled on the way.
+    /// Use non-temporal stores: for destinations that do not fit into the caches.
+    pub non_temporal: bool,
+    /// Prefetch sources: for those that are not in the caches.
+    pub prefetch_reads: bool,
+    /// Prefetch destinations for writing: for staging buffers and fragments, which another core read last.
+    pub prefetch_writes: bool,
+    /// Scale elements instead of copying them.
     pub scaling: Option<&'a Scaling>,
 }
 
-/// Something to be copied: a share of a route, between two sets of parts.
+/// The arguments of one copy: a range of a route, its sources and destinations.
 #[derive(Clone)]
 pub struct CopyJob<'a> {
     /// The route.
     pub route: &'a Route,
-    /// How.
-    pub manner: CopyMode<'a>,
-    /// The beginning of each source.
+    /// Cache policy and scaling.
+    pub mode: CopyMode<'a>,
+    /// The address of each source.
     pub from: &'a [*const u8],
-    /// The beginning of each destination.
+    /// The address of each destination.
     pub to: &'a [*mut u8],
-    /// What of it.
-    pub share: CopyRange,
+    /// The rows or positions to copy.
+    pub range: CopyRange,
 }
 
-/// Runs an errand.
+/// Runs a copy job.
 ///
 /// # Safety
-/// From the beginnings of sources and destinations, all elements of this share lie in
-/// memory that is valid for reading, or for writing; the beginning itself may lie outside of it, as addresses are reckoned
-/// by wrapping. No source overlaps a destination; nobody else touches the destination's bytes of this share; the worker was
-/// made for this route; with a scaling, elements are of its type.
-pub unsafe fn copy(errand: CopyJob<'_>, worker: &mut Scratch) {
-    // SAFETY: by the caller's contract; the level is one the processor has.
+/// Counted from the addresses of sources and destinations, all elements of the range lie in memory that is valid for reading,
+/// or for writing; the addresses themselves may lie outside of it, as offsets are added with wrapping. No source overlaps a
+/// destination; nobody else accesses the destination's bytes of this range; the scratch was made for this route; with a
+/// scaling, elements are of its type.
+pub unsafe fn copy(job: CopyJob<'_>, scratch: &mut Scratch) {
+    // SAFETY: by the caller's contract; the processor supports the level.
     unsafe {
-        match worker.level {
-            Level::Portable => run::<Portable>(errand, worker),
+        match scratch.level {
+            Level::Portable => run::<Portable>(job, scratch),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => avx2(errand, worker),
+            Level::Avx2 => avx2(job, scratch),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => avx512(errand, worker),
+            Level::Avx512 => avx512(job, scratch),
             #[cfg(not(target_arch = "x86_64"))]
-            _ => run::<Portable>(errand, worker),
+            _ => run::<Portable>(job, scratch),
         }
     }
 }
@@ -121,9 +127,9 @@ macro_rules! compiled_for {
     ($name:ident, $level:ty, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
-        unsafe fn $name(errand: CopyJob<'_>, worker: &mut Scratch) {
+        unsafe fn $name(job: CopyJob<'_>, scratch: &mut Scratch) {
             // SAFETY: by the caller's contract.
-            unsafe { run::<$level>(errand, worker) }
+            unsafe { run::<$level>(job, scratch) }
         }
     };
 }
@@ -131,61 +137,73 @@ compiled_for!(avx2, Avx2, "avx2");
 compiled_for!(avx512, Avx512, "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2");
 
 #[inline(always)]
-unsafe fn run<V: Vector>(errand: CopyJob<'_>, worker: &mut Scratch) {
+unsafe fn run<V: Vector>(job: CopyJob<'_>, scratch: &mut Scratch) {
     // SAFETY: by the caller's contract.
     unsafe {
-        match (errand.manner.scaling, errand.manner.stream) {
+        match (job.mode.scaling, job.mode.non_temporal) {
             (Some(scaling), _) => {
-                let sink = ScaledSink { scaling, elem: errand.route.elem, to: std::ptr::null_mut() };
-                run_into::<V, _>(errand, worker, sink);
+                let sink = ScaledSink { scaling, elem: job.route.elem, to: std::ptr::null_mut() };
+                run_into::<V, _>(job, scratch, sink);
             }
             (None, true) => {
-                run_into::<V, _>(errand, worker, StreamingSink::<V>::new());
+                run_into::<V, _>(job, scratch, StreamingSink::<V>::new());
                 V::fence();
             }
             (None, false) => {
-                let sink = PlainSink::new(errand.manner.claim);
-                run_into::<V, _>(errand, worker, sink);
+                let sink = PlainSink::new(job.mode.prefetch_writes);
+                run_into::<V, _>(job, scratch, sink);
             }
         }
     }
 }
 
 #[inline(always)]
-unsafe fn run_into<V: Vector, S: Sink<V>>(errand: CopyJob<'_>, worker: &mut Scratch, sink: S) {
-    let CopyJob { route, manner, from, to, share } = errand;
-    let mut sinks = [sink; MOST_ENDS];
-    let Scratch { scratch, tile, .. } = worker;
-    let target = to[route.ends[0].target];
-    let elems = route.ends[0].elems;
-    let way = RowMode { exact: !matches!(share, CopyRange::Rows(_)), fetch: manner.fetch };
-    // One place for each kernel, so that it is compiled into this function, for this level.
-    for (rows, part) in share.stretches(elems) {
+unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratch, sink: S) {
+    let CopyJob { route, mode, from, to, range } = job;
+    let mut sinks = [sink; MAX_DESTINATIONS];
+    let Scratch { rows: row_scratch, tile, .. } = scratch;
+    let target = to[route.destinations[0].target];
+    let elems = route.destinations[0].elems;
+    let row_mode = RowMode { exact: !matches!(range, CopyRange::Rows(_)), prefetches: mode.prefetch_reads };
+    // Each kernel is called at one place only, so that it is inlined into this function and compiled for this level.
+    for (rows, part) in range.stretches(elems) {
         if rows.is_empty() {
             continue;
         }
         // SAFETY: by the caller's contract.
         unsafe {
             match (route.kernel(), part) {
-                (Kernel::Rows, None) => rows::copy::<V, S>(route, from, to, rows, way, scratch, &mut sinks),
+                (Kernel::Rows, None) => {
+                    rows::copy::<V, S>(route, from, to, rows, row_mode, row_scratch, &mut sinks)
+                }
                 (Kernel::Rows, Some(part)) => {
-                    rows::copy_part::<V, S>(route, from, target, rows.start, part, scratch, &mut sinks[0]);
+                    rows::copy_part::<V, S>(
+                        route,
+                        from,
+                        target,
+                        rows.start,
+                        part,
+                        row_scratch,
+                        &mut sinks[0],
+                    );
                     sinks[0].close();
                 }
-                (Kernel::Tiles { across }, None) if across + 1 == route.outer.len() && !ignores(manner) => {
+                (Kernel::Tiles { across }, None)
+                    if across + 1 == route.outer.len() && !ignores_source(mode) =>
+                {
                     transpose::copy::<V, S>(
                         route,
                         from,
                         target,
                         rows,
-                        &mut scratch.here,
+                        &mut row_scratch.here,
                         tile,
                         &mut sinks[0],
                     );
                 }
                 (_, part) => {
                     let part = part.unwrap_or(0..elems);
-                    elements::copy(route, from, target, rows, &part, &mut scratch.here, manner.scaling);
+                    elements::copy(route, from, target, rows, &part, &mut row_scratch.here, mode.scaling);
                 }
             }
         }
@@ -194,7 +212,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(errand: CopyJob<'_>, worker: &mut Scra
     sinks.iter_mut().for_each(|sink| unsafe { sink.close() });
 }
 
-/// Nothing is read from the sources.
-fn ignores(manner: CopyMode<'_>) -> bool {
-    manner.scaling.is_some_and(|scaling| scaling.ignores_source)
+/// True if nothing is read from the sources.
+fn ignores_source(mode: CopyMode<'_>) -> bool {
+    mode.scaling.is_some_and(|scaling| scaling.ignores_source)
 }

@@ -1,13 +1,13 @@
-//! A plain copy, the yardstick.
+//! A plain copy of contiguous bytes, the baseline of all speed measurements.
 
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512, Vector};
 use crate::simd::{CACHE_LINE, Level};
 
-/// Copies bytes the way the best plain copy does: what every ratio is measured against.
-pub fn plain_copy(to: &mut [u8], from: &[u8], stream: bool) {
+/// Copies contiguous bytes as fast as a plain copy can, with non-temporal stores or not: the baseline of every measured ratio.
+pub fn plain_copy(to: &mut [u8], from: &[u8], non_temporal: bool) {
     assert_eq!(to.len(), from.len(), "a plain copy has as many bytes on both sides");
-    if !stream {
+    if !non_temporal {
         return to.copy_from_slice(from);
     }
     let head = to.as_ptr().align_offset(CACHE_LINE).min(to.len());
@@ -34,7 +34,7 @@ pub fn plain_copy(to: &mut [u8], from: &[u8], stream: bool) {
                 Avx2::fence();
             }
         }
-        // SAFETY: both slices have `lines` lines, and the destination begins at a multiple of a line; the level is there.
+        // SAFETY: both slices have `lines` lines, the destination is aligned to a line, and the processor supports the level.
         match Level::best() {
             Level::Avx512 => return unsafe { widest(middle.as_mut_ptr(), source.as_ptr(), lines) },
             Level::Avx2 => return unsafe { wide(middle.as_mut_ptr(), source.as_ptr(), lines) },

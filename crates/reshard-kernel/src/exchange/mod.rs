@@ -1,4 +1,4 @@
-//! A plan as messages between ranks: packed, sent on by somebody, unpacked.
+//! A plan as messages between ranks: packed into fragments, sent by an engine, unpacked.
 
 pub mod messages;
 pub mod one_rank;
@@ -8,6 +8,6 @@ pub mod slots;
 
 pub use messages::{Message, MessageSet};
 pub use one_rank::RankPacker;
-pub use pack::{Cursor, Fragment};
+pub use pack::{Cursor, MessageRange};
 pub use run::{Exchange, RankHandle};
 pub use slots::SlotPool;

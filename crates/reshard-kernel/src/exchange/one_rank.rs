@@ -1,171 +1,172 @@
-//! One rank's side of messages between processes: letters are packed into the caller's memory and unpacked from it.
+//! One rank's side of messages between processes: fragments are packed into the caller's memory and unpacked from it.
 //!
-//! The twin of [`super::slots`], where all ranks are threads. Here a rank sees its own parts alone, and how a letter gets
-//! to the other side is somebody else's business.
+//! The counterpart of [`super::slots`], where all ranks are threads. Here a rank sees only its own parts, and an engine carries
+//! the fragments to the other side.
 
 use super::messages::{Message, MessageSet};
-use super::pack::{Cursor, Fragment, LocalWork, Packer};
+use super::pack::{Cursor, LocalWork, MessageRange, Packer};
 use crate::copy::Scratch;
 use crate::memory::Buffers;
 use reshard_plan::Plan;
 use std::sync::Arc;
 
-/// What one rank packs, unpacks and keeps.
+/// Packs, unpacks and copies everything of one rank.
 pub struct RankPacker {
     plan: Arc<Plan>,
-    cargo: MessageSet,
-    /// This rank's number among the cargo's, if it is one of them.
+    message_set: MessageSet,
+    /// This rank's index in the message set, if it belongs to the plan.
     number: Option<usize>,
-    worker: Scratch,
-    letter: usize,
-    alone: LocalWork,
+    scratch: Scratch,
+    fragment_bytes: usize,
+    local: LocalWork,
 }
 
 impl RankPacker {
-    /// The share of `rank`, in letters of at most `letter` bytes; longer if an element is. Each group of arrays shares its
-    /// messages.
-    pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64, letter: usize) -> Self {
-        let cargo = MessageSet::of_rank(Arc::clone(&plan), groups, rank);
-        let number = cargo.ranks().binary_search(&rank).ok();
-        let worker = match number {
-            Some(number) => Scratch::new(cargo.level, cargo.routes_of(number)),
-            None => Scratch::new(cargo.level, std::iter::empty()),
+    /// Prepares the messages of `rank`, in fragments of at most `fragment_bytes` bytes, or one element if that is larger. The arrays
+    /// of a group share their messages.
+    pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64, fragment_bytes: usize) -> Self {
+        let message_set = MessageSet::of_rank(Arc::clone(&plan), groups, rank);
+        let number = message_set.ranks().binary_search(&rank).ok();
+        let scratch = match number {
+            Some(number) => Scratch::new(message_set.level, message_set.routes_of(number)),
+            None => Scratch::new(message_set.level, std::iter::empty()),
         };
-        let made = Self { plan, cargo, number, worker, letter: 0, alone: LocalWork::default() };
-        made.with_letters(letter)
+        let made =
+            Self { plan, message_set, number, scratch, fragment_bytes: 0, local: LocalWork::default() };
+        made.with_fragment_bytes(fragment_bytes)
     }
 
-    /// The same with letters of another length.
+    /// Returns the packer with fragments of at most `fragment_bytes` bytes, or one element if that is larger.
     #[must_use]
-    pub fn with_letters(self, letter: usize) -> Self {
-        Self { letter: letter.max(self.longest_elem() as usize), ..self }
+    pub fn with_fragment_bytes(self, fragment_bytes: usize) -> Self {
+        Self { fragment_bytes: fragment_bytes.max(self.max_elem_bytes() as usize), ..self }
     }
 
-    /// The messages of the plan that it sends and receives.
-    pub fn cargo(&self) -> &MessageSet {
-        &self.cargo
+    /// Returns the messages that this rank sends and receives.
+    pub fn message_set(&self) -> &MessageSet {
+        &self.message_set
     }
 
-    /// Bytes of the longest letter.
-    pub fn letter(&self) -> usize {
-        self.letter
+    /// Returns the bytes of a fragment at most.
+    pub fn fragment_bytes(&self) -> usize {
+        self.fragment_bytes
     }
 
-    /// Bytes of the longest element that travels: a letter has room for it.
-    pub fn longest_elem(&self) -> u64 {
-        self.cargo.messages().iter().map(Message::longest_elem).max().unwrap_or(0)
+    /// Returns the bytes of the largest element that is sent: a fragment has room for it.
+    pub fn max_elem_bytes(&self) -> u64 {
+        self.message_set.messages().iter().map(Message::max_elem_bytes).max().unwrap_or(0)
     }
 
-    /// Bytes of memory the kernels need.
+    /// Returns the bytes of scratch memory.
     pub fn scratch_bytes(&self) -> u64 {
-        self.number.map_or(0, |number| self.cargo.worker_bytes(number))
+        self.number.map_or(0, |number| self.message_set.scratch_bytes(number))
     }
 
-    /// The ranks a parcel goes from and to, and which group of arrays it belongs to.
-    pub fn ends(&self, parcel: &Fragment) -> (u64, u64, usize) {
-        let Message { from, to, group, .. } = self.cargo.messages()[parcel.message];
-        (self.cargo.ranks()[from], self.cargo.ranks()[to], group)
+    /// Returns the sender and the receiver of a range, and its group of arrays.
+    pub fn endpoints(&self, range: &MessageRange) -> (u64, u64, usize) {
+        let Message { from, to, group, .. } = self.message_set.messages()[range.message];
+        (self.message_set.ranks()[from], self.message_set.ranks()[to], group)
     }
 
-    /// Bytes of a parcel.
-    pub fn bytes(&self, parcel: &Fragment) -> u64 {
-        self.cargo.messages()[parcel.message].bytes(&parcel.positions)
+    /// Returns the bytes of a range.
+    pub fn bytes(&self, range: &MessageRange) -> u64 {
+        self.message_set.messages()[range.message].bytes(&range.positions)
     }
 
-    /// Begins a run: nothing has been done on its own yet.
+    /// Begins a run: no local work has been done yet.
     ///
     /// # Panics
-    /// If the data is another plan's.
+    /// If the data was entered for another plan.
     pub fn begin(&mut self, data: &Buffers<'_>) {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        self.alone = LocalWork::default();
+        self.local = LocalWork::default();
     }
 
-    /// The beginning of a parcel; its end, if nothing of it travels.
+    /// Returns a cursor at the start of a range; at its end, if nothing of it is sent.
     ///
     /// # Panics
-    /// If the data is another plan's, or there is no such message.
-    pub fn open(&self, data: &Buffers<'_>, parcel: &Fragment) -> Cursor {
-        self.hands(data).open(parcel)
+    /// If the data was entered for another plan, or there is no such message.
+    pub fn open(&self, data: &Buffers<'_>, range: &MessageRange) -> Cursor {
+        self.packer(data).open(range)
     }
 
-    /// In how many letters a parcel travels.
+    /// Returns the number of fragments of a range.
     ///
     /// # Panics
-    /// If the data is another plan's, or the parcel is no part of a message.
-    pub fn letters(&self, data: &Buffers<'_>, parcel: &Fragment) -> usize {
-        self.hands(data).letters(parcel)
+    /// If the data was entered for another plan, or the range is no part of a message.
+    pub fn fragment_count(&self, data: &Buffers<'_>, range: &MessageRange) -> usize {
+        self.packer(data).fragment_count(range)
     }
 
-    /// Packs the next letter of one of this rank's own parcels: as much as there is room for. Returns its bytes.
+    /// Packs the next fragment of a range this rank sends: as much as fits into `to`. Returns its bytes.
     ///
     /// # Panics
-    /// If the data is another plan's, this rank's part was not entered, the parcel is another rank's or no part of its message,
-    /// or there is no room for an element.
+    /// If the data was entered for another plan, this rank's part was not entered, the range is another rank's or no part of its
+    /// message, or `to` has no room for an element.
     pub fn pack(
         &mut self,
         data: &Buffers<'_>,
-        parcel: &Fragment,
+        range: &MessageRange,
         cursor: &mut Cursor,
         to: &mut [u8],
     ) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         assert_eq!(
-            Some(self.cargo.messages()[parcel.message].from),
+            Some(self.message_set.messages()[range.message].from),
             self.number,
             "a rank sends its own messages"
         );
-        self.check_room(parcel, to.len());
-        let hands = Packer { cargo: &self.cargo, data, chunk: to.len() };
-        // SAFETY: there is room, borrowed alone. The worker was made for all routes of this rank, the message's sender.
-        unsafe { hands.pack(parcel, cursor, to.as_mut_ptr(), &mut self.worker) }
+        self.check_room(range, to.len());
+        let packer = Packer { message_set: &self.message_set, data, fragment_bytes: to.len() };
+        // SAFETY: there is room, borrowed exclusively. The scratch was made for all routes of this rank, the message's sender.
+        unsafe { packer.pack(range, cursor, to.as_mut_ptr(), &mut self.scratch) }
     }
 
-    /// Unpacks the next letter of a parcel this rank receives, which was packed into as many bytes, or whole. Returns its
-    /// bytes, which may be fewer than were given.
+    /// Unpacks the next fragment of a range this rank receives. `from` has the length it was packed with, or holds the whole range.
+    /// Returns the bytes of the fragment, which may be fewer than were given.
     ///
     /// # Panics
-    /// If the data is another plan's, this rank's part was not entered, the parcel is another rank's or no part of its message,
-    /// or the letter is shorter than an element.
+    /// If the data was entered for another plan, this rank's part was not entered, the range is another rank's or no part of its
+    /// message, or the fragment is shorter than an element.
     pub fn unpack(
         &mut self,
         data: &mut Buffers<'_>,
-        parcel: &Fragment,
+        range: &MessageRange,
         cursor: &mut Cursor,
         from: &[u8],
     ) -> usize {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         assert_eq!(
-            Some(self.cargo.messages()[parcel.message].to),
+            Some(self.message_set.messages()[range.message].to),
             self.number,
             "a rank receives its own messages"
         );
-        self.check_room(parcel, from.len());
-        let hands = Packer { cargo: &self.cargo, data, chunk: from.len() };
-        // SAFETY: the letter is borrowed, and so is the data, mutably: nobody else writes there. The worker was made for all
+        self.check_room(range, from.len());
+        let packer = Packer { message_set: &self.message_set, data, fragment_bytes: from.len() };
+        // SAFETY: the fragment is borrowed, and the data is borrowed mutably: nobody else writes there. The scratch was made for all
         // routes of this rank, the message's receiver.
-        unsafe { hands.unpack(parcel, cursor, from.as_ptr(), &mut self.worker) }
+        unsafe { packer.unpack(range, cursor, from.as_ptr(), &mut self.scratch) }
     }
 
-    fn check_room(&self, parcel: &Fragment, bytes: usize) {
-        let needed = self.cargo.messages()[parcel.message].longest_elem();
-        assert!(bytes as u64 >= needed, "a letter of {bytes} bytes has no room for an element of {needed}");
+    fn check_room(&self, range: &MessageRange, bytes: usize) {
+        let needed = self.message_set.messages()[range.message].max_elem_bytes();
+        assert!(bytes as u64 >= needed, "a fragment of {bytes} bytes has no room for an element of {needed}");
     }
 
-    /// Does the next piece of what this rank does on its own; false if all is done.
+    /// Does the next piece of this rank's local work; false if all is done.
     ///
     /// # Panics
-    /// If the data is another plan's, or this rank's parts were not entered.
-    pub fn work_alone(&mut self, data: &mut Buffers<'_>) -> bool {
+    /// If the data was entered for another plan, or this rank's parts were not entered.
+    pub fn copy_local(&mut self, data: &mut Buffers<'_>) -> bool {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let Some(number) = self.number else { return false };
-        let hands = Packer { cargo: &self.cargo, data, chunk: self.letter };
-        // SAFETY: the data is borrowed mutably. The worker was made for all routes of this rank.
-        unsafe { hands.work_alone(number, &mut self.alone, &mut self.worker, || ()) }
+        let packer = Packer { message_set: &self.message_set, data, fragment_bytes: self.fragment_bytes };
+        // SAFETY: the data is borrowed mutably. The scratch was made for all routes of this rank.
+        unsafe { packer.copy_local(number, &mut self.local, &mut self.scratch, || ()) }
     }
 
-    fn hands<'a>(&'a self, data: &'a Buffers<'a>) -> Packer<'a> {
+    fn packer<'a>(&'a self, data: &'a Buffers<'a>) -> Packer<'a> {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        Packer { cargo: &self.cargo, data, chunk: self.letter }
+        Packer { message_set: &self.message_set, data, fragment_bytes: self.fragment_bytes }
     }
 }

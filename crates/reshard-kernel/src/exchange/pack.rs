@@ -1,7 +1,7 @@
-//! What a rank does with messages, wherever they travel: packs letters, unpacks them, copies what it keeps.
+//! What a rank does with messages, however they are sent: packs fragments, unpacks them, does its local copies.
 //!
-//! Between threads ([`super::run`]) and between processes ([`super::one_rank`]) messages are cut into letters and filled
-//! alike; only how a letter gets to the other side differs.
+//! Between threads ([`super::run`]) and between processes ([`super::one_rank`]) messages are cut into fragments and packed in
+//! the same way; only the transport of a fragment differs.
 
 use super::messages::{MessageSegment, MessageSet, cut_at_rows};
 use crate::copy::{CopyJob, CopyMode, Scratch, copy};
@@ -9,229 +9,238 @@ use crate::memory::Buffers;
 use crate::route::{CopyRange, Route};
 use std::ops::Range;
 
-/// What a rank copies on its own is cut into pieces of about so many bytes, to look for letters in between.
-const PIECE: u64 = 1 << 18;
+/// Local work is cut into pieces of about this many bytes, so that a rank can look for fragments in between.
+const LOCAL_STEP_BYTES: u64 = 1 << 18;
 
-/// Some positions of a message, of all its arrays, that travel in one step.
+/// Some positions of a message, of all its arrays, that are sent in one step of the schedule, in one or more fragments.
 #[derive(Clone, Debug)]
-pub struct Fragment {
-    /// The number of the message.
+pub struct MessageRange {
+    /// Index of the message.
     pub message: usize,
-    /// Which positions.
+    /// The positions.
     pub positions: Range<u64>,
 }
 
-/// How far a parcel has got. Sender and receiver have one each, and both move alike.
+/// Progress within a range. Sender and receiver have one each, and both advance in the same way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
-    section: usize,
+    segment: usize,
     at: u64,
     finished: bool,
 }
 
 impl Cursor {
-    /// Nothing is left.
+    /// True if no fragment is left.
     pub fn finished(&self) -> bool {
         self.finished
     }
 }
 
-/// What a rank does on its own, and how far it has got: copies what it keeps, and scales what would have travelled.
+/// Progress of a rank's local work: it copies what it sends itself, and scales destinations whose source is not read.
 #[derive(Default)]
 pub(crate) struct LocalWork {
     kept: usize,
     arrival: usize,
-    section: usize,
+    segment: usize,
     at: u64,
 }
 
 /// The messages and the memory of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Packer<'a> {
-    pub cargo: &'a MessageSet,
+    pub message_set: &'a MessageSet,
     pub data: &'a Buffers<'a>,
-    /// Bytes of the longest letter.
-    pub chunk: usize,
+    /// Bytes of a fragment at most.
+    pub fragment_bytes: usize,
 }
 
 impl Packer<'_> {
-    /// The beginning of a parcel; its end, if all its arrays are scaled to something that does not depend on the source.
-    pub fn open(&self, parcel: &Fragment) -> Cursor {
-        let mut cursor = Cursor { section: 0, at: parcel.positions.start, finished: false };
-        self.skip(parcel, &mut cursor);
+    /// Returns a cursor at the start of a range; at its end, if no array of the message depends on its source.
+    pub fn open(&self, range: &MessageRange) -> Cursor {
+        let mut cursor = Cursor { segment: 0, at: range.positions.start, finished: false };
+        self.skip(range, &mut cursor);
         cursor
     }
 
-    /// Past arrays of which nothing travels.
-    fn skip(&self, parcel: &Fragment, cursor: &mut Cursor) {
-        let sections = &self.cargo.messages()[parcel.message].sections;
-        while sections.get(cursor.section).is_some_and(|section| self.ignores(section.array)) {
-            cursor.section += 1;
+    /// Skips arrays of which nothing is sent, because their scaling ignores the source.
+    fn skip(&self, range: &MessageRange, cursor: &mut Cursor) {
+        let segments = &self.message_set.messages()[range.message].segments;
+        while segments.get(cursor.segment).is_some_and(|segment| self.ignores(segment.array)) {
+            cursor.segment += 1;
         }
-        cursor.finished = cursor.section >= sections.len() || parcel.positions.is_empty();
+        cursor.finished = cursor.segment >= segments.len() || range.positions.is_empty();
     }
 
     fn ignores(&self, array: usize) -> bool {
         self.data.scaling(array).is_some_and(|scaling| scaling.ignores_source)
     }
 
-    /// Moves the cursor past what the next letter carries, as pieces: a section, its positions, and the byte of the letter at
-    /// which they begin. Returns the bytes of the letter.
-    fn letter(
+    /// Advances the cursor past the next fragment, and calls `piece(segment, positions, byte offset in the fragment)` for each of its
+    /// pieces. Returns the bytes of the fragment.
+    fn next_fragment(
         &self,
-        parcel: &Fragment,
+        range: &MessageRange,
         cursor: &mut Cursor,
         mut piece: impl FnMut(&MessageSegment, Range<u64>, usize),
     ) -> usize {
-        let message = &self.cargo.messages()[parcel.message];
+        let message = &self.message_set.messages()[range.message];
         let mut bytes = 0;
         while !cursor.finished {
-            let section = &message.sections[cursor.section];
-            let last = parcel.positions.end;
-            assert!(cursor.at < last && last <= section.positions, "a parcel is part of its message");
-            let room = (self.chunk - bytes) as u64 / section.elem;
+            let segment = &message.segments[cursor.segment];
+            let last = range.positions.end;
+            assert!(cursor.at < last && last <= segment.positions, "a range is part of its message");
+            let room = (self.fragment_bytes - bytes) as u64 / segment.elem;
             if room == 0 {
                 break;
             }
             let all = last - cursor.at <= room;
-            let end = if all { last } else { cut_at_rows(cursor.at, cursor.at + room, section.row) };
-            piece(section, cursor.at..end, bytes);
-            bytes += ((end - cursor.at) * section.elem) as usize;
+            let end = if all { last } else { cut_at_rows(cursor.at, cursor.at + room, segment.row) };
+            piece(segment, cursor.at..end, bytes);
+            bytes += ((end - cursor.at) * segment.elem) as usize;
             if !all {
                 cursor.at = end;
                 break;
             }
-            (cursor.section, cursor.at) = (cursor.section + 1, parcel.positions.start);
-            self.skip(parcel, cursor);
+            (cursor.segment, cursor.at) = (cursor.segment + 1, range.positions.start);
+            self.skip(range, cursor);
         }
         bytes
     }
 
-    /// In how many letters a parcel travels.
-    pub fn letters(&self, parcel: &Fragment) -> usize {
-        let mut cursor = self.open(parcel);
-        let mut letters = 0;
+    /// Returns the number of fragments of a range.
+    pub fn fragment_count(&self, range: &MessageRange) -> usize {
+        let mut cursor = self.open(range);
+        let mut fragments = 0;
         while !cursor.finished {
-            self.letter(parcel, &mut cursor, |_, _, _| ());
-            letters += 1;
+            self.next_fragment(range, &mut cursor, |_, _, _| ());
+            fragments += 1;
         }
-        letters
+        fragments
     }
 
-    /// Packs the next letter of a parcel. Returns its bytes.
+    /// Packs the next fragment of a range. Returns its bytes.
     ///
     /// # Safety
-    /// At `to` there are `chunk` bytes to be written, which nobody else touches. The worker was made for all routes of the
-    /// message's sender.
+    /// `to` has `fragment_bytes` writable bytes that nobody else accesses. The scratch was made for all routes of the message's
+    /// sender.
     pub unsafe fn pack(
         &self,
-        parcel: &Fragment,
+        range: &MessageRange,
         cursor: &mut Cursor,
         to: *mut u8,
-        worker: &mut Scratch,
+        scratch: &mut Scratch,
     ) -> usize {
-        self.letter(parcel, cursor, |section, range, offset| {
-            let source = self.data.sources(section.array)[section.source];
+        self.next_fragment(range, cursor, |segment, range, offset| {
+            let source = self.data.sources(segment.array)[segment.source];
             assert!(!source.is_null(), "the source was entered");
-            let base = first_position(to.wrapping_add(offset), &range, section.elem);
-            let manner = CopyMode { fetch: section.large, claim: section.large, ..CopyMode::default() };
-            // SAFETY: the source is this plan's, whole, and only read while the run lasts. The box is dense, so positions
-            // `range` take the bytes from `offset` on, which end within `chunk`: `letter` sees to both. The rest is passed on.
-            unsafe { copy(errand(&section.pack, manner, &[source], &[base], range), worker) };
+            let base = first_position(to.wrapping_add(offset), &range, segment.elem);
+            let mode = CopyMode {
+                prefetch_reads: segment.large,
+                prefetch_writes: segment.large,
+                ..CopyMode::default()
+            };
+            // SAFETY: the source is this plan's, whole, and only read while the run lasts. The message is dense, so positions `range` take
+            // the bytes from `offset` on, which end within `fragment_bytes`: `next_fragment` ensures both. The rest is the caller's contract.
+            unsafe { copy(job(&segment.pack, mode, &[source], &[base], range), scratch) };
         })
     }
 
-    /// Unpacks the next letter of a parcel. Returns its bytes.
+    /// Unpacks the next fragment of a range. Returns its bytes.
     ///
     /// # Safety
-    /// At `from` there is that letter, `chunk` readable bytes that nobody writes to. Nobody else writes to the parts of the
-    /// message's receiver. The worker was made for all its routes.
+    /// `from` has that fragment, `fragment_bytes` readable bytes that nobody writes to. Nobody else writes to the parts of the
+    /// message's receiver. The scratch was made for all its routes.
     pub unsafe fn unpack(
         &self,
-        parcel: &Fragment,
+        range: &MessageRange,
         cursor: &mut Cursor,
         from: *const u8,
-        worker: &mut Scratch,
+        scratch: &mut Scratch,
     ) -> usize {
-        self.letter(parcel, cursor, |section, range, offset| {
-            let target = self.data.targets(section.array)[section.target];
+        self.next_fragment(range, cursor, |segment, range, offset| {
+            let target = self.data.targets(segment.array)[segment.target];
             assert!(!target.is_null(), "the target was entered");
             let base =
-                first_position(from.wrapping_add(offset).cast_mut(), &range, section.elem).cast_const();
-            let scaling = self.data.scaling(section.array);
-            let manner = CopyMode { stream: section.stream, scaling, ..CopyMode::default() };
-            // SAFETY: positions `range` are the bytes from `offset` on. The target is this plan's, whole, and a part of the
-            // receiver. A scaling was made for the array's type. The rest is passed on.
-            unsafe { copy(errand(&section.unpack, manner, &[base], &[target], range), worker) };
+                first_position(from.wrapping_add(offset).cast_mut(), &range, segment.elem).cast_const();
+            let scaling = self.data.scaling(segment.array);
+            let mode = CopyMode { non_temporal: segment.non_temporal, scaling, ..CopyMode::default() };
+            // SAFETY: positions `range` are the bytes from `offset` on. The destination is this plan's, whole, and a part of the
+            // receiver. A scaling was made for the array's type. The rest is the caller's contract.
+            unsafe { copy(job(&segment.unpack, mode, &[base], &[target], range), scratch) };
         })
     }
 
-    /// Does the next piece of what a rank does on its own; false if all is done. `begin` is called before there is more.
+    /// Does the next piece of a rank's local work; false if all is done. `begin` is called before a piece is copied.
     ///
     /// # Safety
-    /// Nobody else writes to the parts of this rank. The worker was made for all its routes.
-    pub unsafe fn work_alone(
+    /// Nobody else writes to the parts of this rank. The scratch was made for all its routes.
+    pub unsafe fn copy_local(
         &self,
         rank: usize,
-        alone: &mut LocalWork,
-        worker: &mut Scratch,
+        local: &mut LocalWork,
+        scratch: &mut Scratch,
         begin: impl FnOnce(),
     ) -> bool {
-        let MessageSet { kept, arrivals, .. } = self.cargo;
-        if let Some(kept) = kept[rank].get(alone.kept) {
+        let MessageSet { local_moves, arrivals, .. } = self.message_set;
+        if let Some(kept) = local_moves[rank].get(local.kept) {
             begin();
             let (positions, row) = (kept.route.positions(), kept.route.positions() / kept.route.rows());
-            let range = alone.next_piece(positions, row, kept.route.row_bytes() / row);
-            alone.kept += usize::from(alone.at == 0);
+            let range = local.next_piece(positions, row, kept.route.row_bytes() / row);
+            local.kept += usize::from(local.at == 0);
             let scaling = self.data.scaling(kept.array);
-            let manner = CopyMode { stream: kept.stream, fetch: kept.stream, scaling, ..CopyMode::default() };
+            let mode = CopyMode {
+                non_temporal: kept.non_temporal,
+                prefetch_reads: kept.non_temporal,
+                scaling,
+                ..CopyMode::default()
+            };
             let from = self.data.sources(kept.array)[kept.source];
             let to = self.data.targets(kept.array)[kept.target];
             assert!(!from.is_null() && !to.is_null(), "both parts were entered");
-            // SAFETY: both parts are this plan's, whole, the target one of this rank's. A scaling was made for the array's
-            // type. The rest is passed on.
-            unsafe { copy(errand(&kept.route, manner, &[from], &[to], range), worker) };
+            // SAFETY: both parts are this plan's, whole, the destination is one of this rank's. A scaling was made for the array's
+            // type. The rest is the caller's contract.
+            unsafe { copy(job(&kept.route, mode, &[from], &[to], range), scratch) };
             return true;
         }
-        while let Some(&message) = arrivals[rank].get(alone.arrival) {
-            let Some(section) = self.cargo.messages()[message].sections.get(alone.section) else {
-                (alone.arrival, alone.section) = (alone.arrival + 1, 0);
+        while let Some(&message) = arrivals[rank].get(local.arrival) {
+            let Some(segment) = self.message_set.messages()[message].segments.get(local.segment) else {
+                (local.arrival, local.segment) = (local.arrival + 1, 0);
                 continue;
             };
-            if !self.ignores(section.array) {
-                alone.section += 1;
+            if !self.ignores(segment.array) {
+                local.segment += 1;
                 continue;
             }
             begin();
-            let range = alone.next_piece(section.positions, section.row, section.elem);
-            alone.section += usize::from(alone.at == 0);
-            let manner = CopyMode { scaling: self.data.scaling(section.array), ..CopyMode::default() };
-            let to = self.data.targets(section.array)[section.target];
+            let range = local.next_piece(segment.positions, segment.row, segment.elem);
+            local.segment += usize::from(local.at == 0);
+            let mode = CopyMode { scaling: self.data.scaling(segment.array), ..CopyMode::default() };
+            let to = self.data.targets(segment.array)[segment.target];
             assert!(!to.is_null(), "the target was entered");
-            // SAFETY: nothing is read, so any address will do. The rest as above.
-            unsafe { copy(errand(&section.unpack, manner, &[std::ptr::null()], &[to], range), worker) };
+            // SAFETY: nothing is read, so any source address is valid. The rest as for the local move above.
+            unsafe { copy(job(&segment.unpack, mode, &[std::ptr::null()], &[to], range), scratch) };
             return true;
         }
         false
     }
 }
 
-/// An errand for some positions of a route.
-fn errand<'a>(
+/// Returns a job that copies some positions of a route.
+fn job<'a>(
     route: &'a Route,
-    manner: CopyMode<'a>,
+    mode: CopyMode<'a>,
     from: &'a [*const u8],
     to: &'a [*mut u8],
     range: Range<u64>,
 ) -> CopyJob<'a> {
-    CopyJob { route, manner, from, to, share: CopyRange::Positions(range) }
+    CopyJob { route, mode, from, to, range: CopyRange::Positions(range) }
 }
 
 impl LocalWork {
-    /// The next of so many positions. Ends at 0 when there are no more.
+    /// Returns the next of `positions` positions. `at` is 0 again when none is left.
     fn next_piece(&mut self, positions: u64, row: u64, elem: u64) -> Range<u64> {
         let begin = self.at;
-        let some = (PIECE / elem).max(1);
+        let some = (LOCAL_STEP_BYTES / elem).max(1);
         let all = positions - begin <= some;
         let end = if all { positions } else { cut_at_rows(begin, begin + some, row) };
         self.at = if all { 0 } else { end };
@@ -239,8 +248,8 @@ impl LocalWork {
     }
 }
 
-/// Where position 0 would lie if the first of `range` lies at `place`: an address to reckon with, perhaps outside of all
-/// memory. Kernels add to it what leads back to `place` and behind, and wrap as this does.
+/// Returns the address of position 0 if the first position of `range` is at `place`. It may lie outside of all memory: kernels
+/// add offsets that lead back to `place` or beyond, with wrapping arithmetic as here.
 fn first_position(place: *mut u8, range: &Range<u64>, elem: u64) -> *mut u8 {
     place.wrapping_sub((range.start * elem) as usize)
 }

@@ -1,10 +1,10 @@
-//! Messages on their way: the memory they travel in, and how they are cut into letters.
+//! The slot pool: the memory in which fragments are in flight between threads.
 //!
-//! The compiler cannot see that ranks which share all this memory never touch the same of it. It follows from two rules,
-//! both kept by the types here. Destinations are written through a [`RankHandle`](super::RankHandle) alone, of which a rank has one at a time, and
-//! only to that rank's own parts. A slot belongs to whoever the [`Mailbox`] gave it to, and a station that takes one hands it
-//! on before it does anything else. The rest (who sends what when, how far it has got) is decided elsewhere; a mistake there
-//! moves wrong bytes, and never ones that are somebody else's.
+//! The compiler cannot see that ranks which share all this memory never access the same bytes. It follows from two rules,
+//! both enforced by the types here. Destinations are written only through a [`RankHandle`](super::RankHandle), of which a rank
+//! has one at a time, and only to that rank's own parts. A slot belongs to whoever the [`Mailbox`] gave it to, and a handle that
+//! takes a slot passes it on before it does anything else. The rest (who sends what when, and the progress of each range) is decided
+//! elsewhere; a mistake there moves wrong bytes, but never accesses bytes that belong to somebody else.
 
 use super::messages::{Message, MessageSet};
 use crate::copy::Scratch;
@@ -14,75 +14,77 @@ use reshard_plan::{Error, ErrorKind, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-/// Messages, and all that is needed to send them again and again.
+/// The messages of a plan, with slots, mailbox and scratch to send them any number of times.
 pub struct SlotPool {
-    pub(crate) cargo: MessageSet,
-    pub(crate) post: Mailbox,
+    pub(crate) message_set: MessageSet,
+    pub(crate) mailbox: Mailbox,
     slots: usize,
     /// Bytes of a slot.
-    pub(crate) chunk: usize,
-    /// For each rank, where among the senders its slots lie, if it sends anything.
-    berths: Vec<Option<usize>>,
+    pub(crate) slot_bytes: usize,
+    /// For each rank that sends anything, its index among the senders.
+    sender_index: Vec<Option<usize>>,
     senders: usize,
     arena: Option<Arena>,
-    pub(crate) workers: Vec<Mutex<Option<Scratch>>>,
+    pub(crate) scratch: Vec<Mutex<Option<Scratch>>>,
 }
 
 impl SlotPool {
-    /// With so many slots of so many bytes for each rank that sends. A slot must have room for any one element.
-    pub fn new(cargo: MessageSet, slots: usize, chunk: usize) -> Self {
-        let room = |message: &Message| message.longest_elem() <= chunk as u64;
-        assert!(slots > 0 && cargo.messages().iter().all(room), "a slot has room for an element");
-        let ends: Vec<(usize, usize)> = cargo.messages().iter().map(|m| (m.from, m.to)).collect();
-        let ranks = cargo.ranks().len();
-        let mut berths = vec![None; ranks];
+    /// Makes a pool with `slots` slots of `slot_bytes` bytes for each sender. A slot must have room for any one element.
+    pub fn new(message_set: MessageSet, slots: usize, slot_bytes: usize) -> Self {
+        let room = |message: &Message| message.max_elem_bytes() <= slot_bytes as u64;
+        assert!(slots > 0 && message_set.messages().iter().all(room), "a slot has room for an element");
+        let endpoints: Vec<(usize, usize)> = message_set.messages().iter().map(|m| (m.from, m.to)).collect();
+        let ranks = message_set.ranks().len();
+        let mut sender_index = vec![None; ranks];
         let mut senders = 0;
-        for &(from, _) in &ends {
-            if berths[from].is_none() {
-                berths[from] = Some(senders);
+        for &(from, _) in &endpoints {
+            if sender_index[from].is_none() {
+                sender_index[from] = Some(senders);
                 senders += 1;
             }
         }
-        let workers = (0..ranks).map(|_| Mutex::new(None)).collect();
-        let post = Mailbox::new(ranks, slots, &ends);
-        Self { cargo, post, slots, chunk, berths, senders, arena: None, workers }
+        let scratch = (0..ranks).map(|_| Mutex::new(None)).collect();
+        let mailbox = Mailbox::new(ranks, slots, &endpoints);
+        Self { message_set, mailbox, slots, slot_bytes, sender_index, senders, arena: None, scratch }
     }
 
-    /// What travels.
-    pub fn cargo(&self) -> &MessageSet {
-        &self.cargo
+    /// Returns the messages.
+    pub fn message_set(&self) -> &MessageSet {
+        &self.message_set
     }
 
-    /// Bytes taken at the first run, and kept.
+    /// Returns the bytes allocated at the first run, and kept.
     pub fn scratch_bytes(&self) -> u64 {
-        let workers: u64 = (0..self.workers.len()).map(|rank| self.cargo.worker_bytes(rank)).sum();
-        self.arena_bytes() as u64 + workers
+        let scratch: u64 = (0..self.scratch.len()).map(|rank| self.message_set.scratch_bytes(rank)).sum();
+        self.arena_bytes() as u64 + scratch
     }
 
     fn arena_bytes(&self) -> usize {
-        self.senders * self.slots * self.chunk
+        self.senders * self.slots * self.slot_bytes
     }
 
-    /// Ready for a run: everything is as if nothing had ever been sent. Takes memory the first time.
+    /// Prepares a run: resets the mailbox. Allocates memory the first time.
     pub(crate) fn prepare(&mut self) -> Result<()> {
         if self.arena.is_none() {
             self.arena = Some(Arena::new(self.arena_bytes())?);
         }
-        for (rank, worker) in self.workers.iter().enumerate() {
-            lock(worker).get_or_insert_with(|| Scratch::new(self.cargo.level, self.cargo.routes_of(rank)));
+        for (rank, scratch) in self.scratch.iter().enumerate() {
+            lock(scratch).get_or_insert_with(|| {
+                Scratch::new(self.message_set.level, self.message_set.routes_of(rank))
+            });
         }
-        self.post.reset();
+        self.mailbox.reset();
         Ok(())
     }
 
-    /// Where a sender's slot lies.
+    /// Returns the address of a sender's slot.
     pub(crate) fn slot(&self, sender: usize, slot: u32) -> *mut u8 {
-        let (berth, arena) = self.berths[sender].zip(self.arena.as_ref()).expect("senders have slots");
-        arena.slot(berth * self.slots + slot as usize, self.chunk)
+        let (index, arena) = self.sender_index[sender].zip(self.arena.as_ref()).expect("senders have slots");
+        arena.slot(index * self.slots + slot as usize, self.slot_bytes)
     }
 }
 
-/// Memory for all slots.
+/// The memory of all slots.
 struct Arena {
     first: NonNull<u8>,
     layout: Layout,
@@ -90,7 +92,7 @@ struct Arena {
 
 // SAFETY: it owns its bytes, like a boxed slice.
 unsafe impl Send for Arena {}
-// SAFETY: it only gives out addresses; who may use them is for those who do to prove.
+// SAFETY: it only gives out addresses; whoever uses one proves that it may.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -106,10 +108,10 @@ impl Arena {
         Ok(Self { first, layout })
     }
 
-    /// Where `chunk` bytes begin.
-    fn slot(&self, number: usize, chunk: usize) -> *mut u8 {
-        let at = number * chunk;
-        assert!(at + chunk <= self.layout.size(), "slot {number} of {chunk} bytes");
+    /// Returns the address of a slot of `slot_bytes` bytes.
+    fn slot(&self, number: usize, slot_bytes: usize) -> *mut u8 {
+        let at = number * slot_bytes;
+        assert!(at + slot_bytes <= self.layout.size(), "slot {number} of {slot_bytes} bytes");
         self.first.as_ptr().wrapping_add(at)
     }
 }

@@ -1,8 +1,8 @@
-//! Memory for large parts: zeroed, at the beginning of a cache line, on huge pages where the system grants them. And huge
-//! pages for memory that is there already.
+//! Memory for large parts: zeroed, aligned to cache lines, on huge pages where the system grants them; and huge pages for
+//! memory that is allocated already.
 //!
-//! A redistribution touches far more pages than a processor remembers; with pages of two megabytes it forgets none. The
-//! system is asked politely and may refuse.
+//! A redistribution accesses far more 4-kilobyte pages than the TLB has entries; with huge pages of two megabytes the entries
+//! suffice. The calls are advice, and the system may refuse.
 
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
@@ -11,17 +11,17 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// What a huge page holds on the systems we know.
-const HUGE: usize = 2 << 20;
+/// Bytes of a huge page on the systems we know.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// `MADV_COLLAPSE`, since Linux 6.1: make huge pages of these now.
+/// `MADV_COLLAPSE`, since Linux 6.1: makes huge pages of a range now.
 #[cfg(target_os = "linux")]
-const COLLAPSE: libc::c_int = 25;
+const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Puts an array that somebody else allocated on huge pages, where it is and as it is, as far as the system does that: the
-/// first and last megabyte or so stay where they are. Worth while once for arrays of many megabytes that are moved again and
-/// again, on systems that do not do it by themselves (`/sys/kernel/mm/transparent_hugepage/enabled` is not `always`); it takes
-/// longer than copying them.
+/// Puts an allocated array on huge pages, without changing its address or contents, as far as the system does that; the first
+/// and last megabyte or so stay on small pages. It pays off for arrays of many megabytes that are moved many times, on systems
+/// that do not do it by themselves (`/sys/kernel/mm/transparent_hugepage/enabled` is not `always`); it takes longer than copying
+/// the array once.
 ///
 /// ```
 /// let mut part = vec![1.5; 1_000_000];
@@ -32,16 +32,17 @@ pub fn use_huge_pages<T: Pod>(array: &mut [T]) {
     #[cfg(target_os = "linux")]
     {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(array);
-        let head = bytes.as_ptr().addr().wrapping_neg() % HUGE;
-        if let Some(whole) = bytes.len().checked_sub(head).map(|rest| rest / HUGE * HUGE)
+        let head = bytes.as_ptr().addr().wrapping_neg() % HUGE_PAGE_BYTES;
+        if let Some(whole) =
+            bytes.len().checked_sub(head).map(|rest| rest / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES)
             && whole > 0
         {
             let first = bytes[head..].as_mut_ptr();
-            // SAFETY: whole huge pages inside of the array, which is borrowed; advice changes no contents. The first is for
-            // systems that do not know the second: they will do it by and by.
+            // SAFETY: whole huge pages inside the array, which is borrowed; advice changes no contents. The first call is for
+            // systems that do not know the second: they collapse pages in the background.
             unsafe {
                 libc::madvise(first.cast(), whole, libc::MADV_HUGEPAGE);
-                libc::madvise(first.cast(), whole, COLLAPSE);
+                libc::madvise(first.cast(), whole, MADV_COLLAPSE);
             }
         }
     }
@@ -49,7 +50,7 @@ pub fn use_huge_pages<T: Pod>(array: &mut [T]) {
     let _ = array;
 }
 
-/// One part of an array, allocated for its purpose. Behaves like a slice of zeros to begin with.
+/// One part of an array, on huge pages if it is large. Behaves like a slice, initially of zeros.
 ///
 /// ```
 /// let mut part: reshard_kernel::memory::Memory<f64> = reshard_kernel::memory::Memory::zeroed(1000)?;
@@ -70,7 +71,7 @@ unsafe impl<T: Send> Send for Memory<T> {}
 unsafe impl<T: Sync> Sync for Memory<T> {}
 
 impl<T: Pod> Memory<T> {
-    /// So many elements, all bytes zero. Fails with an error when there is no memory.
+    /// Allocates `elems` elements, all bytes zero. Fails with an error if there is not enough memory.
     pub fn zeroed(elems: usize) -> Result<Self> {
         let refused = || {
             Error::new(
@@ -79,24 +80,24 @@ impl<T: Pod> Memory<T> {
             )
         };
         let bytes = elems.checked_mul(size_of::<T>()).ok_or_else(refused)?;
-        // Whole huge pages, if it takes more than one.
+        // Whole huge pages, if it takes at least one.
         let (bytes, align) = match bytes {
-            0..HUGE => (bytes.max(1), 64),
-            _ => (bytes.checked_next_multiple_of(HUGE).ok_or_else(refused)?, HUGE),
+            0..HUGE_PAGE_BYTES => (bytes.max(1), 64),
+            _ => (bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or_else(refused)?, HUGE_PAGE_BYTES),
         };
         let layout = Layout::from_size_align(bytes, align.max(align_of::<T>())).map_err(|_| refused())?;
-        let first = if align == HUGE { huge(layout) } else { ordinary(layout) };
+        let first = if align == HUGE_PAGE_BYTES { allocate_huge(layout) } else { allocate(layout) };
         Ok(Self { first: first.ok_or_else(refused)?, layout, elems, elements: PhantomData })
     }
 }
 
-fn ordinary(layout: Layout) -> Option<NonNull<u8>> {
+fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     // SAFETY: the layout has at least one byte.
     NonNull::new(unsafe { alloc_zeroed(layout) })
 }
 
-/// Allocates without touching, asks for huge pages, then touches.
-fn huge(layout: Layout) -> Option<NonNull<u8>> {
+/// Allocates without touching the pages, advises huge pages, then writes zeros.
+fn allocate_huge(layout: Layout) -> Option<NonNull<u8>> {
     // SAFETY: the layout has at least one byte.
     let first = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
     #[cfg(target_os = "linux")]
@@ -149,8 +150,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_on_huge_pages_stays_as_it_is() {
-        for elems in [0, 1, HUGE / 8 - 1, HUGE / 4, HUGE / 8 * 3 + 5] {
+    fn huge_pages_keep_the_contents() {
+        for elems in [0, 1, HUGE_PAGE_BYTES / 8 - 1, HUGE_PAGE_BYTES / 4, HUGE_PAGE_BYTES / 8 * 3 + 5] {
             let value = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut array: Vec<u64> = (0..elems + 3).map(value).collect();
             // Not from its beginning, and not to its end.

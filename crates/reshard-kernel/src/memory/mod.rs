@@ -1,4 +1,4 @@
-//! The caller's memory: the parts of a run, and parts on huge pages.
+//! Memory: the caller's buffers of a run, and parts on huge pages.
 
 mod huge_pages;
 mod parts;

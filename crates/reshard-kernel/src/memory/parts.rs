@@ -1,7 +1,7 @@
-//! The memory of a run: where every part of every array lies, borrowed from the caller while the run lasts.
+//! The buffers of a run: the address of every part of every array, borrowed from the caller while the run lasts.
 //!
-//! Callers hand in slices; engines need addresses they can share among threads. A [`BufferTable`] keeps those addresses (and its
-//! own memory from run to run, so that entering them allocates nothing); [`Buffers`] is a table filled for one run, and keeps
+//! Callers pass slices; engines need addresses they can share among threads. A [`BufferTable`] stores those addresses (and keeps
+//! its memory from run to run, so that entering them allocates nothing); [`Buffers`] is a table filled for one run, and keeps
 //! the borrows alive.
 
 use crate::store::Scaling;
@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Room for the addresses of all parts of a plan's arrays.
+/// A table of the addresses of all parts of a plan's arrays.
 pub struct BufferTable {
     plan: Arc<Plan>,
     sources: Vec<*const u8>,
@@ -22,7 +22,7 @@ pub struct BufferTable {
     arrays: Vec<ArrayEntry>,
 }
 
-/// An array's parts in the table.
+/// One array's entries in the table.
 struct ArrayEntry {
     sources: Range<usize>,
     targets: Range<usize>,
@@ -33,9 +33,9 @@ struct ArrayEntry {
 /// Whose parts of an array were entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// Those of all ranks: for engines in which all ranks are in one process.
+    /// The parts of all ranks: for engines in which all ranks are in one process.
     All,
-    /// Those of one rank: for engines in which every rank is a process of its own.
+    /// The parts of one rank: for engines in which every rank is a process of its own.
     Rank(u64),
 }
 
@@ -45,10 +45,10 @@ unsafe impl Send for BufferTable {}
 unsafe impl Sync for BufferTable {}
 
 impl BufferTable {
-    /// Room for all parts of all arrays.
+    /// Makes a table for all parts of all arrays of the plan.
     pub fn new(plan: Arc<Plan>) -> Self {
         let (mut sources, mut targets) = (0, 0);
-        let mut place = |array: &Array| {
+        let mut entry = |array: &Array| {
             let (first_source, first_target) = (sources, targets);
             sources += array.sources().len();
             targets += array.targets().len();
@@ -59,7 +59,7 @@ impl BufferTable {
                 entered: None,
             }
         };
-        let arrays = plan.arrays().iter().map(&mut place).collect();
+        let arrays = plan.arrays().iter().map(&mut entry).collect();
         Self {
             plan,
             sources: vec![std::ptr::null(); sources],
@@ -70,10 +70,10 @@ impl BufferTable {
         }
     }
 
-    /// Begins to fill the table. Whatever was entered before is forgotten, as it may be gone.
+    /// Begins to fill the table. All earlier entries are cleared, as their memory may have been freed.
     pub fn fill(&mut self) -> Buffers<'_> {
         let Self { arrays, sources, source_bytes, targets, target_bytes, .. } = self;
-        arrays.iter_mut().for_each(|place| (place.entered, place.scaling) = (None, None));
+        arrays.iter_mut().for_each(|entry| (entry.entered, entry.scaling) = (None, None));
         sources.fill(std::ptr::null());
         source_bytes.fill(0);
         targets.fill(std::ptr::null_mut());
@@ -82,7 +82,7 @@ impl BufferTable {
     }
 }
 
-/// All parts of all arrays of a plan, for one run.
+/// The addresses of all parts of all arrays of a plan, for one run.
 pub struct Buffers<'a> {
     table: &'a mut BufferTable,
     borrowed: PhantomData<&'a mut [u8]>,
@@ -104,7 +104,7 @@ impl<'a> Buffers<'a> {
         Ok(())
     }
 
-    /// The same for parts given as bytes, at any address: elements of any size, moved bit for bit.
+    /// Enters the parts of one array given as bytes, at any address: elements of any size, copied bit for bit.
     pub fn enter_bytes<S: AsRef<[u8]>, D: AsMut<[u8]>>(
         &mut self,
         array: usize,
@@ -114,8 +114,8 @@ impl<'a> Buffers<'a> {
         self.enter_parts(array, from, to)
     }
 
-    /// Enters what one rank has of an array, where every rank is a process of its own. A rank that is no source, or no
-    /// destination, may give anything there, for instance nothing.
+    /// Enters the parts of one rank, for engines in which every rank is a process of its own. A rank that is no source, or no
+    /// destination, may give any slice there, for instance an empty one.
     pub fn enter_own<T: Pod>(
         &mut self,
         array: usize,
@@ -130,7 +130,7 @@ impl<'a> Buffers<'a> {
         Ok(())
     }
 
-    /// The same for parts given as bytes, at any address.
+    /// Enters the parts of one rank given as bytes, at any address.
     pub fn enter_own_bytes(
         &mut self,
         array: usize,
@@ -141,7 +141,7 @@ impl<'a> Buffers<'a> {
         self.enter_own_part(array, rank, from, to)
     }
 
-    /// The elements given must have the size that was planned, and a scaling must have been made for their type.
+    /// Checks that elements have the planned size, and that a scaling was made for their type.
     fn check_type<T: Pod>(&self, array: usize, scaling: Option<&Scaling>) -> Result<()> {
         let elem = self.planned(array)?.wanted().elem_bytes();
         if size_of::<T>() as u64 != elem {
@@ -169,29 +169,29 @@ impl<'a> Buffers<'a> {
     ) -> Result<()> {
         self.planned(array)?;
         let BufferTable { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
-        let (planned, place) = (&plan.arrays()[array], &mut arrays[array]);
+        let (planned, entry) = (&plan.arrays()[array], &mut arrays[array]);
         let elem = planned.wanted().elem_bytes();
-        (place.entered, place.scaling) = (None, None);
-        for (at, source) in place.sources.clone().zip(planned.sources()) {
+        (entry.entered, entry.scaling) = (None, None);
+        for (at, source) in entry.sources.clone().zip(planned.sources()) {
             (sources[at], source_bytes[at]) = (std::ptr::null(), 0);
             if source.rank == rank {
                 check_length("source", rank, size_of_val(from), source.span, elem)?;
                 (sources[at], source_bytes[at]) = (from.as_ptr().cast(), size_of_val(from));
             }
         }
-        for (at, target) in place.targets.clone().zip(planned.targets()) {
+        for (at, target) in entry.targets.clone().zip(planned.targets()) {
             (targets[at], target_bytes[at]) = (std::ptr::null_mut(), 0);
             if target.rank == rank {
                 check_length("destination", rank, size_of_val(to), target.span, elem)?;
                 (targets[at], target_bytes[at]) = (to.as_mut_ptr().cast(), size_of_val(to));
             }
         }
-        place.entered = Some(Entered::Rank(rank));
+        entry.entered = Some(Entered::Rank(rank));
         Ok(())
     }
 
-    /// Where a rank's parts of an array begin: source, destination, null if it has none or they were not entered. Valid over
-    /// their whole spans as long as this data is borrowed.
+    /// Returns the addresses of a rank's source and destination part of an array; null if it has none or they were not entered.
+    /// Valid over their whole spans as long as this data is borrowed.
     ///
     /// # Panics
     /// If there is no such array.
@@ -203,7 +203,7 @@ impl<'a> Buffers<'a> {
         (from.unwrap_or(std::ptr::null()), to.unwrap_or(std::ptr::null_mut()))
     }
 
-    /// Whose parts of an array were entered; none if it was not, or not with success.
+    /// Returns whose parts of an array were entered; `None` if none were, or entering failed.
     ///
     /// # Panics
     /// If there is no such array.
@@ -215,24 +215,24 @@ impl<'a> Buffers<'a> {
     ///
     /// # Safety
     /// From `from` on, the part is readable over its whole span as long as this data is used, and nobody writes to it while
-    /// something is copied from it.
+    /// a task copies from it.
     pub unsafe fn enter_foreign(&mut self, array: usize, source: usize, from: *const u8) {
-        let place = &self.table.arrays[array];
-        assert!(source < place.sources.len(), "source part {source} of array {array}");
-        let at = place.sources.start + source;
-        // Of length 0: such a part is not given out as a slice.
+        let entry = &self.table.arrays[array];
+        assert!(source < entry.sources.len(), "source part {source} of array {array}");
+        let at = entry.sources.start + source;
+        // With length 0: such a part is never returned as a slice.
         (self.table.sources[at], self.table.source_bytes[at]) = (from, 0);
     }
 
     /// Enters the destination part of another rank, in memory that this process can write to.
     ///
     /// # Safety
-    /// From `to` on, the part can be written to over its whole span as long as this data is used, and nobody else touches what is
-    /// copied to it meanwhile.
+    /// From `to` on, the part is writable over its whole span as long as this data is used, and nobody else accesses the bytes
+    /// that a task copies to it meanwhile.
     pub unsafe fn enter_foreign_target(&mut self, array: usize, target: usize, to: *mut u8) {
-        let place = &self.table.arrays[array];
-        assert!(target < place.targets.len(), "destination part {target} of array {array}");
-        let at = place.targets.start + target;
+        let entry = &self.table.arrays[array];
+        assert!(target < entry.targets.len(), "destination part {target} of array {array}");
+        let at = entry.targets.start + target;
         (self.table.targets[at], self.table.target_bytes[at]) = (to, 0);
     }
 
@@ -251,40 +251,40 @@ impl<'a> Buffers<'a> {
     ) -> Result<()> {
         self.planned(array)?;
         let BufferTable { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
-        let (planned, place) = (&plan.arrays()[array], &mut arrays[array]);
+        let (planned, entry) = (&plan.arrays()[array], &mut arrays[array]);
         let elem = planned.wanted().elem_bytes();
-        (place.entered, place.scaling) = (None, None);
+        (entry.entered, entry.scaling) = (None, None);
         check_count("source", from.len(), planned.sources().len())?;
         check_count("destination", to.len(), planned.targets().len())?;
-        for (at, (part, source)) in place.sources.clone().zip(from.iter().zip(planned.sources())) {
+        for (at, (part, source)) in entry.sources.clone().zip(from.iter().zip(planned.sources())) {
             let part = part.as_ref();
             check_length("source", source.rank, size_of_val(part), source.span, elem)?;
             sources[at] = part.as_ptr().cast();
             source_bytes[at] = size_of_val(part);
         }
-        for (at, (part, target)) in place.targets.clone().zip(to.iter_mut().zip(planned.targets())) {
+        for (at, (part, target)) in entry.targets.clone().zip(to.iter_mut().zip(planned.targets())) {
             let part = part.as_mut();
             check_length("destination", target.rank, size_of_val(part), target.span, elem)?;
             targets[at] = part.as_mut_ptr().cast();
             target_bytes[at] = size_of_val(part);
         }
-        place.entered = Some(Entered::All);
+        entry.entered = Some(Entered::All);
         Ok(())
     }
 
-    /// Whether the table was made for this very plan.
+    /// True if the table was made for this plan (the same allocation).
     pub(crate) fn belongs_to(&self, plan: &Arc<Plan>) -> bool {
         Arc::ptr_eq(&self.table.plan, plan)
     }
 
-    /// Refuses to run another plan than the one the data was entered for, or while an array is missing.
+    /// Fails if the data was entered for another plan, or an array is missing.
     pub fn check(&self, plan: &Arc<Plan>) -> Result<()> {
         if !self.belongs_to(plan) {
             return Err(mismatch(
                 "the data was entered for another plan; make its table from the plan of the engine that runs it".into(),
             ));
         }
-        match self.table.arrays.iter().position(|place| place.entered.is_none()) {
+        match self.table.arrays.iter().position(|entry| entry.entered.is_none()) {
             Some(array) => Err(mismatch(format!(
                 "array {array} of {} was not given; a run moves all arrays of its plan",
                 self.table.arrays.len()
@@ -293,10 +293,11 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// The same for engines of all ranks, which have nothing to do with the parts of one alone.
+    /// Fails if the data was entered for another plan, an array is missing, or was entered as the parts of one rank: for engines
+    /// that move the parts of all ranks.
     pub fn check_all(&self, plan: &Arc<Plan>) -> Result<()> {
         self.check(plan)?;
-        let of_one = |(array, place): (usize, &ArrayEntry)| match place.entered {
+        let of_one = |(array, entry): (usize, &ArrayEntry)| match entry.entered {
             Some(Entered::Rank(rank)) => Some((array, rank)),
             _ => None,
         };
@@ -309,9 +310,9 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Refuses data that was not entered as the parts of one rank alone, as engines need it in which that rank is a process.
+    /// Fails if an array was not entered as the parts of `rank`: for engines in which every rank is a process.
     pub fn check_own(&self, rank: u64) -> Result<()> {
-        let other = |place: &ArrayEntry| place.entered != Some(Entered::Rank(rank));
+        let other = |entry: &ArrayEntry| entry.entered != Some(Entered::Rank(rank));
         match self.table.arrays.iter().position(other) {
             Some(array) => Err(mismatch(format!(
                 "array {array} was not given as the parts of rank {rank} alone; in this engine every rank is a process, so give its \
@@ -321,47 +322,48 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// The beginnings of an array's source parts, valid for reading over the spans of the plan; null if one is not here.
+    /// Returns the addresses of an array's source parts, valid for reading over the spans of the plan; null for a part that was
+    /// not entered.
     pub(crate) fn sources(&self, array: usize) -> &[*const u8] {
         &self.table.sources[self.table.arrays[array].sources.clone()]
     }
 
-    /// The beginnings of an array's destination parts, valid for reading and writing over the spans of the plan, by
-    /// whoever makes sure that no two threads touch the same element; null if one is not here.
+    /// Returns the addresses of an array's destination parts, valid for reading and writing over the spans of the plan if the
+    /// caller ensures that no two threads access the same element; null for a part that was not entered.
     pub(crate) fn targets(&self, array: usize) -> &[*mut u8] {
         &self.table.targets[self.table.arrays[array].targets.clone()]
     }
 
-    /// How an array is scaled, if it is.
+    /// Returns the scaling of an array, if it has one.
     pub(crate) fn scaling(&self, array: usize) -> Option<&Scaling> {
         self.table.arrays[array].scaling.as_ref()
     }
 
-    /// A number that stands for how all arrays are scaled: ranks that run a plan together must have the same.
+    /// Returns a hash of the scalings of all arrays: ranks that run a plan together must have equal ones.
     pub fn scaling_number(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for place in &self.table.arrays {
-            place.scaling.as_ref().map(Scaling::parts).hash(&mut hasher);
+        for entry in &self.table.arrays {
+            entry.scaling.as_ref().map(Scaling::parts).hash(&mut hasher);
         }
         hasher.finish()
     }
 
-    /// Whether an array is scaled.
+    /// True if any array is scaled.
     pub fn is_scaled(&self) -> bool {
-        self.table.arrays.iter().any(|place| place.scaling.is_some())
+        self.table.arrays.iter().any(|entry| entry.scaling.is_some())
     }
 
-    /// The bytes of one source part, none if it is not in this process.
+    /// Returns the bytes of one source part; an empty slice if it is not in this process.
     ///
     /// # Panics
     /// If there is no such part, or its array was not entered.
     pub fn source(&self, array: usize, index: usize) -> &[u8] {
-        let place = &self.table.arrays[array];
+        let entry = &self.table.arrays[array];
         assert!(
-            place.entered.is_some() && index < place.sources.len(),
+            entry.entered.is_some() && index < entry.sources.len(),
             "source part {index} of array {array}"
         );
-        let at = place.sources.start + index;
+        let at = entry.sources.start + index;
         if self.table.source_bytes[at] == 0 {
             return &[];
         }
@@ -370,17 +372,17 @@ impl<'a> Buffers<'a> {
         unsafe { std::slice::from_raw_parts(self.table.sources[at], self.table.source_bytes[at]) }
     }
 
-    /// The bytes of one destination part, none if it is not in this process.
+    /// Returns the bytes of one destination part; an empty slice if it is not in this process.
     ///
     /// # Panics
     /// If there is no such part, or its array was not entered.
     pub fn target(&mut self, array: usize, index: usize) -> &mut [u8] {
-        let place = &self.table.arrays[array];
+        let entry = &self.table.arrays[array];
         assert!(
-            place.entered.is_some() && index < place.targets.len(),
+            entry.entered.is_some() && index < entry.targets.len(),
             "destination part {index} of array {array}"
         );
-        let at = place.targets.start + index;
+        let at = entry.targets.start + index;
         if self.table.target_bytes[at] == 0 {
             return &mut [];
         }
@@ -393,12 +395,12 @@ impl<'a> Buffers<'a> {
 // SAFETY: `Buffers` only hands out addresses (to unsafe code that promises disjoint use) and plain bytes.
 unsafe impl Sync for Buffers<'_> {}
 
-/// The most bytes of a part: a process maps no more on the 64-bit systems we know, as user space ends at address 2^47 (a few
-/// can be told otherwise). So sums of a few sizes of parts fit into all integers here.
-const MOST_BYTES: u128 = if usize::BITS < 64 { isize::MAX as u128 } else { 1 << 47 };
+/// Bytes of a part at most: a process maps no more on the 64-bit systems we know, as user space ends at address 2^47 (a few
+/// can be configured otherwise). So sums of a few part sizes do not overflow.
+const MAX_PART_BYTES: u128 = if usize::BITS < 64 { isize::MAX as u128 } else { 1 << 47 };
 
-/// Refuses plans of which one rank's part cannot lie in memory. For all others the size of a part in bytes is a number to
-/// reckon with.
+/// Fails if one rank's part does not fit into the address space of a process. For all other plans, sizes of parts in bytes do not
+/// overflow.
 ///
 /// ```
 /// use reshard_kernel::memory::check_reach;
@@ -414,11 +416,11 @@ pub fn check_reach(plan: &Plan) -> Result<()> {
         let targets = array.targets().iter().map(|target| ("destination", target.rank, target.span));
         for (side, rank, span) in sources.chain(targets) {
             let bytes = u128::from(span) * u128::from(array.wanted().elem_bytes());
-            if bytes > MOST_BYTES {
+            if bytes > MAX_PART_BYTES {
                 return Err(Error::new(
                     ErrorKind::TooLarge,
                     format!(
-                        "the {side} part of rank {rank} takes {bytes} bytes, and a process can have {MOST_BYTES} at most; use \
+                        "the {side} part of rank {rank} takes {bytes} bytes, and a process can have {MAX_PART_BYTES} at most; use \
                          more ranks or smaller strides"
                     ),
                 ));
@@ -428,8 +430,8 @@ pub fn check_reach(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The same where all ranks are in one process: refuses plans of which a part, or all destinations together, have no addresses.
-/// What no memory holds is left for whoever asks for that memory to find out.
+/// Fails if a source part, or all destinations together, do not fit into the address space of one process: for engines in which
+/// all ranks are in one process. Whether there is enough memory is left to the allocation.
 pub fn check_reach_of_all(plan: &Plan) -> Result<()> {
     let most = isize::MAX as u128;
     let mut written = 0;

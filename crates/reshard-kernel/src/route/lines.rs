@@ -1,39 +1,39 @@
 //! Rounds of short pieces, composed in registers a cache line at a time.
 //!
-//! Pieces of a few elements are many to a line, and a processor that guesses the length of each guesses wrong too often.
-//! But where they lie is known when the route is made. So each line of a round is written down as the *patches* it is
-//! made of, equally many for all lines: masked loads on top of each other, and not a single branch. Whole lines then go
-//! to the sink, which turns them to where lines of the destination begin.
+//! A line holds many pieces of a few elements, and branches on their lengths are mispredicted too often. But all offsets are
+//! known when the route is made. So each line of a round is stored as a list of *patches*, equally many for all lines: masked
+//! loads on top of each other, without a branch. Whole lines then go to the sink, which shifts them to the line boundaries of
+//! the destination.
 
 use crate::simd::{CACHE_LINE, Patch};
 use reshard_plan::Stretch;
 
-/// Lines of more patches are copied piece by piece.
-const MOST: usize = 8;
+/// Patches of a line at most; rounds with more are copied piece by piece.
+const MAX_PATCHES_PER_LINE: usize = 8;
 
-/// A round of a loop in which pieces follow each other without a gap, as lines.
+/// A round of a loop as cache lines; its pieces are contiguous in the destination.
 pub(crate) struct ComposedLines {
-    /// So many for each line.
+    /// Peer and patch, `patches_per_line` for each line.
     pub(crate) patches: Vec<(u32, Patch)>,
-    pub(crate) each: usize,
-    /// Of all lines together.
+    pub(crate) patches_per_line: usize,
+    /// Bytes of all lines together; the last line may be incomplete.
     pub(crate) bytes: usize,
-    /// Where the first round begins in the destination, and how much further each of the next does, in bytes.
+    /// Byte offset of the first round in the destination, and bytes from one round to the next.
     pub(crate) to: [usize; 2],
-    /// How much further each of the next rounds begins in all sources, in bytes.
+    /// Bytes from one round to the next, in all sources.
     pub(crate) from_step: usize,
-    /// What will be needed, by this end or its neighbours, and is asked for some rows ahead: peer, first byte, bytes.
+    /// Spans prefetched some rows ahead, for this destination and its neighbours: peer, byte offset, bytes.
     pub(crate) spans: Vec<(u32, usize, usize)>,
 }
 
 impl ComposedLines {
-    /// The lines of a round, if composing them is worth while: pieces are short, not too different in length, follow each
-    /// other without a gap and all sources go at one pace. If it `fetches`, this end asks for what all ends need.
+    /// Returns the lines of a round, if composing them pays: pieces are short, of similar length, contiguous in the destination,
+    /// and of one source stride. With `prefetches`, this destination prefetches for all destinations.
     pub fn new<'a>(
         stretches: impl Iterator<Item = &'a Stretch> + Clone,
         elem: u64,
         rounds: u64,
-        fetches: bool,
+        prefetches: bool,
     ) -> Option<Self> {
         let first = stretches.clone().next()?;
         let even = |s: &Stretch| s.to == first.to + s.at && s.from_step == first.from_step;
@@ -42,7 +42,7 @@ impl ComposedLines {
         }
         let from_step = (first.from_step * elem) as usize;
         let mut spans: Vec<(u32, usize, usize)> = Vec::new();
-        for stretch in stretches.clone().filter(|_| fetches) {
+        for stretch in stretches.clone().filter(|_| prefetches) {
             let (begin, end) =
                 ((stretch.from * elem) as usize, ((stretch.from + stretch.len) * elem) as usize);
             match spans.iter_mut().find(|span| span.0 == stretch.peer) {
@@ -73,8 +73,8 @@ impl ComposedLines {
         }
         let each = lines.iter().map(Vec::len).max()?;
         let all: usize = lines.iter().map(Vec::len).sum();
-        // A round of few pieces has little to gain; patches that are there to be equally many should not be the most.
-        if pieces < 2 || each > MOST || each * lines.len() > 2 * all {
+        // A round of one piece gains nothing, and at most half of the patches may be padding.
+        if pieces < 2 || each > MAX_PATCHES_PER_LINE || each * lines.len() > 2 * all {
             return None;
         }
         for line in &mut lines {
@@ -84,7 +84,7 @@ impl ComposedLines {
         let to = [(first.to * elem) as usize, (first.to_step * elem) as usize];
         Some(Self {
             patches: lines.concat(),
-            each,
+            patches_per_line: each,
             bytes: (lines.len() - 1) * CACHE_LINE + fill,
             to,
             from_step,

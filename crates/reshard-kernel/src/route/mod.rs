@@ -1,10 +1,10 @@
-//! A part of a plan made ready to be copied: everything in bytes, axes in order, kernels chosen.
+//! A part of a plan compiled for copying: offsets in bytes, axes ordered, kernel chosen.
 //!
-//! A [`Route`] fills boxes of positions: what one destination rank receives, or several ranks that differ only along the
-//! fast axis and therefore take from the same rows of the same sources; one message into its buffer, or out of it. The
-//! positions of the slow axes are the *rows*, counted in a fixed order; each [`Destination`] of the route is a destination with
-//! its own fast axis. Any range of rows can be copied alone, and any part of a row, so work is cut into units and messages
-//! into chunks anywhere.
+//! A [`Route`] copies n-dimensional boxes of positions: what one destination rank receives, or several ranks that differ only
+//! along the fast axis and therefore take from the same rows of the same sources; or one message into its buffer, or out of it.
+//! The positions of the slow axes are the *rows*, counted in a fixed order; each [`Destination`] of the route has its own fast
+//! axis. Any range of rows can be copied by itself, and any part of a row, so work can be cut into tasks and messages into
+//! fragments anywhere.
 
 #![forbid(unsafe_code)]
 
@@ -29,79 +29,83 @@ use reshard_plan::{MAX_DIMS, Stretch, Track};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most ends of one route: each has a stage in the first-level cache.
-pub const MOST_ENDS: usize = 8;
+/// Destinations of a route at most: the sinks of all of them should stay in the first-level cache.
+pub const MAX_DESTINATIONS: usize = 8;
 
-/// Boxes of positions, ready to be copied.
+/// A compiled copy: boxes of positions from some sources to some destinations.
 pub struct Route {
+    /// Bytes of an element.
     pub(crate) elem: usize,
     /// All axes but the fastest, slowest first.
     pub(crate) outer: Vec<OuterAxis>,
-    /// Peers of the fast axis, of all ends together.
+    /// Number of peers along the fast axis, of all destinations together.
     pub(crate) peers: usize,
-    /// For each combination of peers (those of the fast axis next to each other) the source and its strides.
+    /// Source and strides for each combination of peers; the peers of the fast axis are next to each other.
     pub(crate) parts: Vec<SourcePart>,
-    pub(crate) ends: Vec<Destination>,
-    /// A row of all ends as one list of pieces, where that can be done.
-    pub(crate) sweep: Option<PieceList>,
+    pub(crate) destinations: Vec<Destination>,
+    /// A row of all destinations as one list of pieces, where that is possible.
+    pub(crate) pieces: Option<PieceList>,
     pub(crate) kernel: Kernel,
-    pub(crate) own: Option<LocalSource>,
+    pub(crate) local: Option<LocalSource>,
     rows: u64,
 }
 
-/// A source that is read where it lies.
+/// A source that is read in place, while the others are read from staging buffers.
 pub(crate) struct LocalSource {
-    /// Its place in `parts`, without that along the fast axis: rows with these peers of the slow axes take from it.
+    /// Index in `parts` of the first peer of the rows that take from this source.
     pub first: usize,
     /// Its peer along the fast axis.
     pub peer: usize,
-    /// The end for such rows.
-    pub ends: Vec<Destination>,
-    pub sweep: Option<PieceList>,
+    /// The only destination, with the inner loops of such rows.
+    pub destinations: Vec<Destination>,
+    pub pieces: Option<PieceList>,
 }
 
-/// How a route's rows are copied.
+/// The kernel that copies a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Elements of a row are adjacent on both sides.
+    /// Rows are contiguous in sources and destinations.
     Rows,
-    /// Adjacent in the destination, and along this slow axis in the source: a transposition.
+    /// A transpose: contiguous along the fast axis in the destination, and along a slow axis in the sources.
     Tiles {
-        /// Which of the slow axes.
+        /// The slow axis along which the sources are contiguous.
         across: usize,
     },
-    /// One by one.
+    /// Elements are copied one by one.
     Elements,
 }
 
+/// The part of one source that a combination of peers takes from.
 pub(crate) struct SourcePart {
     pub source: u32,
-    /// Bytes from one index to the next: slow axes in order, then the fast one.
+    /// Strides in bytes: slow axes in order, then the fast one.
     pub strides: [usize; MAX_DIMS],
 }
 
 /// A slow axis.
 pub(crate) struct OuterAxis {
     pub track: Arc<Track>,
-    /// The same for the source that is read where it lies, if there is one.
-    pub own: Option<Arc<Track>>,
-    /// How far apart this axis' peers lie in `parts`.
+    /// The track of the local source along this axis, if there is one.
+    pub local: Option<Arc<Track>>,
+    /// Distance of this axis' peers in `parts`.
     pub peer_stride: usize,
 }
 
 impl Route {
-    pub fn new(wanted: &RouteSpec<'_>, level: Level) -> Self {
-        let RouteSpec { elem, order, from_strides, ends, own } = wanted;
+    /// Compiles a specification for an instruction set level.
+    pub fn new(spec: &RouteSpec<'_>, level: Level) -> Self {
+        let RouteSpec { elem, order, from_strides, destinations, local } = spec;
         let (&fast, slow) = order.split_last().expect("arrays have at least one dimension");
-        let tracks = ends[0].tracks;
-        let mut peers: Vec<u64> = ends.iter().flat_map(|end| end.tracks[fast].peers()).copied().collect();
+        let tracks = destinations[0].tracks;
+        let mut peers: Vec<u64> =
+            destinations.iter().flat_map(|destination| destination.tracks[fast].peers()).copied().collect();
         peers.sort_unstable();
         peers.dedup();
         let mut peer_stride = peers.len();
         let mut outer: Vec<OuterAxis> = Vec::with_capacity(slow.len());
         for &dim in slow.iter().rev() {
-            let own = own.as_ref().map(|own| Arc::clone(&own.tracks[dim]));
-            outer.insert(0, OuterAxis { track: Arc::clone(&tracks[dim]), own, peer_stride });
+            let local = local.as_ref().map(|local| Arc::clone(&local.tracks[dim]));
+            outer.insert(0, OuterAxis { track: Arc::clone(&tracks[dim]), local, peer_stride });
             peer_stride *= tracks[dim].peers().len();
         }
         let stride_bytes = |strides: &[u64]| {
@@ -114,67 +118,82 @@ impl Route {
         };
         let mut parts: Vec<SourcePart> =
             (0..peer_stride).map(|_| SourcePart { source: u32::MAX, strides: [0; MAX_DIMS] }).collect();
-        for end in ends {
-            place_parts(end, order, &peers, &outer, |place, source| {
+        for destination in destinations {
+            place_parts(destination, order, &peers, &outer, |place, source| {
                 parts[place] = SourcePart { source, strides: stride_bytes(from_strides[source as usize]) };
             });
         }
-        let kernel = choose(ends, &parts, order, *elem as usize);
-        // The first end asks for the rows of all.
-        let ready = |end: &DestinationSpec<'_>, track: &Track, fetches: bool| {
-            let known = |peer: u32| {
+        let kernel = choose_kernel(destinations, &parts, order, *elem as usize);
+        // The first destination prefetches the rows of all.
+        let compile = |destination: &DestinationSpec<'_>, track: &Track, prefetches: bool| {
+            let peer_index = |peer: u32| {
                 let coord = track.peers()[peer as usize];
                 peers.partition_point(|&other| other < coord) as u32
             };
-            let mut loops: Vec<InnerLoop> =
-                track.loops().iter().map(|each| InnerLoop::new(each, *elem, known, fetches)).collect();
+            let mut loops: Vec<InnerLoop> = track
+                .loops()
+                .iter()
+                .map(|each| InnerLoop::new(each, *elem, peer_index, prefetches))
+                .collect();
             if kernel == Kernel::Rows && level > Level::Portable {
-                loops.iter_mut().for_each(|each| each.find_lanes(*elem, fetches));
+                loops.iter_mut().for_each(|each| each.find_lanes(*elem, prefetches));
             }
-            let clip = end.rows.as_ref().map(|rows| match fast {
+            let clip = destination.rows.as_ref().map(|rows| match fast {
                 0 => Arc::clone(rows),
-                _ => turned(rows, end.tracks[0].elems()),
+                _ => transpose_ranges(rows, destination.tracks[0].elems()),
             });
             Destination {
-                target: end.target,
-                strides: stride_bytes(end.strides),
+                target: destination.target,
+                strides: stride_bytes(destination.strides),
                 elems: track.elems(),
                 loops,
                 clip,
-                dense: dense(end, order).map(|first| (first * elem) as usize),
+                contiguous_start: contiguous_start(destination, order).map(|first| (first * elem) as usize),
             }
         };
-        let swept = |ends: &[Destination]| {
-            PieceList::new(ends, peers.len(), *elem as usize).filter(|_| kernel == Kernel::Rows)
+        let piece_list = |destinations: &[Destination]| {
+            PieceList::new(destinations, peers.len(), *elem as usize).filter(|_| kernel == Kernel::Rows)
         };
-        let own = own.as_ref().and_then(|own| {
-            let place = parts.iter().position(|part| part.source == own.source)?;
-            let (peer, mut end) = (place % peers.len(), ready(&ends[0], &own.tracks[fast], true));
-            // Boxes are read in order: only what is read where it lies is asked for.
-            let stretches = end.loops.iter_mut().flat_map(|each| &mut each.stretches);
-            stretches.filter(|s| s.stretch.peer as usize != peer).for_each(|s| s.fetch = 0);
-            let ends = vec![end];
-            let sweep = swept(&ends);
-            Some(LocalSource { first: place - peer, peer, ends, sweep })
+        let local = local.as_ref().and_then(|local| {
+            let place = parts.iter().position(|part| part.source == local.source)?;
+            let (peer, mut destination) =
+                (place % peers.len(), compile(&destinations[0], &local.tracks[fast], true));
+            // Staging buffers are read in order: only the local source is prefetched.
+            let stretches = destination.loops.iter_mut().flat_map(|each| &mut each.stretches);
+            stretches.filter(|s| s.stretch.peer as usize != peer).for_each(|s| s.prefetch_bytes = 0);
+            let destinations = vec![destination];
+            let pieces = piece_list(&destinations);
+            Some(LocalSource { first: place - peer, peer, destinations, pieces })
         });
-        let all = ends.iter().enumerate();
-        let ends: Vec<Destination> = all.map(|(k, end)| ready(end, &end.tracks[fast], k == 0)).collect();
-        let sweep = swept(&ends);
+        let all = destinations.iter().enumerate();
+        let destinations: Vec<Destination> =
+            all.map(|(k, destination)| compile(destination, &destination.tracks[fast], k == 0)).collect();
+        let pieces = piece_list(&destinations);
         let rows = outer.iter().map(|outer| outer.track.elems()).product();
-        Self { elem: *elem as usize, outer, peers: peers.len(), parts, ends, sweep, kernel, own, rows }
+        Self {
+            elem: *elem as usize,
+            outer,
+            peers: peers.len(),
+            parts,
+            destinations,
+            pieces,
+            kernel,
+            local,
+            rows,
+        }
     }
 
-    /// Number of rows: positions of the slow axes.
+    /// Returns the number of rows: positions of the slow axes.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The destinations.
-    pub fn ends(&self) -> &[Destination] {
-        &self.ends
+    /// Returns the destinations.
+    pub fn destinations(&self) -> &[Destination] {
+        &self.destinations
     }
 
-    /// Numbers of the sources, ascending.
+    /// Returns the indices of the sources, ascending.
     pub fn sources(&self) -> Vec<usize> {
         let mut sources: Vec<usize> = self.parts.iter().map(|part| part.source as usize).collect();
         sources.sort_unstable();
@@ -182,62 +201,65 @@ impl Route {
         sources
     }
 
-    /// Bytes of a row, of all ends.
+    /// Returns the bytes of a row, of all destinations together.
     pub fn row_bytes(&self) -> u64 {
-        self.ends.iter().map(|end| end.elems).sum::<u64>() * self.elem as u64
+        self.destinations.iter().map(|destination| destination.elems).sum::<u64>() * self.elem as u64
     }
 
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     pub fn elem(&self) -> u64 {
         self.elem as u64
     }
 
-    /// Whether rows are composed of short pieces a line at a time: see [`ComposedLines`].
+    /// True if rows are composed of short pieces a line at a time: see [`ComposedLines`].
     pub fn is_composed(&self) -> bool {
         let lines = |each: &InnerLoop| each.lines.is_some() && each.lanes.is_none();
-        self.kernel == Kernel::Rows && self.ends.iter().flat_map(|end| &end.loops).any(lines)
+        self.kernel == Kernel::Rows
+            && self.destinations.iter().flat_map(|destination| &destination.loops).any(lines)
     }
 
-    /// How rows are copied.
+    /// Returns the kernel that copies the rows.
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
 
-    /// Positions of the only end, those outside a triangle included.
+    /// Returns the number of positions of the only destination, including those outside a triangle.
     pub fn positions(&self) -> u64 {
-        self.rows * self.ends[0].elems
+        self.rows * self.destinations[0].elems
     }
 
-    /// How many positions at the beginning of a row go with the row before if that is where two shares meet, so that they
-    /// do not write one cache line of a destination at address `to`.
-    pub(crate) fn spare(&self, end: &Destination, to: *mut u8, row: u64) -> u64 {
+    /// If two tasks meet at this row: returns the number of leading positions of the row that the earlier task copies, so that
+    /// the two never write one cache line of the destination at address `to` (false sharing).
+    pub(crate) fn row_head(&self, destination: &Destination, to: *mut u8, row: u64) -> u64 {
         if row == 0 || row >= self.rows || self.kernel != Kernel::Rows {
             return 0;
         }
-        end.to_line(self.elem, to, row * end.elems).min(end.elems)
+        destination.elems_to_line(self.elem, to, row * destination.elems).min(destination.elems)
     }
 
-    /// How many positions at the beginning of a row lie before the first beginning of a cache line.
-    pub(crate) fn to_line(&self, to: *mut u8, row: u64) -> u64 {
-        self.ends[0].to_line(self.elem, to, row * self.ends[0].elems)
+    /// Returns the number of leading positions of a row before the first cache line boundary of the destination.
+    pub(crate) fn elems_to_line(&self, to: *mut u8, row: u64) -> u64 {
+        self.destinations[0].elems_to_line(self.elem, to, row * self.destinations[0].elems)
     }
 
-    /// A share with its ends moved to where cache lines of the destination begin, the same way for both that meet there.
-    pub(crate) fn on_lines(&self, to: &[*mut u8], share: CopyRange) -> CopyRange {
-        let end = &self.ends[0];
-        let target = to[end.target];
+    /// Returns the range with both bounds moved to cache line boundaries of the destination. A bound moves the same way for the
+    /// range before it and the range after it, so neighbouring ranges stay disjoint and complete.
+    pub(crate) fn align_to_lines(&self, to: &[*mut u8], share: CopyRange) -> CopyRange {
+        let destination = &self.destinations[0];
+        let target = to[destination.target];
         match share {
             CopyRange::Positions(range) => {
                 let all = self.positions();
                 let moved = |position: u64| match position == 0 || position >= all {
                     true => position,
-                    false => (position + end.to_line(self.elem, target, position)).min(all),
+                    false => (position + destination.elems_to_line(self.elem, target, position)).min(all),
                 };
                 CopyRange::Positions(moved(range.start)..moved(range.end))
             }
             CopyRange::Rows(range) if self.kernel != Kernel::Rows => {
-                // At most eight rows, as lines have 64 bytes, if elements begin at multiples of their size.
-                let begins = |row: &u64| end.to_line(self.elem, target, row * end.elems) == 0;
+                // At most 64 rows further, as a line has 64 bytes.
+                let begins =
+                    |row: &u64| destination.elems_to_line(self.elem, target, row * destination.elems) == 0;
                 let moved = |row: u64| match row == 0 || row >= self.rows {
                     true => row,
                     false => (row..(row + 64).min(self.rows)).find(begins).unwrap_or(row),
@@ -248,26 +270,26 @@ impl Route {
         }
     }
 
-    /// The most lanes of a loop.
+    /// Returns the largest number of gather lanes of a loop.
     pub(crate) fn lanes(&self) -> usize {
-        let own = self.own.iter().flat_map(|own| &own.ends);
-        let loops = self.ends.iter().chain(own).flat_map(|end| &end.loops);
+        let local = self.local.iter().flat_map(|local| &local.destinations);
+        let loops = self.destinations.iter().chain(local).flat_map(|destination| &destination.loops);
         loops.map(|each| each.lanes.as_ref().map_or(0, |lanes| lanes.lanes.len())).max().unwrap_or(0)
     }
 }
 
-/// Calls `place(index into parts, source)` for every combination of peers of one end.
+/// Calls `place(index into parts, source)` for every combination of peers of one destination.
 fn place_parts(
-    end: &DestinationSpec<'_>,
+    destination: &DestinationSpec<'_>,
     order: &[usize],
     peers: &[u64],
     outer: &[OuterAxis],
     mut place: impl FnMut(usize, u32),
 ) {
-    for (at, &source) in end.parts.iter().enumerate() {
+    for (at, &source) in destination.parts.iter().enumerate() {
         let mut at = at;
         let mut index = 0;
-        for (dim, track) in end.tracks.iter().enumerate().rev() {
+        for (dim, track) in destination.tracks.iter().enumerate().rev() {
             let peer = at % track.peers().len();
             at /= track.peers().len();
             let slow = order.iter().position(|&other| other == dim).unwrap_or(0);
@@ -280,12 +302,18 @@ fn place_parts(
     }
 }
 
-/// Rows if both sides are adjacent along the fast axis, tiles if the source is along another, else one by one.
-fn choose(ends: &[DestinationSpec<'_>], parts: &[SourcePart], order: &[usize], elem: usize) -> Kernel {
+/// Chooses the kernel: `Rows` if both sides are contiguous along the fast axis, `Tiles` if the sources are along a slow one, else
+/// `Elements`.
+fn choose_kernel(
+    destinations: &[DestinationSpec<'_>],
+    parts: &[SourcePart],
+    order: &[usize],
+    elem: usize,
+) -> Kernel {
     let last = order.len() - 1;
-    // A stride matters where an index is not 0.
+    // A stride matters only if some index is not 0.
     let reaches = |at: usize, index: fn(&Stretch) -> u64| {
-        let loops = ends.iter().flat_map(|end| end.tracks[order[at]].loops());
+        let loops = destinations.iter().flat_map(|destination| destination.tracks[order[at]].loops());
         loops
             .flat_map(|each| &each.stretches)
             .any(|s| s.len > 1 || s.from_step + s.to_step > 0 || index(s) > 0)
@@ -294,41 +322,43 @@ fn choose(ends: &[DestinationSpec<'_>], parts: &[SourcePart], order: &[usize], e
         let next = parts.iter().all(|part| part.source == u32::MAX || part.strides[at] == elem);
         next || !reaches(at, |s| s.from)
     };
-    if reaches(last, |s| s.to) && ends.iter().any(|end| end.strides[order[last]] != 1) {
+    if reaches(last, |s| s.to) && destinations.iter().any(|destination| destination.strides[order[last]] != 1)
+    {
         return Kernel::Elements;
     }
     if adjacent(last) {
         return Kernel::Rows;
     }
-    let long = |at: usize| ends.iter().any(|end| end.tracks[order[at]].elems() > 1);
+    let long = |at: usize| destinations.iter().any(|destination| destination.tracks[order[at]].elems() > 1);
     let across = (0..last).rev().find(|&at| long(at) && adjacent(at));
     across.map_or(Kernel::Elements, |across| Kernel::Tiles { across })
 }
 
-/// The element at which positions begin, if they follow each other in memory without gaps.
-fn dense(end: &DestinationSpec<'_>, order: &[usize]) -> Option<u64> {
+/// Returns the index of the first element in memory, if all positions are contiguous.
+fn contiguous_start(destination: &DestinationSpec<'_>, order: &[usize]) -> Option<u64> {
     let mut reach = 1;
     let mut first = 0;
     for &dim in order.iter().rev() {
-        let track = &end.tracks[dim];
+        let track = &destination.tracks[dim];
         let to = track.loops().first()?.stretches.first()?.to;
-        let goes_on = track.loops().iter().all(|each| {
+        let contiguous = track.loops().iter().all(|each| {
             let next =
                 |s: &Stretch| s.to == to + each.at + s.at && (each.rounds == 1 || s.to_step == each.elems);
             each.stretches.iter().all(next)
         });
-        if !goes_on || (track.elems() > 1 && end.strides[dim] != reach) {
+        if !contiguous || (track.elems() > 1 && destination.strides[dim] != reach) {
             return None;
         }
         reach *= track.elems();
-        first += to * end.strides[dim];
+        first += to * destination.strides[dim];
     }
     Some(first)
 }
 
-/// Ranges of axis 0 for each position of axis 1, as ranges of axis 1 for each position of axis 0.
-fn turned(columns: &[Range<u64>], rows: u64) -> Arc<[Range<u64>]> {
-    // In a triangle ranges neither begin nor end earlier from column to column, so those that hold a row are neighbours.
+/// Turns ranges of axis 0 for each position of axis 1 into ranges of axis 1 for each position of axis 0.
+fn transpose_ranges(columns: &[Range<u64>], rows: u64) -> Arc<[Range<u64>]> {
+    // In a triangle neither the starts nor the ends of ranges decrease from column to column, so the columns that contain a row
+    // are consecutive.
     let holding = |row: u64| {
         let first = columns.partition_point(|range| range.end <= row);
         let end = columns.partition_point(|range| range.start <= row);

@@ -1,11 +1,11 @@
-//! In which order axes are gone through.
+//! The order in which a route loops over the axes.
 
 use reshard_plan::{Order, Target};
 
-/// The axes from the slowest to the fastest in the destination's memory.
+/// Returns the axes from the slowest to the fastest in the destination's memory.
 pub fn by_stride(target: &Target) -> Vec<usize> {
     let mut order: Vec<usize> = (0..target.strides.len()).collect();
-    // Axes of one position have no say; they go first.
+    // The strides of axes with one position do not matter; such axes go first.
     order.sort_by_key(|&dim| {
         let long = target.tracks[dim].elems() > 1;
         (long, std::cmp::Reverse(target.strides[dim]))
@@ -13,7 +13,7 @@ pub fn by_stride(target: &Target) -> Vec<usize> {
     order
 }
 
-/// The axes from the slowest to the fastest as the destination's order says.
+/// Returns the axes from the slowest to the fastest by the destination's storage order.
 pub fn by_order(order: Order, dims: usize) -> Vec<usize> {
     match order {
         Order::RowMajor => (0..dims).collect(),

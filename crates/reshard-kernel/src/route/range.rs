@@ -1,20 +1,21 @@
-//! What of a route is copied: some of its rows, or some positions.
+//! The part of a route that a job copies: some rows, or some positions.
 
 use std::ops::Range;
 
-/// What of a route is copied.
+/// The part of a route that a job copies.
 #[derive(Clone)]
 pub enum CopyRange {
-    /// Whole rows, of all ends, and nothing of any other.
+    /// Exactly these rows, of all destinations.
     ExactRows(Range<u64>),
-    /// Whole rows, of all ends; the first positions of a row may go with the row before: see [`super::Route`].
+    /// These rows, of all destinations, with bounds moved to cache lines: the first positions of a row may be copied with the
+    /// row before, see `Route::row_head`.
     Rows(Range<u64>),
-    /// Some positions of the route's only end, counted row after row.
+    /// Some positions of the route's only destination, counted row after row.
     Positions(Range<u64>),
 }
 
 impl CopyRange {
-    /// Whole rows, before and after them parts of a row, of rows of `elems` positions.
+    /// Splits the range into a part of the first row, whole rows, and a part of the last row, for rows of `elems` positions.
     pub(crate) fn stretches(self, elems: u64) -> [(Range<u64>, Option<Range<u64>>); 3] {
         let nothing = (0..0, None);
         match self {

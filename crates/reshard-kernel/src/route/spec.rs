@@ -1,10 +1,10 @@
-//! What is to be copied, in the words of the planner: what a route is made from.
+//! The specification that a route is compiled from, in the terms of the planner: tracks and strides in elements.
 
 use reshard_plan::Track;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is to be copied, in the words of the planner.
+/// What a route copies.
 pub struct RouteSpec<'a> {
     /// Bytes of an element.
     pub elem: u64,
@@ -12,24 +12,24 @@ pub struct RouteSpec<'a> {
     pub order: &'a [usize],
     /// Strides of each source, in elements.
     pub from_strides: Vec<&'a [u64]>,
-    /// Destinations that have all tracks in common but that of the fast axis.
-    pub ends: Vec<DestinationSpec<'a>>,
-    /// A source that is read where it lies, while the others are read from boxes.
-    pub own: Option<LocalSpec<'a>>,
+    /// Destinations that have all tracks in common except that of the fast axis.
+    pub destinations: Vec<DestinationSpec<'a>>,
+    /// A source that is read in place, while the others are read from staging buffers.
+    pub local: Option<LocalSpec<'a>>,
 }
 
-/// A source that lies otherwise than the others, for the route's only end.
+/// A source that is read in place, for the route's only destination.
 pub struct LocalSpec<'a> {
-    /// Its number among the sources.
+    /// Its index among the sources.
     pub source: u32,
-    /// Its tracks: the loops and stretches of slow axes are those of the end, and `from` counts the elements of this source.
-    /// On the fast axis that is so for this source's peer only.
+    /// Its tracks: loops and stretches of slow axes are those of the destination, and `from` counts the elements of this source.
+    /// On the fast axis `from` does so for this source's peer only.
     pub tracks: &'a [Arc<Track>],
 }
 
-/// One destination of what is to be copied.
+/// One destination of a route.
 pub struct DestinationSpec<'a> {
-    /// Its number among the destinations.
+    /// Index of its address in the job's list of destinations.
     pub target: usize,
     /// One track for each axis.
     pub tracks: &'a [Arc<Track>],

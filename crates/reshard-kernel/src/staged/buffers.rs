@@ -1,6 +1,6 @@
-//! The boxes of a relay: what each source has of each destination, cut into chunks, and the ways in and out.
+//! The staging layout: what each source has of each destination, cut into chunks, and the routes that pack and assemble it.
 
-use crate::copy::STREAMED;
+use crate::copy::exceeds_caches;
 use crate::route::{DestinationSpec, Kernel, LocalSpec, Route, RouteSpec, by_order};
 use crate::simd::Level;
 use reshard_plan::{Array, Target, Track};
@@ -8,56 +8,58 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pieces of so many bytes, on average, are worth copying one by one: shorter ones are composed faster if all lie in boxes.
-const LONG_PIECE: u64 = 128;
+/// The local source is read in place only if pieces have at least this many bytes on average: shorter ones are composed faster if
+/// all are in staging buffers.
+const MIN_IN_PLACE_PIECE_BYTES: u64 = 128;
 
-/// What is read where it lies must be more than one part in so many: in among many boxes it only disturbs.
-const LARGE_SHARE: u64 = 8;
+/// The local source is read in place only if the destination has at most this many elements for each local one: with less, it
+/// only breaks the streaming of the staging buffers.
+const MAX_TARGET_PER_LOCAL: u64 = 8;
 
-/// What is usually left to the processor and the array, and what tests insist on.
+/// Choices that usually depend on the processor and the array, and that tests fix.
 #[derive(Clone, Copy)]
 pub struct StagingTuning {
-    /// Which instructions to use.
+    /// The instruction set level.
     pub level: Level,
-    /// Whether arrays are too large for the caches.
+    /// Treat all arrays as too large for the caches, or none.
     pub large: Option<bool>,
 }
 
-/// The boxes of an array: what each source has of each target.
+/// The staging layout of an array: what each source has of each destination.
 pub struct StagingLayout<'a> {
     array: &'a Array,
-    /// Axes from the slowest to the fastest of a box.
+    /// Axes from the slowest to the fastest of a staging buffer.
     pub order: Vec<usize>,
     pub elem: u64,
     level: Level,
     /// The array does not fit into the caches.
     pub large: bool,
     packed: HashMap<(*const Track, u32), Arc<Track>>,
-    /// The different slow tracks of targets, numbered.
-    columns: HashMap<Vec<*const Track>, usize>,
+    /// The different slow tracks of destinations, numbered.
+    slow_tracks: HashMap<Vec<*const Track>, usize>,
 }
 
 impl<'a> StagingLayout<'a> {
     pub fn new(array: &'a Array, StagingTuning { level, large }: StagingTuning) -> Self {
         let order = by_order(array.order(), array.wanted().problem().shape().len());
         let elem = array.wanted().elem_bytes();
-        let large = large.unwrap_or(array.elems().saturating_mul(elem) >= STREAMED);
-        Self { array, order, elem, level, large, packed: HashMap::new(), columns: HashMap::new() }
+        let large = large.unwrap_or_else(|| exceeds_caches(array));
+        Self { array, order, elem, level, large, packed: HashMap::new(), slow_tracks: HashMap::new() }
     }
 
-    /// The chunks of a target, whole rows if a chunk has room for one, in an order that keeps all sources busy.
+    /// Returns the chunks of a destination, whole rows if a chunk has room for one, in an order that keeps all sources busy.
     ///
-    /// In the order of memory all destinations would need the same few sources at the same time, those that have the first
+    /// In the order of memory all destinations would need the same few sources at the same time: those that have the first
     /// columns, then those that have the next. So chunks that begin at different sources take turns, and the destinations
-    /// do not all begin with the same; only those that share their columns do, so that a source reads them once.
-    pub fn cut(&mut self, target: &Target, chunk: u64) -> Vec<Range<u64>> {
+    /// do not all begin with the same source; only those that share their columns do, so that a source reads them once.
+    pub fn chunks(&mut self, target: &Target, chunk: u64) -> Vec<Range<u64>> {
         let slow = self.order[..self.order.len() - 1].iter().map(|&dim| Arc::as_ptr(&target.tracks[dim]));
-        let others = self.columns.len();
-        let number = *self.columns.entry(slow.collect()).or_insert(others);
+        let others = self.slow_tracks.len();
+        let number = *self.slow_tracks.entry(slow.collect()).or_insert(others);
         let all: u64 = target.tracks.iter().map(|track| track.elems()).product();
         let row = self.order.last().map_or(1, |&dim| target.tracks[dim].elems());
         let room = (chunk / self.elem).max(1);
-        // As many rows as fit for the longest of all that share their columns, so that their chunks are alike.
+        // As many rows as fit for the longest of all destinations that share their columns, so that they have the same chunks.
         let fast = *self.order.last().unwrap_or(&0);
         let shares = |other: &&Target| {
             self.order.iter().all(|&dim| dim == fast || Arc::ptr_eq(&other.tracks[dim], &target.tracks[dim]))
@@ -82,7 +84,7 @@ impl<'a> StagingLayout<'a> {
         ordered
     }
 
-    /// The peer of a position along each slow axis, and along the fast one if that matters.
+    /// Returns the peer of a position along each slow axis, and along the fast one if `fast` is true.
     fn first_peers(&self, target: &Target, position: u64, fast: bool) -> Vec<u32> {
         let mut left = position;
         let mut peers = Vec::with_capacity(self.order.len());
@@ -97,12 +99,12 @@ impl<'a> StagingLayout<'a> {
         peers
     }
 
-    /// What of a box belongs to each chunk of a target.
-    pub fn cuts(&self, target: &Target, place: usize, chunks: &[Range<u64>]) -> Vec<Range<u64>> {
+    /// Returns the positions of the message from `place` that belong to each chunk of a destination.
+    pub fn message_ranges(&self, target: &Target, place: usize, chunks: &[Range<u64>]) -> Vec<Range<u64>> {
         let peers = target.peers_at(place);
         let elems = |dim: usize| target.tracks[dim].before(peers[dim], u64::MAX);
         let before = |position: u64| {
-            // Axis by axis from the slowest: all boxes' elements with a smaller index there and equal ones before.
+            // Axis by axis from the slowest: elements of the message with a smaller index there and equal indices before.
             let mut left: u64 = self.order.iter().map(|&dim| target.tracks[dim].elems()).product();
             let mut inside: u64 = self.order.iter().map(|&dim| elems(dim)).product();
             if position >= left {
@@ -127,7 +129,7 @@ impl<'a> StagingLayout<'a> {
         chunks.iter().map(|chunk| before(chunk.start)..before(chunk.end)).collect()
     }
 
-    /// The tracks into a box.
+    /// Returns the tracks from a source into its message for a destination.
     pub fn packed(&mut self, target: &Target, place: usize) -> Vec<Arc<Track>> {
         let peers = target.peers_at(place);
         let packed = &mut self.packed;
@@ -142,33 +144,34 @@ impl<'a> StagingLayout<'a> {
             .collect()
     }
 
-    /// From a source into boxes with these tracks and strides.
-    pub fn pack<T: AsRef<[Arc<Track>]>, S: AsRef<[u64]>>(&self, boxes: &[(T, S)], source: usize) -> Route {
-        let mut ends = Vec::with_capacity(boxes.len());
-        for (target, (tracks, strides)) in boxes.iter().enumerate() {
+    /// Returns a route from a source into messages with these tracks and strides.
+    pub fn pack<T: AsRef<[Arc<Track>]>, S: AsRef<[u64]>>(&self, messages: &[(T, S)], source: usize) -> Route {
+        let mut destinations = Vec::with_capacity(messages.len());
+        for (target, (tracks, strides)) in messages.iter().enumerate() {
             let (tracks, strides) = (tracks.as_ref(), strides.as_ref());
-            ends.push(DestinationSpec { target, tracks, parts: vec![0], strides, rows: None });
+            destinations.push(DestinationSpec { target, tracks, parts: vec![0], strides, rows: None });
         }
         let from = self.array.sources()[source].strides.as_slice();
-        self.route(vec![from], ends, None)
+        self.route(vec![from], destinations, None)
     }
 
-    /// From all boxes into the target.
-    pub fn assembly(&self, target: &Target) -> Route {
+    /// Returns the route from all staging buffers into the destination.
+    pub fn assembly_route(&self, target: &Target) -> Route {
         let tracks: Vec<Arc<Track>> = target.tracks.iter().map(|track| Arc::new(track.boxed())).collect();
-        self.assembled(target, &tracks, None)
+        self.route_into(target, &tracks, None)
     }
 
-    /// The same, but what comes from one place is read where it lies; none if that would be slower: pieces too short to be
-    /// copied one by one, or not adjacent, or too small a part.
-    pub fn assembly_but(&self, target: &Target, place: usize) -> Option<Route> {
+    /// Returns the route into the destination that reads the source at `place` in place; `None` if that would be slower, because
+    /// pieces are too short or not contiguous, or the local share is too small.
+    pub fn in_place_route(&self, target: &Target, place: usize) -> Option<Route> {
         let fast = *self.order.last()?;
         let pieces: u64 =
             target.tracks[fast].loops().iter().map(|l| l.rounds * l.stretches.len() as u64).sum();
         let peers = target.peers_at(place);
         let own: u64 =
             self.order.iter().map(|&dim| target.tracks[dim].before(peers[dim], u64::MAX)).product();
-        if target.tracks[fast].elems() * self.elem < LONG_PIECE * pieces || own * LARGE_SHARE < target.elems()
+        if target.tracks[fast].elems() * self.elem < MIN_IN_PLACE_PIECE_BYTES * pieces
+            || own * MAX_TARGET_PER_LOCAL < target.elems()
         {
             return None;
         }
@@ -180,30 +183,30 @@ impl<'a> StagingLayout<'a> {
             target.tracks.iter().enumerate().map(|(dim, track)| Arc::new(alike(dim, track))).collect();
         let mut own = target.tracks.clone();
         own[fast] = Arc::new(target.tracks[fast].boxed_but(Some(peers[fast])));
-        let route = self.assembled(target, &tracks, Some(LocalSpec { source: place as u32, tracks: &own }));
+        let route = self.route_into(target, &tracks, Some(LocalSpec { source: place as u32, tracks: &own }));
         (route.kernel() == Kernel::Rows).then_some(route)
     }
 
-    fn assembled(&self, target: &Target, tracks: &[Arc<Track>], own: Option<LocalSpec<'_>>) -> Route {
+    fn route_into(&self, target: &Target, tracks: &[Arc<Track>], local: Option<LocalSpec<'_>>) -> Route {
         let places = target.places();
         let mut strides: Vec<Vec<u64>> = (0..places)
             .map(|place| {
                 let peers = target.peers_at(place);
-                self.dense(|dim| target.tracks[dim].before(peers[dim], u64::MAX))
+                self.dense_strides(|dim| target.tracks[dim].before(peers[dim], u64::MAX))
             })
             .collect();
-        if let Some(LocalSpec { source, .. }) = own {
+        if let Some(LocalSpec { source, .. }) = local {
             let part = self.array.part(target, source as usize);
             strides[source as usize].clone_from(&self.array.sources()[part].strides);
         }
         let (rows, to) = (target.rows.clone(), &target.strides);
         let end =
             DestinationSpec { target: 0, tracks, parts: (0..places as u32).collect(), strides: to, rows };
-        self.route(strides.iter().map(Vec::as_slice).collect(), vec![end], own)
+        self.route(strides.iter().map(Vec::as_slice).collect(), vec![end], local)
     }
 
-    /// Strides of a box with so many elements along each axis.
-    pub fn dense(&self, elems: impl Fn(usize) -> u64) -> Vec<u64> {
+    /// Returns the strides of a dense message with this number of elements along each axis.
+    pub fn dense_strides(&self, elems: impl Fn(usize) -> u64) -> Vec<u64> {
         let mut strides = vec![0; self.order.len()];
         let mut next = 1;
         for &dim in self.order.iter().rev() {
@@ -216,10 +219,10 @@ impl<'a> StagingLayout<'a> {
     fn route(
         &self,
         from_strides: Vec<&[u64]>,
-        ends: Vec<DestinationSpec<'_>>,
-        own: Option<LocalSpec<'_>>,
+        destinations: Vec<DestinationSpec<'_>>,
+        local: Option<LocalSpec<'_>>,
     ) -> Route {
-        let wanted = RouteSpec { elem: self.elem, order: &self.order, from_strides, ends, own };
-        Route::new(&wanted, self.level)
+        let spec = RouteSpec { elem: self.elem, order: &self.order, from_strides, destinations, local };
+        Route::new(&spec, self.level)
     }
 }

@@ -1,40 +1,40 @@
-//! Receivers that are packed for together, and with them what a rank keeps for itself.
+//! Groups of receivers that are packed together, and with them the rows a rank sends itself.
 //!
-//! Gaps cost a third of the speed of reading: a row of the source should be read once, from its beginning to its end. So
-//! receivers that take from the same rows are packed for in one go. And where whole rows of this rank's own destination come
-//! from itself, they lie between what it packs, and are written in the same go.
+//! Gaps cost a third of the read bandwidth: a row of the source should be read once, from start to end. So receivers that take from
+//! the same rows are packed in one pass. If whole rows of this rank's own destination come from itself, they lie between what it
+//! packs, and are written in the same pass.
 
 use super::buffers::{StagingLayout, StagingTuning};
 use super::{Assembly, ChunkSource, PackSide, SendSide};
-use crate::route::{Kernel, MOST_ENDS, Route, by_order};
+use crate::route::{Kernel, MAX_DESTINATIONS, Route, by_order};
 use reshard_plan::{Plan, Target, Track};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Receivers that share all but the fast axis: they are packed for together, so that each row of the source is read once.
+/// Receivers that differ only along the fast axis: they are packed together, so that each row of the source is read once.
 pub struct ReceiverGroup {
-    /// Which of the outgoing.
+    /// Indices into [`super::StagedCopy::outgoing`].
     pub members: Vec<usize>,
-    /// For each array, the way into all their boxes; none if there is only one member.
+    /// For each array, the route into the buffers of all members; empty if there is only one member.
     pub(crate) together: Vec<Route>,
-    /// For each array, the same with one end more, for what this rank keeps of the same rows.
+    /// For each array, that route with the rank's own destination as one more, for rows that this rank keeps.
     pub(crate) kept: Vec<Option<KeptTogether>>,
 }
 
-/// What a rank packs for others and what it keeps, in one go.
+/// A route that packs for others and writes what the rank keeps, in one pass.
 pub(crate) struct KeptTogether {
-    /// Into the boxes, and last into the destination.
+    /// Into the staging buffers, and last into the own destination.
     pub route: Route,
-    /// Which of the halls.
-    pub hall: usize,
+    /// Index of the assembly of the own destination.
+    pub assembly: usize,
 }
 
-/// Rows of a matrix that are read where they lie, as if they were packed: into the destination.
+/// Rows of a matrix that are read in place and written to the own destination while other rows are packed.
 pub(crate) struct KeptRows {
-    /// As of a box, but along the fast axis as in the destination.
+    /// The tracks of the message, but along the fast axis those of the destination.
     tracks: Vec<Arc<Track>>,
     strides: Vec<u64>,
-    /// The slow axis, and the index of its first position.
+    /// The slow axis, and the destination index of its first position.
     slow: usize,
     first: u64,
     /// Positions of a row.
@@ -42,13 +42,13 @@ pub(crate) struct KeptRows {
 }
 
 impl KeptRows {
-    /// Whole matrices only: with one slow axis, rows that follow each other in the box do so in the destination.
-    pub fn new(boxes: &mut StagingLayout<'_>, target: &Target, place: usize) -> Option<Self> {
-        let &[slow, fast] = &boxes.order[..] else { return None };
+    /// For whole matrices only: with one slow axis, rows that are consecutive in the message are so in the destination.
+    pub fn new(layout: &mut StagingLayout<'_>, target: &Target, place: usize) -> Option<Self> {
+        let &[slow, fast] = &layout.order[..] else { return None };
         if target.rows.is_some() {
             return None;
         }
-        let mut tracks = boxes.packed(target, place);
+        let mut tracks = layout.packed(target, place);
         tracks[fast] = Arc::new(target.tracks[fast].with_peer(target.peers_at(place)[fast]));
         let first = target.tracks[slow].loops().first()?.stretches.first()?.to;
         let row = target.tracks[fast].elems();
@@ -57,29 +57,28 @@ impl KeptRows {
 }
 
 impl Assembly {
-    /// Whether its rows that are read where they lie are those of a leg.
-    fn keeps_with(&self, leg: &PackSide) -> bool {
-        let same = |rows: &KeptRows| Arc::ptr_eq(&rows.tracks[rows.slow], &leg.tracks[rows.slow]);
-        (self.array, self.first) == (leg.array, leg.first)
-            && leg.pack.kernel() == Kernel::Rows
+    /// True if the rows it reads in place are those that `side` packs.
+    fn shares_rows_with(&self, side: &PackSide) -> bool {
+        let same = |rows: &KeptRows| Arc::ptr_eq(&rows.tracks[rows.slow], &side.tracks[rows.slow]);
+        (self.array, self.first) == (side.array, side.first)
+            && side.pack.kernel() == Kernel::Rows
             && self.rows.as_ref().is_some_and(same)
     }
 
-    /// Whether what is read where it lies of a chunk are whole rows, the very same that a leg packs from, and there is nothing
-    /// else in the chunk.
-    pub(crate) fn has_the_rows_of(&self, leg: &PackSide, at: usize) -> bool {
+    /// True if the chunk consists only of whole local rows, and they are the rows that `side` packs.
+    pub(crate) fn has_only_rows_of(&self, side: &PackSide, at: usize) -> bool {
         let count = |rows: Option<Range<u64>>| rows.map(|rows| rows.end - rows.start);
-        let own = self.boxes.iter().find(|(held, _)| matches!(held, ChunkSource::Local(_)));
+        let own = self.sources.iter().find(|(location, _)| matches!(location, ChunkSource::Local(_)));
         let (Some(rows), Some((_, own))) = (&self.rows, own) else { return false };
         let (Some(chunk), Some(own)) = (self.chunks.get(at), own.get(at)) else { return false };
-        let packed = whole_rows(&leg.cuts[at], leg.row);
+        let packed = whole_rows(&side.ranges[at], side.row);
         packed.is_some()
             && packed == whole_rows(own, rows.row)
             && count(packed) == count(whole_rows(chunk, rows.row))
     }
 
-    /// Where the rows of a chunk would have to begin for the packed row `first` to be the chunk's first.
-    pub(crate) fn place(&self, target: *mut u8, at: usize, first: u64) -> *mut u8 {
+    /// Returns the address at which the chunk's rows would begin, so that packed row `first` becomes the first row of the chunk.
+    pub(crate) fn row_base(&self, target: *mut u8, at: usize, first: u64) -> *mut u8 {
         let Some(rows) = &self.rows else { return std::ptr::null_mut() };
         let begin = rows.first + self.chunks[at].start / rows.row;
         let stride = rows.strides[rows.slow].wrapping_mul(self.elem);
@@ -87,67 +86,72 @@ impl Assembly {
     }
 }
 
-/// Receivers whose chunks are the same rows of the same source, in all arrays.
-pub(crate) fn bundles_of(
+/// Groups the receivers whose chunks are the same rows of the same source, in all arrays.
+pub(crate) fn group_receivers(
     plan: &Plan,
     outgoing: &[SendSide],
-    halls: &[Assembly],
-    way: StagingTuning,
+    assemblies: &[Assembly],
+    tuning: StagingTuning,
 ) -> Vec<ReceiverGroup> {
-    let mut bundles: Vec<ReceiverGroup> = Vec::new();
+    let mut groups: Vec<ReceiverGroup> = Vec::new();
     for (number, one) in outgoing.iter().enumerate() {
-        let fits = |bundle: &&mut ReceiverGroup| {
-            bundle.members.len() < MOST_ENDS && alike(plan, &outgoing[bundle.members[0]], one)
+        let fits = |group: &&mut ReceiverGroup| {
+            group.members.len() < MAX_DESTINATIONS && same_rows(plan, &outgoing[group.members[0]], one)
         };
-        match bundles.iter_mut().find(fits) {
-            Some(bundle) => bundle.members.push(number),
+        match groups.iter_mut().find(fits) {
+            Some(group) => group.members.push(number),
             None => {
-                bundles.push(ReceiverGroup { members: vec![number], together: Vec::new(), kept: Vec::new() })
+                groups.push(ReceiverGroup { members: vec![number], together: Vec::new(), kept: Vec::new() })
             }
         }
     }
-    let boxes: Vec<StagingLayout<'_>> =
-        plan.arrays().iter().map(|array| StagingLayout::new(array, way)).collect();
-    for ReceiverGroup { members, together, kept } in &mut bundles {
-        for (number, leg) in outgoing[members[0]].legs.iter().enumerate() {
-            let boxes = &boxes[leg.array];
-            let members = members.iter().map(|&member| &outgoing[member].legs[number]);
-            let mut ends: Vec<_> = members.map(|leg| (&leg.tracks[..], &leg.strides[..])).collect();
-            if ends.len() > 1 {
-                together.push(boxes.pack(&ends, leg.source));
+    let layouts: Vec<StagingLayout<'_>> =
+        plan.arrays().iter().map(|array| StagingLayout::new(array, tuning)).collect();
+    for ReceiverGroup { members, together, kept } in &mut groups {
+        for (number, side) in outgoing[members[0]].sides.iter().enumerate() {
+            let layout = &layouts[side.array];
+            let members = members.iter().map(|&member| &outgoing[member].sides[number]);
+            let mut destinations: Vec<_> =
+                members.map(|side| (&side.tracks[..], &side.strides[..])).collect();
+            if destinations.len() > 1 {
+                together.push(layout.pack(&destinations, side.source));
             }
-            let hall = halls.iter().position(|hall| hall.keeps_with(leg)).filter(|_| ends.len() < MOST_ENDS);
-            let rows = hall.and_then(|hall| halls[hall].rows.as_ref());
-            ends.extend(rows.map(|rows| (&rows.tracks[..], &rows.strides[..])));
-            let route = hall.map(|hall| KeptTogether { route: boxes.pack(&ends, leg.source), hall });
+            let assembly = assemblies
+                .iter()
+                .position(|assembly| assembly.shares_rows_with(side))
+                .filter(|_| destinations.len() < MAX_DESTINATIONS);
+            let rows = assembly.and_then(|assembly| assemblies[assembly].rows.as_ref());
+            destinations.extend(rows.map(|rows| (&rows.tracks[..], &rows.strides[..])));
+            let route = assembly
+                .map(|assembly| KeptTogether { route: layout.pack(&destinations, side.source), assembly });
             kept.push(route.filter(|kept| kept.route.kernel() == Kernel::Rows));
         }
     }
-    bundles
+    groups
 }
 
-fn alike(plan: &Plan, one: &SendSide, other: &SendSide) -> bool {
+fn same_rows(plan: &Plan, one: &SendSide, other: &SendSide) -> bool {
     let same = |(one, other): (&PackSide, &PackSide)| {
         let array = &plan.arrays()[one.array];
         let order = by_order(array.order(), one.tracks.len());
         let slow = &order[..order.len() - 1];
         one.array == other.array
             && one.first == other.first
-            && one.cuts.len() == other.cuts.len()
+            && one.ranges.len() == other.ranges.len()
             && one.pack.kernel() == Kernel::Rows
             && other.pack.kernel() == Kernel::Rows
             && slow.iter().all(|&dim| Arc::ptr_eq(&one.tracks[dim], &other.tracks[dim]))
-            && one.cuts.iter().zip(&other.cuts).all(|(a, b)| {
+            && one.ranges.iter().zip(&other.ranges).all(|(a, b)| {
                 let a = whole_rows(a, one.row);
                 a.is_some() && a == whole_rows(b, other.row)
             })
     };
     one.chunks == other.chunks
-        && one.legs.len() == other.legs.len()
-        && one.legs.iter().zip(&other.legs).all(same)
+        && one.sides.len() == other.sides.len()
+        && one.sides.iter().zip(&other.sides).all(same)
 }
 
-/// The rows of a range of positions; none if it begins or ends within one.
+/// Returns the rows of a range of positions; `None` if it begins or ends within a row.
 fn whole_rows(range: &Range<u64>, row: u64) -> Option<Range<u64>> {
     let whole = range.start.is_multiple_of(row) && range.end.is_multiple_of(row);
     whole.then(|| range.start / row..range.end / row)

@@ -1,17 +1,17 @@
-//! The post between ranks of one process: what an engine that passes messages runs on.
+//! The mailbox between ranks of one process, on which engines that pass messages run.
 //!
-//! It passes letters, never bytes. A letter names one of the sender's buffers (its slots), and whoever holds the letter
-//! holds the buffer. A slot goes round: free, filled by its sender, travelling, emptied by the receiver, free again.
-//! Every hand-over happens under a lock, so the next holder sees all that the last one wrote. The order is checked at
-//! every step, in release builds too, because engines rest their claim to a buffer on it.
+//! It passes slot handles, never bytes. A handle names one of the sender's buffers (its slots), and whoever holds the handle
+//! owns the buffer. The states of a slot form a cycle: free, being filled by its sender, in flight, being read by the receiver,
+//! free again. Every transfer of ownership happens under a lock, so the next owner sees all that the last one wrote. The order
+//! is checked at every step, in release builds too, because the safety of engines depends on it.
 //!
-//! One lock for each rank guards its slots, the queues of the messages it sends, and a count of what has happened to
-//! it. A message has one sender, so the letters of its queue are slots of one rank and the queue is a list through
-//! them: memory for `messages + ranks * slots`, not for their product. Nobody ever holds two locks.
+//! One lock for each rank guards its slots, the queues of the messages it sends, and its event count. A message has one sender,
+//! so the fragments of its queue are slots of one rank and the queue is a linked list through them: memory for
+//! `messages + ranks * slots`, not for their product. No thread ever holds two locks.
 //!
-//! Waiting is by count, which leaves no gap for a wake-up to be lost in: a rank reads its [`Mailbox::news`], looks for
-//! work, and, having found none, waits for more news than it had read. What happened while it looked has raised the
-//! count, and it does not sleep at all.
+//! Waiting uses event counts, which leave no gap for a lost wake-up: a rank reads its [`Mailbox::event_count`], looks for work,
+//! and, having found none, waits until the count is larger than what it had read. Events that happened while it looked have
+//! raised the count, and then it does not block at all.
 //!
 //! Ranks, messages and slots are the engine's own numbers, not a user's: one that is out of range panics like an index.
 
@@ -26,16 +26,16 @@ mod queue;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// Which of the sender's slots, and how many bytes are in it.
+/// A filled slot of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotHandle {
-    /// The slot, in `0..slots` of the message's sender.
+    /// Index of the slot, in `0..slots` of the message's sender.
     pub slot: u32,
-    /// How much of the slot is filled.
+    /// Bytes of the slot that are filled.
     pub bytes: u64,
 }
 
-/// Waiting is pointless: `rank` cannot go on.
+/// The error of a wait: `rank` failed, so the wait cannot end otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The first rank that failed.
@@ -50,19 +50,19 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// The mailboxes of all ranks. All memory is taken in [`Mailbox::new`].
+/// The mailboxes of all ranks. All memory is allocated in [`Mailbox::new`].
 pub struct Mailbox {
     ranks: Vec<RankState>,
-    routes: Vec<Channel>,
-    meeting: Monitor<StepBarrier>,
-    /// The first rank that failed, or [`NOBODY`].
+    channels: Vec<Channel>,
+    barrier: Monitor<StepBarrier>,
+    /// The first rank that failed, or [`NO_RANK`].
     failed: AtomicUsize,
 }
 
-/// Nobody has failed.
-const NOBODY: usize = usize::MAX;
+/// No rank has failed.
+const NO_RANK: usize = usize::MAX;
 
-/// A message: from whom, to whom, and its queue's place among those of its sender.
+/// A message: its sender, its receiver, and the index of its queue among those of the sender.
 #[derive(Clone, Copy)]
 struct Channel {
     sender: u32,
@@ -70,19 +70,19 @@ struct Channel {
     queue: u32,
 }
 
-/// One rank; alone on its cache lines, since its neighbours have nothing to do with it.
+/// One rank, on cache lines of its own to avoid false sharing.
 #[repr(align(128))]
 struct RankState {
-    desk: Monitor<RankQueue>,
+    queue: Monitor<RankQueue>,
 }
 
 impl Mailbox {
-    /// `ranks` ranks with `slots` buffers each; message `m` goes from `ends[m].0` to `ends[m].1`.
-    pub fn new(ranks: usize, slots: usize, ends: &[(usize, usize)]) -> Self {
-        let most = NONE as usize;
-        assert!(ranks < most && slots < most && ends.len() < most, "numbers of 32 bits");
+    /// Makes mailboxes for `ranks` ranks with `slots` slots each; message `m` goes from `endpoints[m].0` to `endpoints[m].1`.
+    pub fn new(ranks: usize, slots: usize, endpoints: &[(usize, usize)]) -> Self {
+        let limit = NONE as usize;
+        assert!(ranks < limit && slots < limit && endpoints.len() < limit, "all numbers fit into 32 bits");
         let mut queues = vec![0_u32; ranks];
-        let route = |&(sender, receiver): &(usize, usize)| {
+        let channel = |&(sender, receiver): &(usize, usize)| {
             assert!(
                 sender < ranks && receiver < ranks,
                 "message from {sender} to {receiver} of {ranks} ranks"
@@ -91,103 +91,104 @@ impl Mailbox {
             queues[sender] += 1;
             Channel { sender: sender as u32, receiver: receiver as u32, queue }
         };
-        let routes = ends.iter().map(route).collect();
-        let rank = |&queues: &u32| RankState { desk: Monitor::new(RankQueue::new(slots, queues)) };
+        let channels = endpoints.iter().map(channel).collect();
+        let rank = |&queues: &u32| RankState { queue: Monitor::new(RankQueue::new(slots, queues)) };
         Self {
             ranks: queues.iter().map(rank).collect(),
-            routes,
-            meeting: Monitor::new(StepBarrier::new(ranks)),
-            failed: AtomicUsize::new(NOBODY),
+            channels,
+            barrier: Monitor::new(StepBarrier::new(ranks)),
+            failed: AtomicUsize::new(NO_RANK),
         }
     }
 
-    /// One of `rank`'s own free slots, now taken; none if all are under way.
+    /// Takes one of `rank`'s own free slots; none if all are in use.
     pub fn take_slot(&self, rank: usize) -> Option<u32> {
-        self.desk(rank).hold(RankQueue::take_slot)
+        self.rank_queue(rank).with(RankQueue::take_slot)
     }
 
-    /// Hands a filled slot to the receiver of `message`, behind the letters sent before, and wakes it.
-    pub fn send(&self, message: usize, letter: SlotHandle) {
-        let Channel { sender, receiver, queue } = self.routes[message];
-        self.desk(sender as usize).hold(|desk| desk.append(queue as usize, letter));
-        self.desk(receiver as usize).change(|desk| {
-            desk.news += 1;
+    /// Appends a filled slot to the queue of `message`, and wakes the receiver.
+    pub fn send(&self, message: usize, handle: SlotHandle) {
+        let Channel { sender, receiver, queue } = self.channels[message];
+        self.rank_queue(sender as usize).with(|rank| rank.push(queue as usize, handle));
+        self.rank_queue(receiver as usize).update(|rank| {
+            rank.event_count += 1;
             true
         });
     }
 
-    /// The next letter of `message`, if one has arrived.
+    /// Returns the next fragment of `message`, if one has arrived.
     pub fn receive(&self, message: usize) -> Option<SlotHandle> {
-        let Channel { sender, queue, .. } = self.routes[message];
-        self.desk(sender as usize).hold(|desk| desk.take_letter(queue as usize))
+        let Channel { sender, queue, .. } = self.channels[message];
+        self.rank_queue(sender as usize).with(|rank| rank.pop(queue as usize))
     }
 
-    /// The receiver of `message` has emptied the slot: it is the sender's again, who is woken.
-    pub fn give_back(&self, message: usize, slot: u32) {
-        self.desk(self.routes[message].sender as usize).change(|desk| {
-            desk.free_slot(slot);
-            desk.news += 1;
+    /// Returns a slot that the receiver of `message` has read to the sender, and wakes the sender.
+    pub fn release_slot(&self, message: usize, slot: u32) {
+        self.rank_queue(self.channels[message].sender as usize).update(|rank| {
+            rank.free_slot(slot);
+            rank.event_count += 1;
             true
         });
     }
 
-    /// How much has happened to `rank` so far: letters arrived, slots come back. To be read before looking for work.
-    pub fn news(&self, rank: usize) -> u64 {
-        self.desk(rank).hold(|desk| desk.news)
+    /// Returns the event count of `rank`: fragments that arrived and slots that came back. Read it before looking for work.
+    pub fn event_count(&self, rank: usize) -> u64 {
+        self.rank_queue(rank).with(|rank| rank.event_count)
     }
 
-    /// Sleeps until more has happened to `rank` than `seen`, or somebody has failed.
+    /// Blocks until the event count of `rank` is larger than `seen`, or a rank has failed.
     pub fn wait(&self, rank: usize, seen: u64) -> Result<(), Failed> {
-        self.desk(rank).wait_until(|desk| self.failure().or((desk.news > seen).then_some(Ok(()))))
+        self.rank_queue(rank)
+            .wait_until(|rank| self.failure().or((rank.event_count > seen).then_some(Ok(()))))
     }
 
-    /// `rank` has finished one more step. Returns how many it has finished: `wait_all(arrive(rank))` is a barrier.
+    /// Records that `rank` has finished one more step. Returns how many it has finished: `wait_all(arrive(rank))` is a barrier.
     pub fn arrive(&self, rank: usize) -> u64 {
         let mut steps = 0;
-        self.meeting.change(|meeting| {
-            let was_last = meeting.arrive(rank);
-            steps = meeting.arrivals[rank];
+        self.barrier.update(|barrier| {
+            let was_last = barrier.arrive(rank);
+            steps = barrier.arrivals[rank];
             was_last
         });
         steps
     }
 
-    /// Sleeps until every rank has finished `steps` steps, or somebody has failed.
+    /// Blocks until every rank has finished `steps` steps, or a rank has failed.
     pub fn wait_all(&self, steps: u64) -> Result<(), Failed> {
-        self.meeting.wait_until(|meeting| self.failure().or((meeting.finished >= steps).then_some(Ok(()))))
+        self.barrier.wait_until(|barrier| self.failure().or((barrier.finished >= steps).then_some(Ok(()))))
     }
 
-    /// `rank` cannot go on: everybody who waits, now or later, is told so. The first to fail stays named.
+    /// Records that `rank` failed: every wait, now or later, ends with that error. Only the first failure is recorded.
     pub fn fail(&self, rank: usize) {
-        if self.failed.compare_exchange(NOBODY, rank, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if self.failed.compare_exchange(NO_RANK, rank, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
         }
-        // Whoever looked for a failure too early to see this one did so under a lock and sleeps by the time we have it.
-        // Whoever takes the lock after us sees it.
+        // A thread that checked for a failure too early to see this one did so under a lock, and is blocked by the time we
+        // hold that lock. A thread that takes the lock after us sees the failure.
         for rank in &self.ranks {
-            rank.desk.change(|_| true);
+            rank.queue.update(|_| true);
         }
-        self.meeting.change(|_| true);
+        self.barrier.update(|_| true);
     }
 
-    /// The first rank that failed.
+    /// Returns the first rank that failed.
     pub fn failed(&self) -> Option<usize> {
         let rank = self.failed.load(Ordering::Acquire);
-        (rank != NOBODY).then_some(rank)
+        (rank != NO_RANK).then_some(rank)
     }
 
-    /// Back to the beginning: all slots free, no letters, no arrivals, nobody failed. Keeps all memory.
+    /// Resets to the initial state: all slots free, queues empty, no arrivals, no failure. Keeps all memory.
     pub fn reset(&mut self) {
         for rank in &mut self.ranks {
-            rank.desk.get_mut().reset();
+            rank.queue.get_mut().reset();
         }
-        self.meeting.get_mut().reset();
-        // Nobody else is here, and whoever comes gets the post from us.
-        self.failed.store(NOBODY, Ordering::Relaxed);
+        self.barrier.get_mut().reset();
+        // The access is exclusive, and whoever uses the mailbox next gets it from this thread.
+        self.failed.store(NO_RANK, Ordering::Relaxed);
     }
 
-    fn desk(&self, rank: usize) -> &Monitor<RankQueue> {
-        &self.ranks[rank].desk
+    fn rank_queue(&self, rank: usize) -> &Monitor<RankQueue> {
+        &self.ranks[rank].queue
     }
 
     fn failure(&self) -> Option<Result<(), Failed>> {
@@ -195,12 +196,12 @@ impl Mailbox {
     }
 }
 
-/// How often ranks have arrived at the end of a step.
+/// Counts the arrivals of ranks at the end of each step.
 struct StepBarrier {
     arrivals: Vec<u64>,
-    /// The fewest arrivals of any rank: this many steps are finished by all.
+    /// The fewest arrivals of any rank: all ranks have finished this many steps.
     finished: u64,
-    /// How many ranks have arrived no more often than that.
+    /// Number of ranks with exactly `finished` arrivals.
     behind: usize,
 }
 
@@ -215,7 +216,7 @@ impl StepBarrier {
         self.behind = self.arrivals.len();
     }
 
-    /// Counts the arrival; true if it was the last that a step waited for.
+    /// Counts an arrival; true if it was the last that a step waited for.
     fn arrive(&mut self, rank: usize) -> bool {
         let was_behind = self.arrivals[rank] == self.finished;
         self.arrivals[rank] += 1;
@@ -223,7 +224,7 @@ impl StepBarrier {
         if self.behind > 0 {
             return false;
         }
-        // Ranks may be ahead, but this one has just left the rear: the new rear is one step on.
+        // Ranks may be ahead, but this one has exactly one arrival more than `finished`: so that is the new minimum.
         self.finished += 1;
         self.behind = self.arrivals.iter().filter(|&&arrivals| arrivals == self.finished).count();
         true

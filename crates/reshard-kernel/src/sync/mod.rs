@@ -1,10 +1,9 @@
-//! Threads that wait for each other, all of them through the names in this file, so that every way in which they can
-//! overtake one another can be tried.
+//! Synchronisation between threads. All of it goes through the names in this file, so that loom can try every interleaving.
 //!
 //! The names are the standard library's. In tests built with `--cfg loom` they are loom's, which runs a test once for
-//! each order in which its threads can reach their locks and atomics, and sees a deadlock or a stale read in any of
-//! them. Nothing here uses `std::sync::Barrier`: a thread that panicked never arrives there, and the others wait for
-//! ever.
+//! each order in which its threads can reach their locks and atomics, and finds a deadlock or a stale read in any of
+//! them. Nothing here uses `std::sync::Barrier`: a thread that panicked never arrives there, and the others would wait
+//! forever.
 
 pub mod mailbox;
 mod monitor;
@@ -23,25 +22,25 @@ pub use loom::{
 
 use std::sync::PoisonError;
 
-/// Locks, also after a panic elsewhere. What our locks guard is whole at every point where a panic could start, so a
-/// poisoned lock tells nothing that the engines do not learn by other ways.
+/// Locks a mutex, also if it is poisoned. The data our locks guard is consistent at every point where a panic could start, and
+/// engines learn of panics in other ways, so poisoning adds nothing.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a lock guards, for the only one who can reach it.
-pub fn unshared<T>(mutex: &mut Mutex<T>) -> &mut T {
+/// Returns the value of a mutex without locking, through an exclusive reference.
+pub fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sleeps until woken (or for no reason: ask again why you slept).
-pub fn sleep<'a, T>(bell: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    bell.wait(guard).unwrap_or_else(PoisonError::into_inner)
+/// Waits on a condition variable. Wake-ups may be spurious: check the condition again.
+pub fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(all(test, not(loom)))]
-pub(crate) mod patience {
-    //! A lost wake-up makes threads wait for ever. A test must fail instead.
+pub(crate) mod timeout {
+    //! A timeout for tests: a lost wake-up makes threads wait forever, and a test must fail instead.
 
     use std::sync::mpsc;
     use std::time::Duration;
@@ -54,7 +53,7 @@ pub(crate) mod patience {
             ended.send(()).ok();
         });
         match end.recv_timeout(Duration::from_secs(60)) {
-            Err(mpsc::RecvTimeoutError::Timeout) => panic!("somebody waits for ever"),
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("a thread waits forever"),
             _ => runner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         }
     }
@@ -62,9 +61,9 @@ pub(crate) mod patience {
 
 #[cfg(all(test, loom))]
 pub(crate) mod models {
-    //! How thoroughly loom tries a test: in every interleaving where those take seconds. Where they take longer, in all
-    //! those with a few preemptions: how often a thread is interrupted where it could have gone on. Waiting does not
-    //! count, and nearly all mistakes need no more than two or three.
+    //! How thoroughly loom tries a test: in every interleaving if that takes seconds. If it takes longer, in all interleavings
+    //! with a few preemptions (a thread is interrupted although it could continue). Blocking is no preemption, and nearly all
+    //! bugs need no more than two or three.
 
     use loom::model::Builder;
 

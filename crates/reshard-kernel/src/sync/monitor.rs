@@ -1,52 +1,52 @@
-//! A value that threads change and wait for: a lock and a bell in one, so that nobody can forget to ring.
+//! A monitor: a value with its mutex and condition variable in one type, so that no change can forget to notify.
 
-use super::{Condvar, Mutex, lock, sleep, thread, unshared};
+use super::{Condvar, Mutex, get_mut, lock, thread, wait};
 
-/// How often to let others run before going to sleep. They may bring what is waited for, and then nobody sleeps and
-/// nobody has to be woken, which costs more. Four of them made exchanges of 16 and 100 ranks on two processors twice as
-/// fast; more gained nothing. Loom runs the others anyway.
+/// Number of times a waiter yields before it blocks. Another thread may make the condition true meanwhile, and then nobody
+/// blocks and nobody has to be woken, which costs more. Four yields made exchanges of 16 and 100 ranks on two cores twice as
+/// fast; more gained nothing. Loom schedules the other threads anyway.
 const YIELDS: usize = if cfg!(all(test, loom)) { 0 } else { 4 };
 
-/// A value under a lock, with those who wait for it.
+/// A value under a mutex that threads can wait for.
 pub struct Monitor<T> {
     inner: Mutex<Inner<T>>,
-    bell: Condvar,
+    condvar: Condvar,
 }
 
 struct Inner<T> {
     value: T,
-    /// How many threads sleep by the bell: who rings for nobody pays for a system call.
+    /// Number of blocked threads: if it is 0, a change saves the system call of a notification.
     sleepers: usize,
 }
 
 impl<T> Monitor<T> {
     pub fn new(value: T) -> Self {
-        Self { inner: Mutex::new(Inner { value, sleepers: 0 }), bell: Condvar::new() }
+        Self { inner: Mutex::new(Inner { value, sleepers: 0 }), condvar: Condvar::new() }
     }
 
-    /// The value for a moment. Changes that somebody waits for are not made here.
-    pub fn hold<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> R {
-        use_it(&mut lock(&self.inner).value)
+    /// Calls `use_value` with the value, under the lock. Must not make changes that somebody waits for.
+    pub fn with<R>(&self, use_value: impl FnOnce(&mut T) -> R) -> R {
+        use_value(&mut lock(&self.inner).value)
     }
 
-    /// Changes the value, and wakes all who wait for it if the change says so.
-    pub fn change(&self, change: impl FnOnce(&mut T) -> bool) {
+    /// Changes the value, and wakes all waiters if `change` returns true.
+    pub fn update(&self, change: impl FnOnce(&mut T) -> bool) {
         let mut inner = lock(&self.inner);
-        let ring = change(&mut inner.value) && inner.sleepers > 0;
-        // Who wakes up wants this lock.
+        let notify = change(&mut inner.value) && inner.sleepers > 0;
+        // Unlock first: the woken threads take this lock.
         drop(inner);
-        if ring {
-            self.bell.notify_all();
+        if notify {
+            self.condvar.notify_all();
         }
     }
 
-    /// What `found` finds in the value; sleeps while it finds nothing.
+    /// Blocks until `found` returns a result for the value, and returns that result.
     pub fn wait_until<R>(&self, found: impl Fn(&T) -> Option<R>) -> R {
         let mut inner = lock(&self.inner);
         let mut yields = YIELDS;
         loop {
-            if let Some(answer) = found(&inner.value) {
-                return answer;
+            if let Some(result) = found(&inner.value) {
+                return result;
             }
             if yields > 0 {
                 yields -= 1;
@@ -55,14 +55,14 @@ impl<T> Monitor<T> {
                 inner = lock(&self.inner);
             } else {
                 inner.sleepers += 1;
-                inner = sleep(&self.bell, inner);
+                inner = wait(&self.condvar, inner);
                 inner.sleepers -= 1;
             }
         }
     }
 
-    /// The value, for the only one who can reach it.
+    /// Returns the value without locking, through an exclusive reference.
     pub fn get_mut(&mut self) -> &mut T {
-        &mut unshared(&mut self.inner).value
+        &mut get_mut(&mut self.inner).value
     }
 }

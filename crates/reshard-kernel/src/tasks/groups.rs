@@ -1,72 +1,74 @@
-//! What ranks copy where they can read each other's source parts: each byte once, straight to where it belongs.
+//! Tasks of ranks that can read each other's source parts: each byte is copied once, directly to its destination.
 //!
-//! A rank copies what it receives. Where ranks can write to each other's destinations, too, anybody can copy anything: then all
-//! of it is cut into units to be shared out, and what leads to several destinations is read once for all of them.
+//! A rank copies what it receives. If ranks can also write to each other's destinations, any rank can copy anything: then all
+//! of it is cut into tasks that the ranks share, and rows that go to several destinations are read once for all of them.
 
-use super::{TaskGroup, TaskList, Tuning, fair_unit};
+use super::{TaskGroup, TaskList, Tuning, default_task_bytes};
 use crate::memory::Buffers;
 use crate::simd::Level;
 use reshard_plan::Plan;
 use std::sync::Arc;
 
-/// Units that are shared out have at least so many bytes: what a processor has copied in part, another fetches anew next time.
-const LEAST: u64 = 1 << 19;
+/// Tasks shared between ranks have at least this many bytes: data that one core has copied in part, another must load into its
+/// caches next time.
+const MIN_SHARED_TASK_BYTES: u64 = 1 << 19;
 
-/// Copies out of all source parts, in lots of units.
+/// The tasks of a plan, or of one receiver, in groups.
 pub struct GroupedTasks {
-    work: TaskList,
-    lots: Vec<TaskGroup>,
+    tasks: TaskList,
+    groups: Vec<TaskGroup>,
 }
 
 impl GroupedTasks {
-    /// What `rank` receives.
+    /// Cuts what `rank` receives.
     pub fn new(plan: Arc<Plan>, rank: u64) -> Self {
         Self::cut(plan, None, |receiver| receiver == rank)
     }
 
-    /// Whether so many ranks should share out what there is to copy: if there is at least a unit for each.
+    /// True if `ranks` ranks should share the tasks: there is at least one task for each.
     pub fn is_worth_sharing(plan: &Plan, ranks: usize) -> bool {
-        plan.bytes() / LEAST >= ranks as u64
+        plan.bytes() / MIN_SHARED_TASK_BYTES >= ranks as u64
     }
 
-    /// What all ranks receive, for so many to copy. Units have so many bytes if that is said.
-    pub fn of_all(plan: Arc<Plan>, ranks: usize, unit_bytes: Option<u64>) -> Self {
-        let unit_bytes = unit_bytes.unwrap_or_else(|| fair_unit(&plan, ranks).max(LEAST));
-        Self::cut(plan, Some(unit_bytes), |_| true)
+    /// Cuts what all ranks receive, to be copied by `ranks` ranks, into tasks of `task_bytes` bytes (default: by plan and ranks).
+    pub fn of_all(plan: Arc<Plan>, ranks: usize, task_bytes: Option<u64>) -> Self {
+        let task_bytes =
+            task_bytes.unwrap_or_else(|| default_task_bytes(&plan, ranks).max(MIN_SHARED_TASK_BYTES));
+        Self::cut(plan, Some(task_bytes), |_| true)
     }
 
-    fn cut(plan: Arc<Plan>, unit_bytes: Option<u64>, receives: impl Fn(u64) -> bool) -> Self {
-        let tuning = Tuning { level: Level::best(), unit_bytes, streams: None };
-        let mut work = TaskList::for_targets(plan, 1, tuning, |target| receives(target.rank));
-        let lots = work.lots();
-        Self { work, lots }
+    fn cut(plan: Arc<Plan>, task_bytes: Option<u64>, receives: impl Fn(u64) -> bool) -> Self {
+        let tuning = Tuning { level: Level::best(), task_bytes, non_temporal: None };
+        let mut tasks = TaskList::for_targets(plan, 1, tuning, |target| receives(target.rank));
+        let groups = tasks.groups();
+        Self { tasks, groups }
     }
 
-    /// What there is to copy; the same in every process that asks for the same.
-    pub fn lots(&self) -> &[TaskGroup] {
-        &self.lots
+    /// Returns the task groups: the same in every process that cuts the same plan with the same arguments.
+    pub fn groups(&self) -> &[TaskGroup] {
+        &self.groups
     }
 
-    /// Bytes of memory the kernels need.
+    /// Returns the bytes of scratch memory.
     pub fn scratch_bytes(&self) -> u64 {
-        self.work.scratch_bytes()
+        self.tasks.scratch_bytes()
     }
 
-    /// Copies one unit of a lot.
+    /// Copies one task of a group.
     ///
     /// # Panics
-    /// If the data is another plan's, there is no such unit, or a part that it needs was not entered.
+    /// If the data was entered for another plan, there is no such task, or a part that it needs was not entered.
     ///
     /// # Safety
-    /// Nobody, in whatever process, copies the same unit meanwhile, writes to what it reads, or touches what it writes.
-    pub unsafe fn run(&self, lot: usize, unit: usize, data: &mut Buffers<'_>) {
-        let TaskGroup { array, sources, targets, units } = &self.lots[lot];
-        assert!(unit < units.len(), "unit {unit} of {}", units.len());
+    /// No thread of any process copies the same task meanwhile, writes to what it reads, or accesses what it writes.
+    pub unsafe fn run(&self, group: usize, task: usize, data: &mut Buffers<'_>) {
+        let TaskGroup { array, sources, targets, tasks } = &self.groups[group];
+        assert!(task < tasks.len(), "task {task} of {}", tasks.len());
         let (from, to) = (data.sources(*array), data.targets(*array));
         assert!(sources.iter().all(|&source| !from[source].is_null()), "all sources were entered");
         assert!(targets.iter().all(|&target| !to[target].is_null()), "all destinations were entered");
-        // SAFETY: what was entered is there over its whole span; sources and destinations are different borrows, or memory of
-        // others, of which the caller knows. The rest is passed on.
-        unsafe { self.work.run_unit(units.start + unit, data) };
+        // SAFETY: entered parts are valid over their whole span; sources and destinations are different borrows, or memory of
+        // other ranks, for which the caller answers. The rest is the caller's contract.
+        unsafe { self.tasks.run_task(tasks.start + task, data) };
     }
 }

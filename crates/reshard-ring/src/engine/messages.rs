@@ -16,7 +16,7 @@ use crate::solve::Side;
 use bytemuck::Pod;
 use reshard_kernel::pool::{ThreadPool, catch};
 use reshard_kernel::sync::mailbox::{Failed, Mailbox, SlotHandle};
-use reshard_kernel::sync::{Mutex, lock, unshared};
+use reshard_kernel::sync::{Mutex, lock, get_mut};
 use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
 use std::time::Instant;
@@ -107,7 +107,7 @@ impl RingMessages {
         self.plan.check_parts(parts)?;
         let begin = Instant::now();
         self.post.reset();
-        self.logs.iter_mut().for_each(|log| *unshared(log) = Log::default());
+        self.logs.iter_mut().for_each(|log| *get_mut(log) = Log::default());
         // Each thread takes the next process, whichever that is.
         let next = Mutex::new(parts.iter_mut().enumerate());
         let Self { plan, letters, post, slots, shares, logs, crew, .. } = self;
@@ -130,13 +130,13 @@ impl RingMessages {
             Error::new(ErrorKind::Failed, format!("a thread of the engine failed: {panicked}"))
         })?;
         if let Some(rank) = post.failed() {
-            let reason = unshared(&mut logs[rank]).failure.take().unwrap_or_default();
+            let reason = get_mut(&mut logs[rank]).failure.take().unwrap_or_default();
             return Err(Error::new(
                 ErrorKind::Failed,
                 format!("process {rank} panicked: {reason}; the items are an unfinished mixture"),
             ));
         }
-        let sent = logs.iter_mut().map(|log| unshared(log).letters).sum();
+        let sent = logs.iter_mut().map(|log| get_mut(log).letters).sum();
         Ok(Report::new(plan, sent, begin))
     }
 }
@@ -187,7 +187,7 @@ impl Exchange<'_> {
         let mut reading = [None; 2];
         while !share.is_over() {
             // Before looking: what comes after this is seen by the next look, or is more news than this.
-            let seen = self.post.news(rank);
+            let seen = self.post.event_count(rank);
             let mut moved = false;
             for side in [Side::Left, Side::Right] {
                 moved |= self.read(rank, share, memory, side, &mut reading[side.index()]);
@@ -230,7 +230,7 @@ impl Exchange<'_> {
             if (now as u64) < letter.bytes {
                 break;
             }
-            self.post.give_back(message, letter.slot);
+            self.post.release_slot(message, letter.slot);
             *reading = None;
         }
         moved

@@ -1,41 +1,41 @@
-//! What a rank's lock guards: its slots, the queues of the messages it sends, and the count of its news.
+//! The data under a rank's lock: its slots, the queues of the messages it sends, and its event count.
 //!
-//! Plain data, changed by one thread at a time. Slots are linked into lists, free ones into a stack and travelling ones
-//! into the queue of their message, so nothing is allocated after the beginning, and every slot is in one place.
+//! Plain data, changed by one thread at a time. Slots are linked into lists, free ones into a stack and those in flight
+//! into the queue of their message, so nothing is allocated after construction, and every slot is in at most one list.
 
 use super::SlotHandle;
 
-/// The end of a list of slots.
+/// Marks the end of a list of slots.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What a rank's lock guards.
+/// Slots, queues and event count of one rank.
 pub(crate) struct RankQueue {
-    /// Letters that have arrived here and slots that have come back.
-    pub news: u64,
-    /// The first free slot; the last one to come back, which is the likeliest to be in a cache.
+    /// Event count: fragments that have arrived and slots that have come back.
+    pub event_count: u64,
+    /// The first free slot: the last one to come back, which is most likely still in a cache.
     free: u32,
     slots: Vec<Slot>,
-    /// The letters on their way, for each message sent from here.
+    /// The fragments in flight, for each message this rank sends.
     queues: Vec<Queue>,
 }
 
 #[derive(Clone, Copy)]
 struct Slot {
     bytes: u64,
-    /// The slot behind this one, in the list of free slots or in a queue.
+    /// The next slot in the list of free slots, or in a queue.
     next: u32,
-    stage: SlotState,
+    state: SlotState,
 }
 
-/// Who holds a slot. Engines rest their claim to a buffer on this order, so it is checked in release builds too.
+/// Who owns a slot. The safety of engines depends on the order of these states, so it is checked in release builds too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     Free,
-    /// The sender.
+    /// Owned by the sender, which fills it.
     Taken,
-    /// A queue.
-    Travelling,
-    /// The receiver.
+    /// In a queue.
+    InFlight,
+    /// Owned by the receiver, which reads it.
     Received,
 }
 
@@ -47,53 +47,57 @@ struct Queue {
 
 impl RankQueue {
     pub fn new(slots: usize, queues: u32) -> Self {
-        let slot = Slot { bytes: 0, next: NONE, stage: SlotState::Free };
+        let slot = Slot { bytes: 0, next: NONE, state: SlotState::Free };
         let queue = Queue { first: NONE, last: NONE };
-        let mut desk =
-            Self { news: 0, free: NONE, slots: vec![slot; slots], queues: vec![queue; queues as usize] };
-        desk.reset();
-        desk
+        let mut rank = Self {
+            event_count: 0,
+            free: NONE,
+            slots: vec![slot; slots],
+            queues: vec![queue; queues as usize],
+        };
+        rank.reset();
+        rank
     }
 
-    /// All slots free, no letters, no news.
+    /// Resets to the initial state: all slots free, queues empty, no events.
     pub fn reset(&mut self) {
-        self.news = 0;
+        self.event_count = 0;
         self.queues.fill(Queue { first: NONE, last: NONE });
         self.free = NONE;
         for (number, slot) in self.slots.iter_mut().enumerate().rev() {
-            *slot = Slot { bytes: 0, next: self.free, stage: SlotState::Free };
+            *slot = Slot { bytes: 0, next: self.free, state: SlotState::Free };
             self.free = number as u32;
         }
     }
 
-    /// A free slot for the sender to fill.
+    /// Takes a free slot, for the sender to fill.
     pub fn take_slot(&mut self) -> Option<u32> {
         let number = self.free;
         let slot = self.slots.get_mut(number as usize)?;
         self.free = slot.next;
-        slot.stage = SlotState::Taken;
+        slot.state = SlotState::Taken;
         Some(number)
     }
 
-    /// A filled slot joins the end of a queue.
-    pub fn append(&mut self, queue: usize, letter: SlotHandle) {
-        let slot = &mut self.slots[letter.slot as usize];
-        assert_eq!(slot.stage, SlotState::Taken, "slot {} is sent", letter.slot);
-        *slot = Slot { bytes: letter.bytes, next: NONE, stage: SlotState::Travelling };
+    /// Appends a filled slot to a queue.
+    pub fn push(&mut self, queue: usize, handle: SlotHandle) {
+        let slot = &mut self.slots[handle.slot as usize];
+        assert_eq!(slot.state, SlotState::Taken, "slot {} is sent", handle.slot);
+        *slot = Slot { bytes: handle.bytes, next: NONE, state: SlotState::InFlight };
         let queue = &mut self.queues[queue];
         match self.slots.get_mut(queue.last as usize) {
-            Some(last) => last.next = letter.slot,
-            None => queue.first = letter.slot,
+            Some(last) => last.next = handle.slot,
+            None => queue.first = handle.slot,
         }
-        queue.last = letter.slot;
+        queue.last = handle.slot;
     }
 
-    /// The first letter of a queue goes to its receiver.
-    pub fn take_letter(&mut self, queue: usize) -> Option<SlotHandle> {
+    /// Takes the first fragment of a queue, for its receiver.
+    pub fn pop(&mut self, queue: usize) -> Option<SlotHandle> {
         let queue = &mut self.queues[queue];
         let number = queue.first;
         let slot = self.slots.get_mut(number as usize)?;
-        slot.stage = SlotState::Received;
+        slot.state = SlotState::Received;
         queue.first = slot.next;
         if slot.next == NONE {
             queue.last = NONE;
@@ -101,11 +105,11 @@ impl RankQueue {
         Some(SlotHandle { slot: number, bytes: slot.bytes })
     }
 
-    /// An emptied slot is free.
+    /// Puts a slot that was read back into the list of free slots.
     pub fn free_slot(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
-        assert_eq!(slot.stage, SlotState::Received, "slot {number} is given back");
-        *slot = Slot { bytes: 0, next: self.free, stage: SlotState::Free };
+        assert_eq!(slot.state, SlotState::Received, "slot {number} is released");
+        *slot = Slot { bytes: 0, next: self.free, state: SlotState::Free };
         self.free = number;
     }
 }
