@@ -6,7 +6,7 @@
 #[path = "../../crates/reshard/tests/judged/mod.rs"]
 mod judged;
 
-use judged::{Judged, Sums, alone, carry, judge, relay};
+use judged::{Judged, Sums, judge, run_packers, run_staged, single};
 use libfuzzer_sys::fuzz_target;
 use reshard::engine::{Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
@@ -15,7 +15,7 @@ use reshard_testkit::conformance::{C64, C128, Case, Kinds, Several};
 use std::sync::Arc;
 
 /// Plans with more ranks are not run by a thread for each: starting them would take all the time.
-const MOST_THREADS: usize = 3;
+const MAX_THREADS: usize = 3;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut random = Random::of_bytes(bytes);
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         0 => run(&Sums::<f32, C128>::random(&mut random, &kinds), how, &mut random),
         1 => run(&Sums::<C64, f64>::random(&mut random, &kinds), how, &mut random),
         2 => run(&Several::random(&mut random, &kinds), how, &mut random),
-        _ => run(&alone(&Case::random(&mut random, &kinds)), how, &mut random),
+        _ => run(&single(&Case::random(&mut random, &kinds)), how, &mut random),
     }
 });
 
@@ -39,17 +39,17 @@ fn run(judged: &impl Judged, how: u64, random: &mut Random) {
     let bytes = random.within(1, bytes);
     match how {
         // Not every strategy takes every plan.
-        0 if plan.ranks().len() <= MOST_THREADS => {
+        0 if plan.ranks().len() <= MAX_THREADS => {
             if let Ok(engine) = Messages::new(Arc::clone(&plan), options) {
                 judge(judged, engine);
             }
         }
         1 => judge(judged, Threads::in_way(&plan, 2, way).expect("two threads")),
         0..6 => judge(judged, Threads::in_way(&plan, 1, way).expect("a thread")),
-        6..10 => _ = relay(judged, bytes, way),
+        6..10 => _ = run_staged(judged, bytes, way),
         _ => {
             let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Split][bytes as usize % 3];
-            carry(judged, &MessagesOptions { strategy, ..options }, bytes as usize);
+            run_packers(judged, &MessagesOptions { strategy, ..options }, bytes as usize);
         }
     }
 }

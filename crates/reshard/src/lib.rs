@@ -1,8 +1,8 @@
 //! Moves a distributed array from any layout to any other, at the speed of memory.
 //!
-//! Describe two layouts, plan once, run as often as you like. [`redistribute`] does all of it in one call;
-//! [`Redistribution`] keeps plan, threads and memory for the next run; [`Plan`] and the engines in [`engine`] are the parts
-//! both are made of. The planner's nouns are here, too: this crate is the one to name.
+//! Describe two layouts, plan once, run any number of times. [`redistribute`] does all of it in one call;
+//! [`Redistribution`] keeps plan, threads and memory for the next run; both are made of a [`Plan`] and one of the engines in
+//! [`engine`]. The planner's types are re-exported here: this is the crate to depend on.
 
 #![forbid(unsafe_code)]
 

@@ -1,42 +1,43 @@
-//! Schedules turned round: what each rank has to do, step by step.
+//! Programs: schedules seen from each rank, as what it sends and receives, step by step.
 //!
-//! Wherever ranks are threads or processes, and however letters travel, this is what they follow.
+//! All engines that send messages follow them, whether ranks are threads or processes, and however fragments are sent.
 
 use crate::schedule::{self, ClosedForm, Schedule, Strategy};
-use reshard_kernel::exchange::{Fragment, MessageSet};
+use reshard_kernel::exchange::{MessageRange, MessageSet};
 use reshard_plan::{Message, Plan, Problem, Result, Traffic};
 use std::ops::Range;
 
-/// So many messages are no longer scheduled by every rank for all: that takes it more than a few hundredths of a second.
-const MANY: u128 = 1 << 14;
+/// With at least this many messages, a rank does not schedule those of all ranks: that takes more than a few hundredths of a
+/// second.
+const MIN_CLOSED_FORM_MESSAGES: u128 = 1 << 14;
 
-/// How messages travel.
+/// How messages are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessagesOptions {
-    /// In which order.
+    /// The scheduling strategy.
     pub strategy: Strategy,
-    /// What the strategy may assume: `in_flight`, `alpha`, `beta`, `most_steps`. The other two are the engine's to say: the
-    /// strategy is the one above, and a rank is one process on both sides.
+    /// Parameters of the strategy: `in_flight`, `alpha`, `beta`, `most_steps`. The engine sets the other two: the strategy is
+    /// the field above, and a rank is one process as sender and as receiver.
     pub schedule: schedule::Options,
-    /// At most so many bytes of memory for all ranks together, beside plan and data. With less, messages travel in smaller
-    /// pieces; too little for one element of each sender is refused.
+    /// Memory limit in bytes for all ranks together, besides plan and data. With less memory, fragments are smaller; a limit too
+    /// small for one element of each sender is an error.
     pub memory: Option<u64>,
-    /// All ranks meet after each step. Without, each goes on as soon as it has done its own.
+    /// A barrier of all ranks after each step. Without, each rank continues as soon as it has finished its own step.
     pub barriers: bool,
 }
 
 /// All that one rank sends and receives.
 #[derive(Default)]
 pub struct Program {
-    /// The steps in which it has something to do.
+    /// The steps in which the rank has something to do.
     pub steps: Vec<Step>,
-    /// All it sends: a step's are a range of them.
-    pub sends: Vec<Fragment>,
-    /// All it receives.
-    pub receives: Vec<Fragment>,
-    /// All ranks meet after each step.
-    pub meets: bool,
-    /// Steps of all ranks.
+    /// All ranges of messages it sends; a step has a contiguous part of the list.
+    pub sends: Vec<MessageRange>,
+    /// All ranges of messages it receives; a step has a contiguous part of the list.
+    pub receives: Vec<MessageRange>,
+    /// There is a barrier of all ranks after each step.
+    pub barriers: bool,
+    /// Number of steps of all ranks.
     pub all_steps: u64,
 }
 
@@ -44,23 +45,23 @@ pub struct Program {
 pub struct Step {
     /// Its number in the whole run.
     pub number: u64,
-    /// Which of the rank's parcels it sends.
+    /// Indices into [`Program::sends`].
     pub sends: Range<usize>,
-    /// Which it receives.
+    /// Indices into [`Program::receives`].
     pub receives: Range<usize>,
 }
 
 impl Program {
     fn new(barriers: bool) -> Self {
-        Self { meets: barriers, ..Self::default() }
+        Self { barriers, ..Self::default() }
     }
 
-    /// A step with nothing in it yet, or the last if it is that. Steps come in order; where all ranks meet after each, none is
-    /// left out.
+    /// Returns step `number`, appended as an empty step if it is not the last one already. Steps are asked for in ascending
+    /// order; with barriers, the steps in between are appended, too.
     fn step(&mut self, number: u64) -> &mut Step {
         let first = match self.steps.last() {
-            Some(last) if self.meets => last.number + 1,
-            None if self.meets => 0,
+            Some(last) if self.barriers => last.number + 1,
+            None if self.barriers => 0,
             Some(last) if last.number == number => number + 1,
             _ => number,
         };
@@ -70,59 +71,61 @@ impl Program {
         self.steps.last_mut().expect("there is one now, if there was none")
     }
 
-    fn send(&mut self, number: u64, parcel: Fragment) {
+    fn send(&mut self, number: u64, range: MessageRange) {
         self.step(number).sends.end += 1;
-        self.sends.push(parcel);
+        self.sends.push(range);
     }
 
-    fn receive(&mut self, number: u64, parcel: Fragment) {
+    fn receive(&mut self, number: u64, range: MessageRange) {
         self.step(number).receives.end += 1;
-        self.receives.push(parcel);
+        self.receives.push(range);
     }
 
-    /// So many steps there are, of all ranks.
+    /// Ends the program: all ranks together have `steps` steps.
     fn end(&mut self, steps: u64) {
         self.all_steps = steps;
-        if self.meets && steps > 0 {
+        if self.barriers && steps > 0 {
             self.step(steps - 1);
         }
     }
 }
 
-/// Turns what schedules say into parcels. Messages may be cut: so many positions of each went in earlier steps.
+/// Turns the messages of schedule steps into ranges. A schedule may split a message over several steps.
 struct Cutter<'c> {
-    cargo: &'c MessageSet,
-    gone: Vec<u64>,
+    messages: &'c MessageSet,
+    /// For each message, the positions sent in earlier steps.
+    sent: Vec<u64>,
 }
 
 impl<'c> Cutter<'c> {
-    fn new(cargo: &'c MessageSet) -> Self {
-        Self { cargo, gone: vec![0; cargo.messages().len()] }
+    fn new(messages: &'c MessageSet) -> Self {
+        Self { messages, sent: vec![0; messages.messages().len()] }
     }
 
-    /// What goes of a message; nothing if the cargo does not have it, as it is another rank's, stays where it is, or is a
-    /// box of a triangle without an element.
-    fn next(&mut self, group: usize, part: &Message) -> Option<Fragment> {
-        let message = self.cargo.find(group, part.from, part.to)?;
-        let begin = self.gone[message];
-        self.gone[message] += part.elems;
-        Some(Fragment { message, positions: begin..self.gone[message] })
+    /// Returns the next range of a message; `None` if the set does not have the message, because it is another rank's, stays on
+    /// its rank, or has no element of the triangle.
+    fn next(&mut self, group: usize, part: &Message) -> Option<MessageRange> {
+        let message = self.messages.find(group, part.from, part.to)?;
+        let begin = self.sent[message];
+        self.sent[message] += part.elems;
+        Some(MessageRange { message, positions: begin..self.sent[message] })
     }
 }
 
-/// The programs of all ranks: the schedules one after the other. Steps in which a rank has nothing to do are left out
-/// unless all ranks meet after each.
-pub fn of_ranks(cargo: &MessageSet, schedules: &[Schedule], barriers: bool) -> Vec<Program> {
-    let mut programs: Vec<Program> = cargo.ranks().iter().map(|_| Program::new(barriers)).collect();
-    let mut cutter = Cutter::new(cargo);
+/// Returns the programs of all ranks: the schedules one after the other. Steps in which a rank has nothing to do are left out,
+/// unless there are barriers.
+pub fn of_ranks(messages: &MessageSet, schedules: &[Schedule], barriers: bool) -> Vec<Program> {
+    let mut programs: Vec<Program> = messages.ranks().iter().map(|_| Program::new(barriers)).collect();
+    let mut cutter = Cutter::new(messages);
     let mut number = 0;
     for (group, schedule) in schedules.iter().enumerate() {
         for step in schedule.steps() {
             for part in &step.messages {
-                let Some(parcel) = cutter.next(group, part) else { continue };
-                let (from, to) = (cargo.messages()[parcel.message].from, cargo.messages()[parcel.message].to);
-                programs[from].send(number, parcel.clone());
-                programs[to].receive(number, parcel);
+                let Some(range) = cutter.next(group, part) else { continue };
+                let (from, to) =
+                    (messages.messages()[range.message].from, messages.messages()[range.message].to);
+                programs[from].send(number, range.clone());
+                programs[to].receive(number, range);
             }
             number += 1;
         }
@@ -131,28 +134,28 @@ pub fn of_ranks(cargo: &MessageSet, schedules: &[Schedule], barriers: bool) -> V
     programs
 }
 
-/// The program of one rank, of which the cargo is. Where a formula has the step of every message it looks at nobody else's.
+/// Returns the program of one rank; `messages` must be that rank's. With a closed form, no other rank's messages are listed.
 pub fn of_rank(
     plan: &Plan,
     groups: &[Vec<usize>],
-    cargo: &MessageSet,
+    messages: &MessageSet,
     rank: u64,
     options: &MessagesOptions,
 ) -> Result<Program> {
     let mut program = Program::new(options.barriers);
-    let mut cutter = Cutter::new(cargo);
+    let mut cutter = Cutter::new(messages);
     let mut before = 0;
     for (group, arrays) in groups.iter().enumerate() {
         let problem = plan.arrays()[arrays[0]].wanted().problem();
         let mut add = |step: u64, part: &Message| {
-            let Some(parcel) = cutter.next(group, part) else { return };
+            let Some(range) = cutter.next(group, part) else { return };
             if part.from == rank {
-                program.send(before + step, parcel);
+                program.send(before + step, range);
             } else {
-                program.receive(before + step, parcel);
+                program.receive(before + step, range);
             }
         };
-        if let Some(form) = formula_of(problem, options)? {
+        if let Some(form) = closed_form_of(problem, options)? {
             form.of_rank(problem, rank)?.iter().for_each(|(step, part)| add(*step, part));
             before += form.steps();
         } else {
@@ -167,7 +170,7 @@ pub fn of_rank(
     Ok(program)
 }
 
-/// Arrays that move alike share their messages: such groups.
+/// Groups the arrays with equal problems: their data is sent in common messages.
 pub fn groups_of(plan: &Plan) -> Vec<Vec<usize>> {
     let problem = |array: usize| plan.arrays()[array].wanted().problem();
     let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -180,7 +183,7 @@ pub fn groups_of(plan: &Plan) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The schedule of each group.
+/// Returns the schedule of each group.
 pub fn schedules_of(plan: &Plan, groups: &[Vec<usize>], options: &MessagesOptions) -> Result<Vec<Schedule>> {
     let of_group = |group: &Vec<usize>| schedule_of(plan.arrays()[group[0]].wanted().problem(), options);
     groups.iter().map(of_group).collect()
@@ -197,10 +200,10 @@ fn schedule_of(problem: &Problem, options: &MessagesOptions) -> Result<Schedule>
     )
 }
 
-/// The formula by which each rank may go alone, if there is one: where it comes to the same as a schedule of all ranks, and
-/// where that would take long. There it may have a few steps more: it counts what a rank keeps as a message, and what a
-/// short array has no message for as if it had. Without barriers between steps that matters little.
-fn formula_of(problem: &Problem, options: &MessagesOptions) -> Result<Option<ClosedForm>> {
+/// Returns the closed form from which each rank computes its own steps, if there is one: where it equals a schedule of all ranks,
+/// and where computing that schedule would take long. In the second case it may have a few steps more: it counts what a rank
+/// keeps as a message, and also messages that are empty because the array is short. Without barriers that matters little.
+fn closed_form_of(problem: &Problem, options: &MessagesOptions) -> Result<Option<ClosedForm>> {
     if options.strategy != Strategy::Optimal {
         return Ok(None);
     }
@@ -208,18 +211,18 @@ fn formula_of(problem: &Problem, options: &MessagesOptions) -> Result<Option<Clo
     if !shares_ranks(problem) && form.is_some() {
         return Ok(form);
     }
-    // Those that do not fit into a table are many.
-    if Traffic::new(problem).table().is_ok_and(|table| table.message_count() < MANY) {
+    // Messages that do not fit into a table are too many.
+    if Traffic::new(problem).table().is_ok_and(|table| table.message_count() < MIN_CLOSED_FORM_MESSAGES) {
         return Ok(None);
     }
     if form.is_some() || options.barriers {
         return Ok(form);
     }
-    // A pattern that is too long for a formula has none.
+    // A pattern that is too long for a closed form has none.
     Ok(ClosedForm::of_pattern(problem).unwrap_or(None))
 }
 
-/// A rank is on both sides. Where none is it comes to the same, and schedules by formula are at hand.
+/// True if a rank is both a source and a destination. If none is, sharing makes no difference, and closed forms apply.
 fn shares_ranks(problem: &Problem) -> bool {
     let [from, to] = [problem.from(), problem.to()].map(|side| side.grid().sorted_ranks());
     from.iter().any(|rank| to.binary_search(rank).is_ok())
@@ -237,33 +240,33 @@ mod tests {
         Arc::new(Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap())
     }
 
-    /// By step: sends and receives as sender, receiver and positions.
-    type Spelled = Vec<(u64, Vec<(u64, u64, Range<u64>)>, Vec<(u64, u64, Range<u64>)>)>;
+    /// For each step: its number, sends and receives, as sender, receiver and positions.
+    type StepList = Vec<(u64, Vec<(u64, u64, Range<u64>)>, Vec<(u64, u64, Range<u64>)>)>;
 
-    fn spelled(cargo: &MessageSet, program: &Program) -> Spelled {
-        let ends = |parcel: &Fragment| {
-            let message = &cargo.messages()[parcel.message];
-            (cargo.ranks()[message.from], cargo.ranks()[message.to], parcel.positions.clone())
+    fn steps_of(messages: &MessageSet, program: &Program) -> StepList {
+        let endpoints = |range: &MessageRange| {
+            let message = &messages.messages()[range.message];
+            (messages.ranks()[message.from], messages.ranks()[message.to], range.positions.clone())
         };
         let of_step = |step: &Step| {
-            let sends = program.sends[step.sends.clone()].iter().map(ends).collect();
-            let receives = program.receives[step.receives.clone()].iter().map(ends).collect();
+            let sends = program.sends[step.sends.clone()].iter().map(endpoints).collect();
+            let receives = program.receives[step.receives.clone()].iter().map(endpoints).collect();
             (step.number, sends, receives)
         };
         program.steps.iter().map(of_step).collect()
     }
 
-    fn alone(plan: &Arc<Plan>, rank: u64, options: &MessagesOptions) -> (Spelled, u64) {
+    fn program_of(plan: &Arc<Plan>, rank: u64, options: &MessagesOptions) -> (StepList, u64) {
         let groups = groups_of(plan);
-        let cargo = MessageSet::of_rank(Arc::clone(plan), &groups, rank);
-        let program = of_rank(plan, &groups, &cargo, rank, options).unwrap();
-        (spelled(&cargo, &program), program.all_steps)
+        let messages = MessageSet::of_rank(Arc::clone(plan), &groups, rank);
+        let program = of_rank(plan, &groups, &messages, rank, options).unwrap();
+        (steps_of(&messages, &program), program.all_steps)
     }
 
     #[test]
-    fn a_rank_alone_has_the_program_it_has_among_all() {
+    fn one_rank_computes_the_program_it_has_among_all() {
         let cases = [
-            // Shared ranks; others by formula; a short window, irregular axes, and nothing at all.
+            // Shared ranks; disjoint ranks (closed form); a short array; irregular axes; no elements.
             ("4x4/2x3 of 50x70", "2x8/5x1 of 50x70"),
             ("3/2 of 120", "4/3 ranks=10,11,12,13 of 120"),
             ("5/7 of 31", "3/2 ranks=20,21,22 of 31"),
@@ -276,18 +279,18 @@ mod tests {
                     let options = MessagesOptions { strategy, barriers, ..MessagesOptions::default() };
                     let plan = plan(from, to);
                     let groups = groups_of(&plan);
-                    let cargo = MessageSet::new(Arc::clone(&plan), &groups);
+                    let messages = MessageSet::new(Arc::clone(&plan), &groups);
                     let schedules = schedules_of(&plan, &groups, &options).unwrap();
-                    let programs = of_ranks(&cargo, &schedules, barriers);
-                    for (&rank, program) in cargo.ranks().iter().zip(&programs) {
-                        let among = (spelled(&cargo, program), program.all_steps);
+                    let programs = of_ranks(&messages, &schedules, barriers);
+                    for (&rank, program) in messages.ranks().iter().zip(&programs) {
+                        let expected = (steps_of(&messages, program), program.all_steps);
                         assert_eq!(
-                            alone(&plan, rank, &options),
-                            among,
+                            program_of(&plan, rank, &options),
+                            expected,
                             "{from} -> {to}, {strategy}, rank {rank}"
                         );
                     }
-                    let (steps, all_steps) = alone(&plan, 1_000, &options);
+                    let (steps, all_steps) = program_of(&plan, 1_000, &options);
                     assert!(
                         steps.iter().all(|step| step.1.is_empty() && step.2.is_empty()),
                         "a rank outside"
@@ -299,17 +302,17 @@ mod tests {
     }
 
     #[test]
-    fn many_ranks_each_by_formula_agree() {
+    fn many_ranks_agree_by_closed_form() {
         // 143 ranks on both sides, all pairs: of whole periods, and of an array too short for one.
         for shape in ["5005x5005", "1000x1000"] {
             let plan = plan(&format!("13x11/5x7 of {shape}"), &format!("11x13/7x5 of {shape}"));
             let options = MessagesOptions::default();
             let problem = plan.arrays()[0].wanted().problem();
-            let form = formula_of(problem, &options).unwrap().expect("there are many");
+            let form = closed_form_of(problem, &options).unwrap().expect("there are many");
             let mut sent = BTreeMap::new();
             let mut received = BTreeMap::new();
             for rank in plan.ranks() {
-                let (steps, all_steps) = alone(&plan, rank, &options);
+                let (steps, all_steps) = program_of(&plan, rank, &options);
                 assert_eq!(all_steps, form.steps());
                 for (step, sends, receives) in steps {
                     assert!(step < all_steps && sends.len() <= 1 && receives.len() <= 1, "one port each way");
@@ -321,7 +324,7 @@ mod tests {
                     );
                 }
             }
-            assert_eq!(sent, received, "both ends of one mind");
+            assert_eq!(sent, received, "senders and receivers agree");
             let table = Traffic::new(problem).table().unwrap();
             let wanted: BTreeSet<_> = table.messages().filter(|message| message.from != message.to).collect();
             assert!(wanted.len() > 16_000, "{} messages", wanted.len());

@@ -1,11 +1,11 @@
-//! What one rank does, for engines in which every rank is a process of its own.
+//! One rank's side of a redistribution, for engines in which every rank is a process of its own.
 //!
-//! Engines in one process see the parts of all ranks; between processes a rank has its own, enters them with
-//! [`Buffers::enter_own`](crate::engine::Buffers::enter_own), and does its share with one of these. How bytes get from one process
-//! to the other is the engine's business.
+//! Engines in one process see the parts of all ranks; between processes a rank has only its own, enters them with
+//! [`Buffers::enter_own`](crate::engine::Buffers::enter_own), and packs, unpacks and copies with one of these types. The engine
+//! carries the bytes from one process to another.
 
 pub use crate::program::{Program, Step};
-pub use reshard_kernel::exchange::{Cursor, Fragment, RankPacker};
+pub use reshard_kernel::exchange::{Cursor, MessageRange, RankPacker};
 pub use reshard_kernel::memory::check_reach;
 pub use reshard_kernel::staged::{ReceiverGroup, SendSide, StagedCopy};
 pub use reshard_kernel::tasks::{GroupedTasks, TaskGroup};
@@ -14,16 +14,16 @@ use crate::program::{self, MessagesOptions};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 
-/// What a rank packs and unpacks, in letters of at most `letter` bytes (longer if an element is), and in which order. A rank
-/// outside of the plan has nothing to do.
+/// Returns the packer of a rank, with fragments of at most `fragment_bytes` bytes (or one element, if that is larger), and the
+/// program that says what it sends and receives in which step. For a rank outside the plan both are empty.
 pub fn messages(
     plan: &Arc<Plan>,
     rank: u64,
     options: &MessagesOptions,
-    letter: usize,
+    fragment_bytes: usize,
 ) -> Result<(RankPacker, Program)> {
     let groups = program::groups_of(plan);
-    let porter = RankPacker::new(Arc::clone(plan), &groups, rank, letter);
-    let program = program::of_rank(plan, &groups, porter.cargo(), rank, options)?;
-    Ok((porter, program))
+    let packer = RankPacker::new(Arc::clone(plan), &groups, rank, fragment_bytes);
+    let program = program::of_rank(plan, &groups, packer.message_set(), rank, options)?;
+    Ok((packer, program))
 }

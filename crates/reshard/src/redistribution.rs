@@ -1,4 +1,4 @@
-//! The three doors: one call, a reusable object, and the raw plan with an engine of one's choice.
+//! The three ways to use the library: one call, a reusable object, or a plan with an engine of one's choice.
 
 use crate::engine::{BufferTable, Buffers, Engine, Report, Threads};
 use bytemuck::Pod;
@@ -7,8 +7,8 @@ use reshard_plan::{Error, ErrorKind, Layout, Move, Plan, Result};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Moves all of one array into another, once: plans, runs, and forgets the plan. All ranks' parts are given, by ascending
-/// rank; whoever moves arrays of the same layouts again makes a [`Redistribution`] and runs that.
+/// Moves all of one array into another, once: plans, runs, and drops the plan. All ranks' parts are given, by ascending
+/// rank. To move arrays of the same layouts again, make a [`Redistribution`] and run that.
 ///
 /// ```
 /// use reshard::{Distribution, Layout, Order, redistribute};
@@ -30,7 +30,7 @@ pub fn redistribute<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
     Redistribution::new(moving)?.run(from_parts, to_parts)
 }
 
-/// A plan, an engine and all the memory they need: made once, run again and again. Running allocates nothing.
+/// A plan, an engine and all the memory they need: made once, run any number of times. Runs after the first allocate nothing.
 ///
 /// ```
 /// use reshard::{Distribution, Layout, Move, Order, Redistribution};
@@ -51,33 +51,33 @@ pub struct Redistribution {
 }
 
 impl Redistribution {
-    /// One array, with the default engine: as many threads as there are cores.
+    /// Makes a redistribution of one array, with the default engine: as many threads as there are cores.
     pub fn new(moving: Move) -> Result<Self> {
         Self::several(vec![moving])
     }
 
-    /// Several arrays that always move together, with the default engine.
+    /// Makes a redistribution of several arrays that are always moved together, with the default engine.
     pub fn several(moves: Vec<Move>) -> Result<Self> {
         Ok(Self::with(Threads::new(Arc::new(Plan::new(moves)?), None)?))
     }
 
-    /// With an engine of one's choice, which brings its plan.
+    /// Makes a redistribution with any engine, for the engine's plan.
     pub fn with(engine: impl Engine + 'static) -> Self {
         Self::with_boxed(Box::new(engine))
     }
 
-    /// The same with an engine chosen while the program runs.
+    /// Makes a redistribution with a boxed engine, for engines chosen at run time.
     pub fn with_boxed(engine: Box<dyn Engine>) -> Self {
         let table = BufferTable::new(Arc::clone(engine.plan()));
         Self { engine, table }
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn engine(&self) -> &dyn Engine {
         self.engine.as_ref()
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         self.engine.plan()
     }
@@ -87,7 +87,7 @@ impl Redistribution {
         self.run_all(&mut [&mut Pair::new(from, to)])
     }
 
-    /// The same with parts given as bytes, at any address, for elements of any size.
+    /// Moves the only array with parts given as bytes, at any address, for elements of any size.
     pub fn run_bytes<S: AsRef<[u8]>, D: AsMut<[u8]>>(&mut self, from: &[S], to: &mut [D]) -> Result<Report> {
         let Self { engine, table } = self;
         let mut data = table.fill();
@@ -139,7 +139,7 @@ pub trait Parts<'a> {
     fn enter(&mut self, index: usize, data: &mut Buffers<'a>) -> Result<()>;
 }
 
-/// Source parts and destination parts of one array, both by ascending rank, and what to do on the way.
+/// Source parts and destination parts of one array, both by ascending rank, and an optional scaling.
 pub struct Pair<'a, T, S, D> {
     from: &'a [S],
     to: Option<&'a mut [D]>,
@@ -156,14 +156,14 @@ struct Scales<T> {
 }
 
 impl<'a, T: Pod, S: AsRef<[T]>, D: AsMut<[T]>> Pair<'a, T, S, D> {
-    /// A plain move, bit for bit.
+    /// Makes a pair for a plain copy, bit for bit.
     pub fn new(from: &'a [S], to: &'a mut [D]) -> Self {
         Self { from, to: Some(to), scaling: None, scales: None, elements: PhantomData }
     }
 }
 
 impl<T: Number, S, D> Pair<'_, T, S, D> {
-    /// `alpha * A + beta * B` into B. A beta of zero does not read B, an alpha of zero does not read A.
+    /// Writes `alpha * A + beta * B` to B. A beta of zero does not read B, an alpha of zero does not read A.
     #[must_use]
     pub fn scaled(mut self, alpha: T, beta: T) -> Self {
         let conjugated = self.scales.is_some_and(|scales| scales.conjugated);
@@ -171,7 +171,7 @@ impl<T: Number, S, D> Pair<'_, T, S, D> {
         self
     }
 
-    /// The conjugate of A in place of A. Real numbers stay as they are.
+    /// Uses the conjugate of A in place of A. Real numbers stay as they are.
     #[must_use]
     pub fn conjugated(mut self) -> Self {
         let plain = Scales { alpha: T::ONE, beta: T::zeroed(), conjugated: true };

@@ -1,7 +1,7 @@
-//! Engines take the memory they announce, at their first run, and none after it.
+//! Engines allocate at most the memory they announce, in their first run, and none after it.
 //!
-//! Every allocation of every thread is counted, so this is a program of its own, without a harness that prints and allocates
-//! beside it.
+//! Every allocation of every thread is counted, so this is a program of its own, without a test harness that prints and
+//! allocates at the same time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The first run takes at most what was announced, and the second nothing.
+/// Checks that the first run allocates at most what was announced, and the second nothing.
 fn check(case: &Case, engine: &mut dyn Engine) {
     let announced = engine.scratch_bytes();
     let mut table = BufferTable::new(Arc::clone(engine.plan()));
@@ -34,7 +34,7 @@ fn check(case: &Case, engine: &mut dyn Engine) {
     }
 }
 
-/// One of the strategies that accept the case, at random.
+/// An engine with a random strategy; `None` if the strategy does not accept the plan.
 fn messages(random: &mut Random, plan: &Arc<Plan>, memory: Option<u64>) -> Option<Messages> {
     let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
     let options = MessagesOptions { strategy, memory, barriers: random.one_in(2), ..Default::default() };
@@ -56,9 +56,9 @@ fn main() {
         let case = Case::random(&mut random, kinds);
         let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
         let engine = Messages::new(Arc::clone(&plan), MessagesOptions::default()).unwrap();
-        let (least, most) = (engine.least_bytes(), engine.scratch_bytes());
+        let (min, max) = (engine.min_bytes(), engine.scratch_bytes());
         drop(engine);
-        for memory in [None, Some(least), Some(random.within(least, most)), Some(2 * most)] {
+        for memory in [None, Some(min), Some(random.within(min, max)), Some(2 * max)] {
             let Some(mut engine) = messages(&mut random, &plan, memory) else { continue };
             assert!(memory.is_none_or(|memory| engine.scratch_bytes() <= memory), "{case:?}");
             check(&case, &mut engine);

@@ -1,10 +1,10 @@
-//! Every engine against one suite, by value.
+//! Every engine against one conformance suite, which compares values.
 
 #![allow(clippy::unwrap_used)]
 
 mod judged;
 
-use judged::{Judged, Sums, alone, carry, judge, relay};
+use judged::{Judged, Sums, judge, run_packers, run_staged, single};
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan, Window};
@@ -17,11 +17,11 @@ fn sweep(seed: u64, cases: u64, kinds: &Kinds) {
     for number in 0..cases {
         let case = Case::random(&mut random, kinds);
         let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
-        // The slice takes every case in every way, the whole sweep each in one: thousands of cases for each.
+        // The short sweep runs every case in every way; the full sweep runs each case in one way, thousands of cases for each.
         let ways = if full_sweep() { number as usize..number as usize + 1 } else { 0..Threads::ways() };
         for way in ways {
             let threads = 1 + number as usize / Threads::ways() % 2;
-            judge(&alone(&case), Threads::in_way(&plan, threads, way % Threads::ways()).unwrap());
+            judge(&single(&case), Threads::in_way(&plan, threads, way % Threads::ways()).unwrap());
         }
     }
 }
@@ -37,21 +37,21 @@ fn threads_in_every_way_on_larger_arrays() {
 }
 
 #[test]
-fn relays_in_chunks_of_any_size() {
+fn staged_copies_in_chunks_of_any_size() {
     let mut random = Random::new(12);
     for number in 0..if full_sweep() { 40_000 } else { 2_000 } {
         let elems = if number % 8 == 0 { 20_000 } else { 2_000 };
         let case = Case::random(&mut random, &Kinds { elems, ..Kinds::default() });
         let bytes = case.moving.elem_bytes();
         let chunk = random.within(1, [bytes, 100, 5_000, 300_000][number as usize % 4]);
-        relay(&alone(&case), chunk, random.within(0, Threads::ways() as u64 - 1) as usize);
+        run_staged(&single(&case), chunk, random.within(0, Threads::ways() as u64 - 1) as usize);
     }
 }
 
-/// Whole columns of the source become pieces of several destinations: what a rank has for itself is written while the rest is
+/// Whole columns of the source become pieces of several destinations: what a rank sends itself is written while the rest is
 /// packed.
 #[test]
-fn relays_that_keep_some_of_what_they_pack() {
+fn staged_copies_that_keep_some_of_what_they_pack() {
     let mut random = Random::new(13);
     let (cases, mut kept) = (if full_sweep() { 20_000 } else { 500 }, 0);
     for number in 0..cases {
@@ -68,7 +68,7 @@ fn relays_that_keep_some_of_what_they_pack() {
             };
             Layout::new(text.parse::<Distribution>().unwrap(), order)
         };
-        // Now and then not whole ones: then nothing may be written ahead.
+        // Sometimes not whole columns: then nothing may be written while packing.
         let from = if number % 4 == 0 { layout(2, piece) } else { layout(1, fast) };
         let to = layout(2 + number % 2, piece + number % 3);
         let mut window = Window::of(&match order {
@@ -85,38 +85,38 @@ fn relays_that_keep_some_of_what_they_pack() {
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
         let case = Case { moving, skew, salt: random.bits() };
         let chunk = random.within(1, 5 * fast * elem);
-        kept += relay(&alone(&case), chunk, random.within(0, Threads::ways() as u64 - 1) as usize);
+        kept += run_staged(&single(&case), chunk, random.within(0, Threads::ways() as u64 - 1) as usize);
     }
     assert!(kept as u64 > cases, "{kept} chunks in {cases} cases");
 }
 
-/// Rows of different lengths, of which only the short ones fit into a chunk: the same numbers are not the same rows.
+/// Rows of different lengths, of which only the short ones fit into a chunk: chunks of equal index hold different rows.
 #[test]
-fn relays_that_keep_nothing_of_other_rows() {
+fn staged_copies_that_keep_nothing_of_other_rows() {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
     for (from, to) in [("60,40", "20,80"), ("40,60", "80,20")] {
         let [from, to] = [from, to].map(|parts| format!("(gen_block({parts}), *) on 2x1 of 100x12"));
         let moving = Move::new(layout(&from), layout(&to)).unwrap().of_bytes(8).unwrap();
         let case = Case { moving, skew: [0, 0], salt: 3 };
         for chunk in [160, 320, 400, 480, 640, 1_280, 10_000] {
-            relay(&alone(&case), chunk, 0);
+            run_staged(&single(&case), chunk, 0);
         }
     }
 }
 
 #[test]
-fn porters_with_letters_of_any_size() {
+fn rank_packers_with_fragments_of_any_size() {
     let mut random = Random::new(13);
     for number in 0..if full_sweep() { 10_000 } else { 600 } {
         let case = Case::random(&mut random, &Kinds { elems: 800, ..Kinds::default() });
         let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Caterpillar][number as usize % 3];
         let options = MessagesOptions { strategy, ..Default::default() };
-        carry(&alone(&case), &options, random.within(1, [8, 100, 5_000][number as usize / 3 % 3]) as usize);
+        run_packers(&single(&case), &options, random.within(1, [8, 100, 5_000][number as usize / 3 % 3]) as usize);
     }
 }
 
-/// Every strategy that accepts the case, with all the memory it likes, with the least it can do with, and something in
-/// between; with barriers and without. Returns how many runs that were.
+/// Runs every strategy that accepts the case: without a memory limit, with the smallest, and with one in between; with barriers
+/// and without. Returns the number of runs.
 fn sweep_messages(seed: u64, cases: u64, kinds: &Kinds) -> u64 {
     let mut random = Random::new(seed);
     let mut runs = 0;
@@ -130,19 +130,19 @@ fn sweep_messages(seed: u64, cases: u64, kinds: &Kinds) -> u64 {
                 Err(error) if error.kind() == ErrorKind::Unsupported => continue,
                 Err(error) => panic!("{error}: {strategy}: {case:?}"),
             };
-            let (least, most) = (engine.least_bytes(), engine.scratch_bytes());
-            assert!(least <= most, "{least} bytes are needed and {most} are used");
+            let (min, max) = (engine.min_bytes(), engine.scratch_bytes());
+            assert!(min <= max, "{min} bytes are needed and {max} are used");
             let memory = match (number + strategy as u64) % 3 {
                 0 => None,
-                1 => Some(least),
-                _ => Some(random.within(least, most)),
+                1 => Some(min),
+                _ => Some(random.within(min, max)),
             };
             let engine = match memory {
                 None => engine,
                 Some(_) => Messages::new(Arc::clone(&plan), MessagesOptions { memory, ..options }).unwrap(),
             };
             assert!(memory.is_none_or(|memory| engine.scratch_bytes() <= memory));
-            judge(&alone(&case), engine);
+            judge(&single(&case), engine);
             runs += 1;
         }
     }
@@ -167,7 +167,7 @@ fn messages_of_larger_arrays() {
     sweep_messages(11, if full_sweep() { 600 } else { 12 }, &kinds);
 }
 
-/// Everything that runs a plan, on whatever is to be judged.
+/// Runs everything that runs a plan on random test cases.
 fn sweep_everything<J: Judged>(seed: u64, cases: u64, next: impl Fn(&mut Random) -> J) {
     let mut random = Random::new(seed);
     for number in 0..cases {
@@ -178,10 +178,10 @@ fn sweep_everything<J: Judged>(seed: u64, cases: u64, next: impl Fn(&mut Random)
         let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Split][number as usize % 3];
         let options = MessagesOptions { strategy, barriers: random.one_in(2), ..Default::default() };
         let engine = Messages::new(Arc::clone(&plan), options).unwrap();
-        let memory = random.one_in(2).then(|| random.within(engine.least_bytes(), engine.scratch_bytes()));
+        let memory = random.one_in(2).then(|| random.within(engine.min_bytes(), engine.scratch_bytes()));
         judge(&judged, Messages::new(plan, MessagesOptions { memory, ..options }).unwrap());
-        carry(&judged, &options, random.within(1, [8, 100, 5_000][number as usize / 3 % 3]) as usize);
-        relay(&judged, random.within(1, [16, 100, 5_000, 300_000][number as usize % 4]), way);
+        run_packers(&judged, &options, random.within(1, [8, 100, 5_000][number as usize / 3 % 3]) as usize);
+        run_staged(&judged, random.within(1, [16, 100, 5_000, 300_000][number as usize % 4]), way);
     }
 }
 

@@ -1,5 +1,4 @@
-//! The engine that sends messages, where it differs from the others: several arrays in one message, limits of memory, ranks
-//! that fail.
+//! What is special to the engine that sends messages: several arrays in one message, memory limits, ranks that fail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,14 +21,14 @@ fn small() -> Kinds {
     Kinds { procs: 3, elems: 500, dims: 1..4, ..Kinds::default() }
 }
 
-/// Some options with which the plan can be run, with any amount of memory that is enough.
+/// Random options with which the plan can be run, with any memory limit that suffices.
 fn some_options(random: &mut Random, plan: &Arc<Plan>) -> MessagesOptions {
     loop {
         let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
         let options = MessagesOptions { strategy, barriers: random.one_in(2), ..Default::default() };
         let Ok(engine) = Messages::new(Arc::clone(plan), options) else { continue };
-        let (least, most) = (engine.least_bytes(), engine.scratch_bytes());
-        let memory = [None, Some(least), Some(random.within(least, most))][random.within(0, 2) as usize];
+        let (min, max) = (engine.min_bytes(), engine.scratch_bytes());
+        let memory = [None, Some(min), Some(random.within(min, max))][random.within(0, 2) as usize];
         return MessagesOptions { memory, ..options };
     }
 }
@@ -45,7 +44,7 @@ fn run(engine: &mut Messages, cases: &[Case], parts: &mut [Parts]) -> Result<Rep
     engine.run(&mut data)
 }
 
-/// Runs and looks at every byte.
+/// Runs and checks every byte.
 fn judge(engine: &mut Messages, cases: &[Case]) -> Report {
     let mut parts: Vec<Parts> = cases.iter().map(Case::parts).collect();
     let report = run(engine, cases, &mut parts).unwrap_or_else(|error| panic!("{error}: {cases:?}"));
@@ -61,7 +60,7 @@ fn plan_of(cases: &[Case]) -> Arc<Plan> {
 fn several_arrays_in_one_run() {
     let mut random = Random::new(21);
     for _ in 0..if full_sweep() { 3000 } else { 100 } {
-        // Some that move alike, but for their elements and triangles, and some that do not.
+        // Some arrays with equal problems but different element sizes and triangles, and some with different problems.
         let mut cases = Vec::new();
         for _ in 0..random.within(1, 2) {
             let case = Case::random(&mut random, &small());
@@ -117,7 +116,7 @@ fn reports_count_what_was_scheduled() {
     }
 }
 
-/// Both engines on equal memory; all parts afterwards, as bytes.
+/// Runs both engines on equal memory and compares all parts, as bytes.
 fn both<T: Number>(
     moving: &Move,
     random: &mut Random,
@@ -157,7 +156,7 @@ fn scaled_like_the_other_engine() {
     for number in 0..if full_sweep() { 4000 } else { 120 } {
         let case = Case::random(&mut random, &small());
         let moving = |bytes| case.moving.clone().of_bytes(bytes).unwrap();
-        // Not a number now and then: it must not get through a zero.
+        // Sometimes NaN: a factor of zero must not let it through.
         let some = |bits: u64| if bits.is_multiple_of(7) { f64::NAN } else { (bits % 1000) as f64 / 8.0 };
         let scales = [[0.0, 0.0], [0.0, 3.0], [2.0, 0.0], [1.0, 1.0], [0.5, -2.0]][number % 5];
         match number % 3 {
@@ -238,16 +237,16 @@ fn too_little_memory_is_refused_with_a_sentence() {
         let with = |memory| {
             Messages::new(Arc::clone(&plan), MessagesOptions { memory: Some(memory), ..Default::default() })
         };
-        let least = Messages::new(Arc::clone(&plan), MessagesOptions::default()).unwrap().least_bytes();
-        let mut engine = with(least).unwrap();
-        assert_eq!(engine.scratch_bytes(), least, "the least is what is used, to the byte");
+        let min = Messages::new(Arc::clone(&plan), MessagesOptions::default()).unwrap().min_bytes();
+        let mut engine = with(min).unwrap();
+        assert_eq!(engine.scratch_bytes(), min, "the minimum is what is used, to the byte");
         judge(&mut engine, std::slice::from_ref(&case));
-        if let Some(less) = least.checked_sub(1) {
+        if let Some(less) = min.checked_sub(1) {
             let error = with(less).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Memory);
             let sentence = error.to_string();
             assert!(sentence.starts_with(&format!("{less} bytes were given")), "{sentence}");
-            assert!(sentence.contains(&format!("needs at least {least} bytes")), "{sentence}");
+            assert!(sentence.contains(&format!("needs at least {min} bytes")), "{sentence}");
         }
     }
 }
@@ -263,8 +262,8 @@ fn strategies_refuse_what_they_cannot_do() {
     assert!(error.to_string().contains("walker-otto"), "{error}");
 }
 
-/// Ends the whole program if the test does not end: a rank that waits for ever cannot be told to stop.
-fn watched(test: impl FnOnce() + Send + 'static) {
+/// Aborts the process if the test does not end in time: a rank that waits forever cannot be stopped.
+fn with_timeout(test: impl FnOnce() + Send + 'static) {
     let (ended, end) = mpsc::channel();
     let runner = std::thread::spawn(move || {
         test();
@@ -279,7 +278,7 @@ fn watched(test: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn a_rank_that_fails_is_named_and_nobody_waits_for_it() {
-    watched(|| {
+    with_timeout(|| {
         let mut random = Random::new(26);
         for _ in 0..if full_sweep() { 1000 } else { 40 } {
             let kinds = if random.one_in(5) { Kinds { elems: 30_000, ..small() } } else { small() };

@@ -63,7 +63,7 @@ impl RankPacker {
     }
 
     /// Returns the sender and the receiver of a range, and its group of arrays.
-    pub fn endpoints(&self, range: &MessageRange) -> (u64, u64, usize) {
+    pub fn ends(&self, range: &MessageRange) -> (u64, u64, usize) {
         let Message { from, to, group, .. } = self.message_set.messages()[range.message];
         (self.message_set.ranks()[from], self.message_set.ranks()[to], group)
     }

@@ -16,7 +16,7 @@ use crate::solve::Side;
 use bytemuck::Pod;
 use reshard_kernel::pool::{ThreadPool, catch};
 use reshard_kernel::sync::mailbox::{Failed, Mailbox, SlotHandle};
-use reshard_kernel::sync::{Mutex, lock, get_mut};
+use reshard_kernel::sync::{Mutex, get_mut, lock};
 use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
 use std::time::Instant;

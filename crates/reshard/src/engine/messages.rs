@@ -1,7 +1,7 @@
-//! All ranks in one process, and data travels as messages all the same: packed, sent, unpacked, step by step.
+//! All ranks in one process, but data is sent as messages: packed, sent, unpacked, step by step.
 //!
-//! The twin of an engine between processes. It follows a schedule, keeps to an amount of memory, and lives with ranks that
-//! fail, on one machine where all of that can be tried and watched. Whoever only wants arrays moved takes
+//! The counterpart of an engine between processes. It follows a schedule, keeps a memory limit, and survives ranks that
+//! fail, on one machine where all of that can be tested and observed. To just move arrays use
 //! [`Threads`](super::Threads), which copies each byte once.
 
 pub(crate) mod memory;
@@ -14,13 +14,13 @@ use rank::Log;
 use reshard_kernel::exchange::{Exchange, MessageSet, SlotPool};
 use reshard_kernel::memory::check_reach_of_all;
 use reshard_kernel::pool::{ThreadPool, catch};
-use reshard_kernel::sync::{Mutex, lock, unshared};
+use reshard_kernel::sync::{Mutex, get_mut, lock};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most ranks: each is a thread.
-const MOST_RANKS: usize = 4096;
+/// Ranks at most: each is a thread.
+const MAX_RANKS: usize = 4096;
 
 /// The engine that sends messages.
 ///
@@ -41,85 +41,85 @@ pub struct Messages {
     plan: Arc<Plan>,
     options: MessagesOptions,
     schedules: Vec<Schedule>,
-    freight: SlotPool,
+    slots: SlotPool,
     programs: Vec<Program>,
     logs: Vec<Mutex<Log>>,
-    crew: ThreadPool,
-    least_bytes: u64,
+    pool: ThreadPool,
+    min_bytes: u64,
     bytes: u64,
 }
 
 impl Messages {
-    /// Ready to run the plan: one thread for each rank, the caller's the first.
+    /// Makes an engine with one thread for each rank; the caller's thread is the first.
     pub fn new(plan: Arc<Plan>, options: MessagesOptions) -> Result<Self> {
         check_reach_of_all(&plan)?;
         let ranks = plan.ranks().len();
-        if ranks > MOST_RANKS {
+        if ranks > MAX_RANKS {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!(
-                    "the plan has {ranks} ranks, and each would be a thread; at most {MOST_RANKS} are started"
+                    "the plan has {ranks} ranks, and each would be a thread; at most {MAX_RANKS} are started"
                 ),
             ));
         }
         let groups = program::groups_of(&plan);
         let schedules = program::schedules_of(&plan, &groups, &options)?;
-        let cargo = MessageSet::new(Arc::clone(&plan), &groups);
-        let programs = program::of_ranks(&cargo, &schedules, options.barriers);
-        let needs = memory::Needs::of(&cargo, &programs);
-        let room = needs.room(options.memory)?;
+        let messages = MessageSet::new(Arc::clone(&plan), &groups);
+        let programs = program::of_ranks(&messages, &schedules, options.barriers);
+        let needs = memory::Needs::of(&messages, &programs);
+        let size = needs.slot_size(options.memory)?;
         let logs = programs.iter().map(|program| Mutex::new(Log::new(program))).collect();
-        let crew = ThreadPool::new(ranks).map_err(|error| {
+        let pool = ThreadPool::new(ranks).map_err(|error| {
             Error::new(
                 ErrorKind::Memory,
                 format!("{ranks} threads, one for each rank, could not be started: {error}"),
             )
         })?;
-        let freight = SlotPool::new(cargo, room.slots, room.chunk);
-        let (bytes, least_bytes) = (plan.bytes(), needs.least());
-        Ok(Self { plan, options, schedules, freight, programs, logs, crew, least_bytes, bytes })
+        let slots = SlotPool::new(messages, size.slots, size.slot_bytes);
+        let (bytes, min_bytes) = (plan.bytes(), needs.min_bytes());
+        Ok(Self { plan, options, schedules, slots, programs, logs, pool, min_bytes, bytes })
     }
 
-    /// How it was made.
+    /// Returns the options of the engine.
     pub fn options(&self) -> &MessagesOptions {
         &self.options
     }
 
-    /// The schedules it follows, one after the other: one for each group of arrays that move alike.
+    /// Returns the schedules it follows, one after the other: one for each group of arrays with equal problems.
     pub fn schedules(&self) -> &[Schedule] {
         &self.schedules
     }
 
-    /// The least [`memory`](MessagesOptions::memory) with which this plan can be run.
-    pub fn least_bytes(&self) -> u64 {
-        self.least_bytes
+    /// Returns the smallest [`memory`](MessagesOptions::memory) with which this plan can be run.
+    pub fn min_bytes(&self) -> u64 {
+        self.min_bytes
     }
 
-    /// In the next run this rank panics at its operation of this number, counted from 0, or at its end if it does fewer.
+    /// Makes `rank` panic in the next run, at its operation number `operation` (from 0), or at its end if it does fewer.
     #[doc(hidden)]
     pub fn fail_at(&mut self, rank: u64, operation: u64) {
-        if let Ok(rank) = self.freight.cargo().ranks().binary_search(&rank) {
-            unshared(&mut self.logs[rank]).fail_at = Some(operation);
+        if let Ok(rank) = self.slots.message_set().ranks().binary_search(&rank) {
+            get_mut(&mut self.logs[rank]).fail_at = Some(operation);
         }
     }
 
-    /// How many operations this rank did in the last run.
+    /// Returns the number of operations of `rank` in the last run.
     #[doc(hidden)]
     pub fn operations(&self, rank: u64) -> u64 {
-        let rank = self.freight.cargo().ranks().binary_search(&rank);
+        let rank = self.slots.message_set().ranks().binary_search(&rank);
         rank.map_or(0, |rank| lock(&self.logs[rank]).operations)
     }
 
-    /// What became of the run, from what the ranks wrote down.
+    /// Returns the report or the error of a run, from the logs of the ranks.
     fn outcome(&mut self, failed: Option<usize>, seconds: f64) -> Result<Report> {
-        let ranks = self.freight.cargo().ranks();
+        let ranks = self.slots.message_set().ranks();
         if let Some(rank) = failed {
-            let log = unshared(&mut self.logs[rank]);
+            let log = get_mut(&mut self.logs[rank]);
             let reason = log.failure.take().unwrap_or_default();
             return Err(Error::new(
                 ErrorKind::Failed,
                 format!(
-                    "rank {} panicked in step {}: {reason}; the destination is an unfinished mixture, the source is untouched",
+                    "rank {} panicked in step {}: {reason}; the destination is only partly written, the source is untouched",
                     ranks[rank], log.step
                 ),
             ));
@@ -127,7 +127,7 @@ impl Messages {
         let steps = self.schedules.iter().map(Schedule::num_steps).sum();
         let mut report = Report { bytes: self.bytes, steps, seconds, ..Report::default() };
         for log in &mut self.logs {
-            let log = unshared(log);
+            let log = get_mut(log);
             report.messages += log.sent;
             report.pack_seconds += log.pack.as_secs_f64();
             report.unpack_seconds += log.unpack.as_secs_f64();
@@ -147,27 +147,27 @@ impl Engine for Messages {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.freight.scratch_bytes()
+        self.slots.scratch_bytes()
     }
 
     fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report> {
         data.check_all(&self.plan)?;
         let begin = Instant::now();
-        let Self { freight, programs, logs, crew, .. } = self;
-        logs.iter_mut().for_each(|log| unshared(log).begin());
-        let round = Exchange::begin(freight, data)?;
-        let share = |rank: usize| {
+        let Self { slots, programs, logs, pool, .. } = self;
+        logs.iter_mut().for_each(|log| get_mut(log).begin());
+        let exchange = Exchange::begin(slots, data)?;
+        let job = |rank: usize| {
             let Some(program) = programs.get(rank) else { return };
-            let played = catch(rank, &|rank| rank::play(&round, program, rank, &mut lock(&logs[rank])));
-            if let Err(panicked) = played {
-                // Nobody waits any longer for what this rank will not do.
+            let outcome = catch(rank, &|rank| rank::run(&exchange, program, rank, &mut lock(&logs[rank])));
+            if let Err(panicked) = outcome {
+                // Ends all waits for this rank.
                 lock(&logs[rank]).failure = Some(panicked.message);
-                round.fail(rank);
+                exchange.fail(rank);
             }
         };
-        let ended = crew.run(&share);
-        let failed = round.failed();
-        // Each rank catches its own panics, so this is none of theirs.
+        let ended = pool.run(&job);
+        let failed = exchange.failed();
+        // The panics of ranks are caught above, so this one is not a rank's.
         ended.map_err(|panicked| {
             Error::new(ErrorKind::Failed, format!("a thread of the engine failed: {panicked}"))
         })?;

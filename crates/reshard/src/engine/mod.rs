@@ -1,12 +1,12 @@
 //! Engines run plans: they move the bytes.
 //!
-//! An engine is made for one plan and then runs it as often as one likes, on whatever memory it is given. All engines do
-//! the same and are judged by one suite; they differ in how bytes travel:
+//! An engine is made for one plan and then runs it any number of times, on whatever memory it is given. All engines give
+//! the same result and pass one conformance suite; they differ in how bytes are moved:
 //!
 //! | engine | how | when |
 //! |---|---|---|
-//! | [`Threads`] | each byte is read where it is and written where it belongs, by a few threads | all ranks in one process: the default |
-//! | [`Messages`] | packed, sent and unpacked step by step, one thread for each rank | to try schedules, limits of memory and failures before there is a cluster |
+//! | [`Threads`] | each byte is copied once, from source to destination, by a few threads | all ranks in one process: the default |
+//! | [`Messages`] | packed, sent and unpacked step by step, one thread for each rank | to try schedules, memory limits and failures without a cluster |
 
 mod messages;
 mod plain;
@@ -22,38 +22,38 @@ pub use threads::Threads;
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 
-/// Something that runs a plan.
+/// Runs a plan.
 pub trait Engine: Send {
-    /// Its name on the command line.
+    /// Returns the engine's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it runs.
+    /// Returns the plan it runs.
     fn plan(&self) -> &Arc<Plan>;
 
-    /// How many bytes it takes, beside plan and data, while it runs: the peak, announced before anything moves.
+    /// Returns the peak memory of a run in bytes, besides plan and data; known before anything is moved.
     fn scratch_bytes(&self) -> u64;
 
-    /// Moves all arrays. The data must have been entered into a [`BufferTable`] of this engine's plan. On an error the
-    /// destinations hold a mixture of old and new; the sources are untouched.
+    /// Moves all arrays. The data must have been entered into a [`BufferTable`] of this engine's plan. After an error the
+    /// destinations may be only partly written; the sources are unchanged.
     fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report>;
 }
 
-/// What a run did.
+/// Counts and times of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Bytes moved, those that stay on their rank included.
+    /// Bytes moved, including those that stay on their rank.
     pub bytes: u64,
     /// Messages between different ranks.
     pub messages: u64,
     /// Steps of the schedule.
     pub steps: u64,
-    /// From the beginning of the run to its end.
+    /// Duration of the run.
     pub seconds: f64,
-    /// Of that, spent packing, all ranks together.
+    /// Time spent packing, summed over all ranks.
     pub pack_seconds: f64,
-    /// Spent unpacking, all ranks together.
+    /// Time spent unpacking, summed over all ranks.
     pub unpack_seconds: f64,
-    /// Spent waiting, all ranks together.
+    /// Time spent waiting, summed over all ranks.
     pub wait_seconds: f64,
 }

@@ -1,7 +1,7 @@
-//! All ranks in one process: a byte is read once from where it is and written once to where it belongs.
+//! All ranks in one process: each byte is read once from its source and written once to its destination.
 //!
-//! No packing, no messages, no scratch to speak of. The plan is cut into units of up to two megabytes of destination,
-//! and a few threads take one after the other.
+//! No packing, no messages, hardly any scratch memory. The plan is cut into tasks of up to two megabytes of destination,
+//! and a thread pool takes one after the other.
 
 use super::{Buffers, Engine, Report};
 use reshard_kernel::Level;
@@ -12,36 +12,38 @@ use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The embedded engine.
+/// The engine for all ranks in one process, with a thread pool.
 pub struct Threads {
     plan: Arc<Plan>,
-    work: TaskList,
-    crew: ThreadPool,
+    tasks: TaskList,
+    pool: ThreadPool,
     bytes: u64,
 }
 
 impl Threads {
-    /// Ready to run the plan with so many threads, the caller's included; `None` for one on each core.
+    /// Makes an engine with `threads` threads, including the caller's; `None` for one on each core.
     pub fn new(plan: Arc<Plan>, threads: Option<usize>) -> Result<Self> {
-        Self::tuned(plan, threads, Tuning { level: Level::best(), unit_bytes: None, streams: None })
+        Self::tuned(plan, threads, Tuning { level: Level::best(), task_bytes: None, non_temporal: None })
     }
 
-    /// How many ways there are to run a plan on this processor: every set of instructions, past the caches and not.
+    /// Returns the number of ways to run a plan on this processor: every instruction set level, with non-temporal stores and
+    /// without.
     #[doc(hidden)]
     pub fn ways() -> usize {
         2 * Level::available().len()
     }
 
-    /// One of those ways, in small units. All must do the same; the first, portable, is the oracle of the others.
+    /// Makes an engine that runs in way number `way` of [`Threads::ways`], in small tasks. All ways must give the same result;
+    /// the first, portable, is the oracle of the others.
     #[doc(hidden)]
     pub fn in_way(plan: &Arc<Plan>, threads: usize, way: usize) -> Result<Self> {
         let levels = Level::available();
         let level = levels[way / 2 % levels.len()];
-        let tuning = Tuning { level, unit_bytes: Some(256), streams: Some(way % 2 == 1) };
+        let tuning = Tuning { level, task_bytes: Some(256), non_temporal: Some(way % 2 == 1) };
         Self::tuned(Arc::clone(plan), Some(threads), tuning)
     }
 
-    /// One engine for each way.
+    /// Makes one engine for each way of [`Threads::ways`].
     #[doc(hidden)]
     pub fn every_way(plan: &Arc<Plan>, threads: usize) -> Result<Vec<Self>> {
         (0..Self::ways()).map(|way| Self::in_way(plan, threads, way)).collect()
@@ -52,24 +54,27 @@ impl Threads {
             Some(0) => {
                 return Err(Error::new(
                     ErrorKind::Mismatch,
-                    "0 threads were given; the work needs at least 1, the calling thread",
+                    "0 threads were given; the engine needs at least 1, the calling thread",
                 ));
             }
             Some(threads) => threads,
             None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         };
         check_reach_of_all(&plan)?;
-        let work = TaskList::new(Arc::clone(&plan), threads, tuning);
-        let crew = ThreadPool::new(work.workers()).map_err(|error| {
-            Error::new(ErrorKind::Memory, format!("{} threads could not be started: {error}", work.workers()))
+        let tasks = TaskList::new(Arc::clone(&plan), threads, tuning);
+        let pool = ThreadPool::new(tasks.workers()).map_err(|error| {
+            Error::new(
+                ErrorKind::Memory,
+                format!("{} threads could not be started: {error}", tasks.workers()),
+            )
         })?;
         let bytes = plan.bytes();
-        Ok(Self { plan, work, crew, bytes })
+        Ok(Self { plan, tasks, pool, bytes })
     }
 
-    /// How many threads will work, the caller's included: never more than there are units of work.
+    /// Returns the number of threads that work, including the caller's: never more than there are tasks.
     pub fn threads(&self) -> usize {
-        self.work.workers()
+        self.tasks.workers()
     }
 }
 
@@ -83,13 +88,13 @@ impl Engine for Threads {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.work.scratch_bytes()
+        self.tasks.scratch_bytes()
     }
 
     fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report> {
         data.check_all(&self.plan)?;
         let begin = Instant::now();
-        self.work.run(data, &mut self.crew).map_err(|panicked| {
+        self.tasks.run(data, &mut self.pool).map_err(|panicked| {
             Error::new(ErrorKind::Failed, format!("a thread of the engine failed: {panicked}"))
         })?;
         Ok(Report { bytes: self.bytes, seconds: begin.elapsed().as_secs_f64(), ..Report::default() })

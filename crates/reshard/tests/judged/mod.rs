@@ -1,4 +1,4 @@
-//! Runs whatever can be judged on whatever runs plans: the suite and the fuzzer share it.
+//! Runs test cases on everything that runs plans, and checks the result. The conformance suite and the fuzzer share it.
 
 use reshard::engine::{BufferTable, Buffers, Engine, MessagesOptions, Scaling};
 use reshard::rank::{Program, RankPacker, StagedCopy, messages};
@@ -9,12 +9,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// What can be judged: one array, several, or scaled ones.
+/// A test case: one array, several, or scaled ones.
 pub trait Judged: Debug {
     type Parts;
-    /// Of all ranks.
+    /// The plan, with the strides of all ranks.
     fn plan(&self) -> Plan;
-    /// As one rank knows it, which of all strides knows its own alone.
+    /// The plan as one rank knows it, which has the strides of its own parts only.
     fn seen_by(&self, rank: u64) -> Plan;
     fn ranks(&self) -> Vec<u64>;
     fn parts(&self) -> Self::Parts;
@@ -86,7 +86,7 @@ impl Judged for Several {
 pub struct Sums<T, U>(Vec<Scaled<T>>, Vec<Scaled<U>>);
 
 impl<T: Number + Element, U: Number + Element> Sums<T, U> {
-    /// On the same ranks, some of them alike.
+    /// Random arrays on the same ranks, some with equal problems.
     pub fn random(random: &mut Random, kinds: &Kinds) -> Self {
         let mut sums = Self(Vec::new(), Vec::new());
         for (number, mut case) in Several::random(random, kinds).cases.into_iter().enumerate() {
@@ -158,8 +158,8 @@ fn scaling<T: Number + Element>(sum: &Scaled<T>) -> Option<Scaling> {
     Scaling::new(sum.alpha, sum.beta, sum.conjugated)
 }
 
-/// One array alone.
-pub fn alone(case: &Case) -> Several {
+/// A test case of one array.
+pub fn single(case: &Case) -> Several {
     Several { cases: vec![case.clone()] }
 }
 
@@ -173,7 +173,7 @@ pub fn judge(judged: &impl Judged, mut engine: impl Engine) {
     judged.check(&parts);
 }
 
-/// Calls `run(number of a rank, its data)` for each rank with its own parts alone, as if it were a process of its own.
+/// Calls `run(index of a rank, its data)` for each rank with only its own parts, as if it were a process of its own.
 fn each_rank<J: Judged>(
     judged: &J,
     parts: &mut J::Parts,
@@ -186,90 +186,91 @@ fn each_rank<J: Judged>(
     }
 }
 
-/// What each rank plans, each for itself.
+/// The plan of each rank, as the rank knows it.
 fn plans_of(judged: &impl Judged) -> Vec<Arc<Plan>> {
     judged.ranks().into_iter().map(|rank| Arc::new(judged.seen_by(rank))).collect()
 }
 
-/// All pack all their boxes, then all assemble what they have not written already. Returns how many chunks that were.
-pub fn relay(judged: &impl Judged, chunk: u64, way: usize) -> usize {
+/// Staged copies: all ranks pack all staging buffers, then all assemble the chunks not written already. Returns the number of
+/// chunks that were written while packing.
+pub fn run_staged(judged: &impl Judged, chunk: u64, way: usize) -> usize {
     let mut kept: HashSet<(usize, usize)> = HashSet::new();
     let (ranks, plans, mut parts) = (judged.ranks(), plans_of(judged), judged.parts());
-    let relay = |(plan, &rank): (&Arc<Plan>, &u64)| StagedCopy::in_way(Arc::clone(plan), rank, chunk, way);
-    let mut relays: Vec<StagedCopy> = plans.iter().zip(&ranks).map(relay).collect();
-    let mut boxes: HashMap<(u64, u64, usize), Vec<u8>> = HashMap::new();
+    let staged = |(plan, &rank): (&Arc<Plan>, &u64)| StagedCopy::in_way(Arc::clone(plan), rank, chunk, way);
+    let mut copies: Vec<StagedCopy> = plans.iter().zip(&ranks).map(staged).collect();
+    let mut buffers: HashMap<(u64, u64, usize), Vec<u8>> = HashMap::new();
     each_rank(judged, &mut parts, &plans, |number, data| {
-        let relay = &mut relays[number];
-        let mut in_bundles = 0;
-        for bundle in 0..relay.bundles().len() {
-            let members = relay.bundles()[bundle].members.clone();
-            in_bundles += members.len();
-            let mut next = relay.next_chunk(members[0], 0);
-            while next < relay.outgoing()[members[0]].chunks {
-                let room = |&member: &usize| vec![0; relay.outgoing()[member].most_bytes];
-                let mut packed: Vec<Vec<u8>> = members.iter().map(room).collect();
-                let mut rooms = packed.iter_mut();
-                let keep = relay.keeps(data, bundle, next) && kept.insert((number, next));
-                relay.pack_bundle(data, bundle, next, keep, |_| rooms.next().unwrap());
+        let staged = &mut copies[number];
+        let mut grouped = 0;
+        for group in 0..staged.groups().len() {
+            let members = staged.groups()[group].members.clone();
+            grouped += members.len();
+            let mut next = staged.next_chunk(members[0], 0);
+            while next < staged.outgoing()[members[0]].chunks {
+                let buffer = |&member: &usize| vec![0; staged.outgoing()[member].max_bytes];
+                let mut packed: Vec<Vec<u8>> = members.iter().map(buffer).collect();
+                let mut empty = packed.iter_mut();
+                let keep = staged.keeps(data, group, next) && kept.insert((number, next));
+                staged.pack_group(data, group, next, keep, |_| empty.next().unwrap());
                 for (&member, packed) in members.iter().zip(packed) {
-                    assert_eq!(relay.next_chunk(member, next), next, "members of a bundle go together");
-                    // The same, one by one.
-                    let mut alone = vec![0; packed.len()];
-                    let bytes = relay.pack(data, member, next, &mut alone);
-                    assert!(bytes > 0 && alone[..bytes] == packed[..bytes]);
-                    boxes.insert((ranks[number], relay.outgoing()[member].to, next), alone);
+                    assert_eq!(staged.next_chunk(member, next), next, "members of a group go together");
+                    // Packing the members one by one gives the same bytes.
+                    let mut single = vec![0; packed.len()];
+                    let bytes = staged.pack(data, member, next, &mut single);
+                    assert!(bytes > 0 && single[..bytes] == packed[..bytes]);
+                    buffers.insert((ranks[number], staged.outgoing()[member].to, next), single);
                 }
-                next = relay.next_chunk(members[0], next + 1);
+                next = staged.next_chunk(members[0], next + 1);
             }
         }
-        assert_eq!(in_bundles, relay.outgoing().len());
+        assert_eq!(grouped, staged.outgoing().len());
     });
     each_rank(judged, &mut parts, &plans, |number, data| {
-        let (relay, rank) = (&mut relays[number], ranks[number]);
-        let incoming = relay.incoming().to_vec();
-        for chunk in (0..relay.chunks()).filter(|&chunk| !kept.contains(&(number, chunk))) {
-            for sender in relay.needs(chunk) {
-                assert!(boxes.contains_key(&(incoming[sender], rank, chunk)));
+        let (staged, rank) = (&mut copies[number], ranks[number]);
+        let incoming = staged.incoming().to_vec();
+        for chunk in (0..staged.chunks()).filter(|&chunk| !kept.contains(&(number, chunk))) {
+            for sender in staged.needs(chunk) {
+                assert!(buffers.contains_key(&(incoming[sender], rank, chunk)));
             }
-            relay.assemble(data, chunk, |sender| &boxes[&(incoming[sender], rank, chunk)]);
+            staged.assemble(data, chunk, |sender| &buffers[&(incoming[sender], rank, chunk)]);
         }
     });
     judged.check(&parts);
     kept.len()
 }
 
-/// All pack all their letters, then all unpack them, in the order of a schedule.
-pub fn carry(judged: &impl Judged, options: &MessagesOptions, chunk: usize) {
+/// Messages: all ranks pack all their fragments, then all unpack them, in the order of a schedule.
+pub fn run_packers(judged: &impl Judged, options: &MessagesOptions, fragment_bytes: usize) {
     let (plans, mut parts) = (plans_of(judged), judged.parts());
-    let porter = |(plan, rank)| messages(plan, rank, options, chunk).unwrap();
-    let mut porters: Vec<(RankPacker, Program)> = plans.iter().zip(judged.ranks()).map(porter).collect();
-    // Letters of one group after another, as of messages with different tags.
-    let mut letters: HashMap<(u64, u64, usize), VecDeque<Vec<u8>>> = HashMap::new();
+    let packer = |(plan, rank)| messages(plan, rank, options, fragment_bytes).unwrap();
+    let mut packers: Vec<(RankPacker, Program)> = plans.iter().zip(judged.ranks()).map(packer).collect();
+    // Fragments by sender, receiver and group, like messages with different tags.
+    let mut fragments: HashMap<(u64, u64, usize), VecDeque<Vec<u8>>> = HashMap::new();
     each_rank(judged, &mut parts, &plans, |number, data| {
-        let (porter, program) = &mut porters[number];
-        porter.begin(data);
-        for parcel in &program.sends {
-            let mut cursor = porter.open(data, parcel);
+        let (packer, program) = &mut packers[number];
+        packer.begin(data);
+        for range in &program.sends {
+            let mut cursor = packer.open(data, range);
             while !cursor.finished() {
-                let mut letter = vec![0; porter.letter()];
-                assert!(porter.pack(data, parcel, &mut cursor, &mut letter) > 0);
-                letters.entry(porter.ends(parcel)).or_default().push_back(letter);
+                let mut fragment = vec![0; packer.fragment_bytes()];
+                assert!(packer.pack(data, range, &mut cursor, &mut fragment) > 0);
+                fragments.entry(packer.ends(range)).or_default().push_back(fragment);
             }
         }
     });
     each_rank(judged, &mut parts, &plans, |number, data| {
-        let (porter, program) = &mut porters[number];
-        while porter.work_alone(data) {}
-        for parcel in &program.receives {
-            let mut cursor = porter.open(data, parcel);
+        let (packer, program) = &mut packers[number];
+        while packer.copy_local(data) {}
+        for range in &program.receives {
+            let mut cursor = packer.open(data, range);
             while !cursor.finished() {
-                let waiting = letters.get_mut(&porter.ends(parcel));
-                // Sender and receiver each have a longest letter; both cut by what was sent.
-                let letter = waiting.and_then(VecDeque::pop_front).unwrap();
-                assert!(porter.unpack(data, parcel, &mut cursor, &letter) > 0);
+                let waiting = fragments.get_mut(&packer.ends(range));
+                // Sender and receiver may have different fragment sizes; both cut by the length of what was sent.
+                let fragment = waiting.and_then(VecDeque::pop_front).unwrap();
+                assert!(packer.unpack(data, range, &mut cursor, &fragment) > 0);
             }
         }
     });
-    assert!(letters.values().all(VecDeque::is_empty));
+    assert!(fragments.values().all(VecDeque::is_empty));
     judged.check(&parts);
 }

@@ -1,4 +1,4 @@
-//! Arrays dealt out to parts and looked up again, element by element, and all engines that move them.
+//! Arrays distributed to parts and read back, element by element, and all engines that move them.
 
 use bytemuck::Pod;
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
@@ -19,7 +19,7 @@ pub fn every_engine(plan: &Arc<Plan>) -> Vec<Redistribution> {
     engines.into_iter().map(Redistribution::with_boxed).collect()
 }
 
-/// One array alone in a plan.
+/// A plan of one array.
 pub fn plan_of(moving: &Move) -> Arc<Plan> {
     Arc::new(Plan::new(vec![moving.clone()]).unwrap())
 }

@@ -5,7 +5,7 @@ use bytemuck::Pod;
 use reshard::{Move, Order, Pair, redistribute};
 use reshard_testkit::Random;
 
-/// Moves by every engine, and once by the one call that does all.
+/// Moves with every engine, and once with `redistribute`.
 fn judge<T: Pod>(moving: &Move, next: impl FnMut() -> T) {
     let moving = moving.clone().of_bytes(size_of::<T>() as u64).unwrap();
     let from = Places::of(moving.from()).parts(next);
@@ -34,7 +34,7 @@ fn every_half_precision_number() {
     }
 }
 
-/// Any pattern, mostly such as arithmetic would not keep.
+/// A random bit pattern, mostly one that arithmetic would change.
 fn odd_bits(random: &mut Random) -> u64 {
     let bits = random.bits();
     let sign = bits & 1 << 63;

@@ -1,16 +1,16 @@
-//! Parts that end where memory ends: a byte read or written outside of one ends the program.
+//! Parts next to guard pages: a byte read or written outside of a part ends the program.
 //!
-//! Vectors are longer than elements and are read under masks, or by two moves that overlap. A mistake there reads bytes that
-//! nobody looks at, which no comparison of values can show.
+//! Vectors are longer than elements and are loaded under masks, or by two loads that overlap. A mistake there reads bytes that
+//! nobody uses, which no comparison of values can show.
 
-#![allow(unsafe_code)] // pages that may not be touched
+#![allow(unsafe_code)] // guard pages
 
 use super::arrays::{Places, every_engine, for_each_moved, plan_of};
 use super::sizes::pairs;
 use reshard::{Layout, Move};
 use reshard_testkit::full_sweep;
 
-/// Bytes with a page that may not be touched on either side, and as close to one of them as can be.
+/// Bytes between two guard pages, adjacent to one of them.
 struct Guarded {
     first: *mut u8,
     mapped: usize,
@@ -20,7 +20,7 @@ struct Guarded {
 
 impl Guarded {
     fn new(bytes: &[u8], at_end: bool) -> Self {
-        // SAFETY: asking for the size of a page touches nothing.
+        // SAFETY: a query of the page size accesses no memory.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let room = bytes.len().next_multiple_of(page);
         let mapped = room + 2 * page;

@@ -1,17 +1,17 @@
-//! Safe calls nobody should make: each panics or is refused, and none touches memory it must not.
+//! Safe calls with wrong arguments: each panics or fails, and none accesses memory it must not.
 //!
 //! [`docs/soundness.md`](../../../../docs/soundness.md) says for each public function why. Parts lie between canaries, and an
-//! array that was not entered again must be out of reach, whatever was entered before.
+//! array that was not entered again must not be reachable, whatever was entered before.
 
 use super::arrays::{layout, plan_of};
 use num_complex::Complex;
 use reshard::engine::{BufferTable, Buffers, Engine, Entered, Messages, MessagesOptions, Scaling, Threads};
-use reshard::rank::{self, Cursor, Fragment, Program, RankPacker, StagedCopy, messages};
+use reshard::rank::{self, Cursor, MessageRange, Program, RankPacker, StagedCopy, messages};
 use reshard::{ErrorKind, Move, Order, Plan, Redistribution};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Two ranks on both sides: each keeps something, and sends something.
+/// Two ranks, both source and destination: each keeps some elements and sends some.
 fn plan() -> Arc<Plan> {
     let (from, to) = (layout("2/8 of 64", Order::ColMajor), layout("2/12 of 64", Order::ColMajor));
     plan_of(&Move::new(from, to).unwrap())
@@ -20,55 +20,55 @@ fn plan() -> Arc<Plan> {
 /// Elements of rank 0: of its source part and of its destination part.
 const PARTS: (usize, usize) = (32, 36);
 
-fn porter(plan: &Arc<Plan>, rank: u64) -> (RankPacker, Program) {
+fn packer(plan: &Arc<Plan>, rank: u64) -> (RankPacker, Program) {
     messages(plan, rank, &MessagesOptions::default(), 1 << 10).unwrap()
 }
 
 #[track_caller]
 fn refuses(what: &str, call: impl FnOnce()) {
-    assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "{what} must not go well");
+    assert!(catch_unwind(AssertUnwindSafe(call)).is_err(), "{what} must be refused");
 }
 
-/// Tries all that a rank alone can do with some data: none of it goes well.
+/// Tries all calls that one rank can make with some data: all are refused.
 #[track_caller]
-fn nothing_goes(plan: &Arc<Plan>, data: &mut Buffers<'_>, rank: u64) {
-    let (mut porter, program) = porter(plan, rank);
-    let mut letter = vec![7; porter.letter()];
-    for parcel in &program.sends {
+fn everything_is_refused(plan: &Arc<Plan>, data: &mut Buffers<'_>, rank: u64) {
+    let (mut packer, program) = packer(plan, rank);
+    let mut fragment = vec![7; packer.fragment_bytes()];
+    for range in &program.sends {
         refuses("packing", || {
-            let mut cursor = porter.open(data, parcel);
-            porter.pack(data, parcel, &mut cursor, &mut letter);
+            let mut cursor = packer.open(data, range);
+            packer.pack(data, range, &mut cursor, &mut fragment);
         });
     }
-    for parcel in &program.receives {
+    for range in &program.receives {
         refuses("unpacking", || {
-            let mut cursor = porter.open(data, parcel);
-            porter.unpack(data, parcel, &mut cursor, &letter);
+            let mut cursor = packer.open(data, range);
+            packer.unpack(data, range, &mut cursor, &fragment);
         });
     }
-    refuses("working alone", || _ = porter.work_alone(data));
-    let mut relay = StagedCopy::new(Arc::clone(plan), rank, 100);
-    let room = relay.outgoing().iter().map(|outgoing| outgoing.most_bytes).max().unwrap();
+    refuses("local work", || _ = packer.copy_local(data));
+    let mut staged = StagedCopy::new(Arc::clone(plan), rank, 100);
+    let room = staged.outgoing().iter().map(|outgoing| outgoing.max_bytes).max().unwrap();
     let mut room = vec![7; room];
-    for outgoing in 0..relay.outgoing().len() {
-        let chunk = relay.next_chunk(outgoing, 0);
-        refuses("packing a box", || _ = relay.pack(data, outgoing, chunk, &mut room));
+    for outgoing in 0..staged.outgoing().len() {
+        let chunk = staged.next_chunk(outgoing, 0);
+        refuses("packing a buffer", || _ = staged.pack(data, outgoing, chunk, &mut room));
     }
-    for bundle in 0..relay.bundles().len() {
-        let chunk = relay.next_chunk(relay.bundles()[bundle].members[0], 0);
-        let mut rooms: Vec<Vec<u8>> = relay.bundles()[bundle].members.iter().map(|_| room.clone()).collect();
+    for group in 0..staged.groups().len() {
+        let chunk = staged.next_chunk(staged.groups()[group].members[0], 0);
+        let mut rooms: Vec<Vec<u8>> = staged.groups()[group].members.iter().map(|_| room.clone()).collect();
         let mut rooms = rooms.iter_mut();
-        refuses("packing a bundle", || {
-            relay.pack_bundle(data, bundle, chunk, false, |_| rooms.next().unwrap());
+        refuses("packing a group", || {
+            staged.pack_group(data, group, chunk, false, |_| rooms.next().unwrap());
         });
     }
-    for chunk in 0..relay.chunks() {
-        refuses("assembling", || relay.assemble(data, chunk, |_| &room));
+    for chunk in 0..staged.chunks() {
+        refuses("assembling", || staged.assemble(data, chunk, |_| &room));
     }
-    assert!(letter.iter().chain(&room).all(|&byte| byte == 7), "nothing was written");
+    assert!(fragment.iter().chain(&room).all(|&byte| byte == 7), "nothing was written");
 }
 
-/// What was entered for the last run is forgotten: it may be gone.
+/// Entries of the last run are cleared: their memory may have been freed.
 #[test]
 fn parts_of_an_earlier_run() {
     let plan = plan();
@@ -77,9 +77,9 @@ fn parts_of_an_earlier_run() {
         let (from, mut to) = (vec![1.0; PARTS.0], vec![0.0; PARTS.1]);
         let mut data = table.fill();
         data.enter_own(0, 0, &from, &mut to, None).unwrap();
-        assert!(porter(&plan, 0).0.work_alone(&mut data), "this goes well");
+        assert!(packer(&plan, 0).0.copy_local(&mut data), "this succeeds");
     }
-    nothing_goes(&plan, &mut table.fill(), 0);
+    everything_is_refused(&plan, &mut table.fill(), 0);
 }
 
 /// An array entered for another rank, or for a rank that has nothing.
@@ -91,7 +91,7 @@ fn parts_of_another_rank() {
         let (from, mut to) = (vec![1.0; PARTS.0], vec![0.0; PARTS.1]);
         let mut data = table.fill();
         data.enter_own(0, other, &from, &mut to, None).unwrap();
-        nothing_goes(&plan, &mut data, 0);
+        everything_is_refused(&plan, &mut data, 0);
         assert!(to.iter().all(|&value| value == 0.0));
     }
 }
@@ -103,14 +103,14 @@ fn data_of_another_plan() {
     let (from, mut to) = (vec![1.0; PARTS.0], vec![0.0; PARTS.1]);
     let mut data = table.fill();
     data.enter_own(0, 0, &from, &mut to, None).unwrap();
-    nothing_goes(&one, &mut data, 0);
-    let (mut porter, program) = porter(&one, 0);
-    refuses("beginning", || porter.begin(&data));
-    refuses("opening", || _ = porter.open(&data, &program.sends[0]));
-    refuses("counting", || _ = porter.letters(&data, &program.sends[0]));
+    everything_is_refused(&one, &mut data, 0);
+    let (mut packer, program) = packer(&one, 0);
+    refuses("beginning", || packer.begin(&data));
+    refuses("opening", || _ = packer.open(&data, &program.sends[0]));
+    refuses("counting", || _ = packer.fragment_count(&data, &program.sends[0]));
 }
 
-/// An engine for all ranks has nothing to do with the parts of one.
+/// An engine for all ranks refuses the parts of one.
 #[test]
 fn one_rank_for_engines_of_all() {
     let plan = plan();
@@ -132,7 +132,7 @@ fn one_rank_for_engines_of_all() {
     }
 }
 
-/// Entered once, and then not quite: what is left of both is not run.
+/// After an entry that failed, the array counts as not entered.
 #[test]
 fn an_array_whose_second_entry_failed() {
     let plan = plan();
@@ -187,115 +187,115 @@ fn parts_that_are_not_here_are_empty() {
     refuses("a second array", || _ = data.source(1, 0));
 }
 
-/// Every message, positions and cursor there can be, right or wrong: bytes go nowhere but into the letter and the own parts.
+/// Any message, positions and cursor, right or wrong: bytes are written only to the fragment and the rank's own parts.
 #[test]
-fn parcels_and_cursors_of_others() {
+fn ranges_and_cursors_of_others() {
     let plan = plan();
     let mut table = BufferTable::new(Arc::clone(&plan));
     let from: Vec<f64> = (0..PARTS.0).map(|at| 1.0 + at as f64).collect();
     let mut room = vec![-1.0; PARTS.1 + 16];
-    let mut letter = [0xa5_u8; 16 * 8 + 64];
+    let mut fragment = [0xa5_u8; 16 * 8 + 64];
     for number in 0..4_u64 {
-        let (mut porter, program) = porter(&plan, number % 2);
+        let (mut packer, program) = packer(&plan, number % 2);
         let mut data = table.fill();
         let to = &mut room[8..8 + PARTS.1];
         data.enter_own(0, number % 2, &from, to, None).unwrap();
         let mut cursors = vec![Cursor::default()];
-        let mut parcels: Vec<Fragment> = program.sends.iter().chain(&program.receives).cloned().collect();
+        let mut ranges: Vec<MessageRange> = program.sends.iter().chain(&program.receives).cloned().collect();
         for message in [0, 1, 2, usize::MAX] {
             for (start, end) in [(0, 1), (0, 0), (5, 3), (3, 500), (0, u64::MAX), (u64::MAX, u64::MAX)] {
-                parcels.push(Fragment { message, positions: start..end });
+                ranges.push(MessageRange { message, positions: start..end });
             }
         }
-        for parcel in &parcels {
-            let opened = catch_unwind(AssertUnwindSafe(|| porter.open(&data, parcel)));
+        for range in &ranges {
+            let opened = catch_unwind(AssertUnwindSafe(|| packer.open(&data, range)));
             cursors.extend(opened.ok());
-            _ = catch_unwind(AssertUnwindSafe(|| porter.ends(parcel)));
-            _ = catch_unwind(AssertUnwindSafe(|| porter.bytes(parcel)));
+            _ = catch_unwind(AssertUnwindSafe(|| packer.ends(range)));
+            _ = catch_unwind(AssertUnwindSafe(|| packer.bytes(range)));
         }
-        for parcel in &parcels {
+        for range in &ranges {
             for &cursor in &cursors {
                 for len in [0, 1, 7, 8, 9, 100, 128] {
                     let mut at = cursor;
                     let packed = catch_unwind(AssertUnwindSafe(|| {
-                        porter.pack(&data, parcel, &mut at, &mut letter[32..32 + len])
+                        packer.pack(&data, range, &mut at, &mut fragment[32..32 + len])
                     }));
                     assert!(packed.is_err() || packed.is_ok_and(|bytes| bytes <= len));
                     let mut at = cursor;
                     let unpacked = catch_unwind(AssertUnwindSafe(|| {
-                        porter.unpack(&mut data, parcel, &mut at, &letter[32..32 + len])
+                        packer.unpack(&mut data, range, &mut at, &fragment[32..32 + len])
                     }));
                     assert!(unpacked.is_err() || unpacked.is_ok_and(|bytes| bytes <= len));
                 }
             }
         }
-        assert!(letter[..32].iter().chain(&letter[160..]).all(|&byte| byte == 0xa5), "beside the letter");
+        assert!(fragment[..32].iter().chain(&fragment[160..]).all(|&byte| byte == 0xa5), "beside the fragment");
         assert!(room[..8].iter().chain(&room[8 + PARTS.1..]).all(|&value| value == -1.0), "beside the part");
     }
 }
 
-/// Chunks, boxes and bundles there are not, and boxes too short by a byte.
+/// Chunks, receivers and groups that do not exist, and buffers too short by a byte.
 #[test]
-fn chunks_and_boxes_that_do_not_fit() {
+fn chunks_and_buffers_that_do_not_fit() {
     let plan = plan();
-    let mut relay = StagedCopy::new(Arc::clone(&plan), 0, 100);
+    let mut staged = StagedCopy::new(Arc::clone(&plan), 0, 100);
     let mut table = BufferTable::new(Arc::clone(&plan));
     let (from, mut to) = (vec![1.0; PARTS.0], vec![-1.0; PARTS.1]);
     let mut data = table.fill();
     data.enter_own(0, 0, &from, &mut to, None).unwrap();
     let numbers = |count: usize| [count, count + 1, usize::MAX - 1, usize::MAX];
-    for outgoing in 0..relay.outgoing().len() {
-        let chunk = relay.next_chunk(outgoing, 0);
-        let mut room = vec![0; relay.outgoing()[outgoing].most_bytes];
-        let bytes = relay.pack(&data, outgoing, chunk, &mut room);
+    for outgoing in 0..staged.outgoing().len() {
+        let chunk = staged.next_chunk(outgoing, 0);
+        let mut room = vec![0; staged.outgoing()[outgoing].max_bytes];
+        let bytes = staged.pack(&data, outgoing, chunk, &mut room);
         assert!(bytes > 0);
-        refuses("a short box", || _ = relay.pack(&data, outgoing, chunk, &mut room[..bytes - 1]));
-        for chunk in numbers(relay.outgoing()[outgoing].chunks) {
-            assert_eq!(relay.next_chunk(outgoing, chunk), chunk);
-            assert_eq!(relay.pack(&data, outgoing, chunk, &mut room), 0, "there is nothing to pack");
+        refuses("a short buffer", || _ = staged.pack(&data, outgoing, chunk, &mut room[..bytes - 1]));
+        for chunk in numbers(staged.outgoing()[outgoing].chunks) {
+            assert_eq!(staged.next_chunk(outgoing, chunk), chunk);
+            assert_eq!(staged.pack(&data, outgoing, chunk, &mut room), 0, "there is nothing to pack");
         }
     }
-    for outgoing in numbers(relay.outgoing().len()) {
-        refuses("a receiver there is not", || _ = relay.pack(&data, outgoing, 0, &mut []));
-        refuses("its chunks", || _ = relay.next_chunk(outgoing, 0));
+    for outgoing in numbers(staged.outgoing().len()) {
+        refuses("a receiver there is not", || _ = staged.pack(&data, outgoing, 0, &mut []));
+        refuses("its chunks", || _ = staged.next_chunk(outgoing, 0));
     }
-    for bundle in numbers(relay.bundles().len()) {
-        refuses("a bundle there is not", || relay.pack_bundle(&mut data, bundle, 0, false, |_| &mut []));
-        refuses("whether it keeps", || _ = relay.keeps(&data, bundle, 0));
+    for group in numbers(staged.groups().len()) {
+        refuses("a group there is not", || staged.pack_group(&mut data, group, 0, false, |_| &mut []));
+        refuses("whether it keeps", || _ = staged.keeps(&data, group, 0));
     }
-    for chunk in numbers(relay.chunks()) {
-        refuses("a chunk there is not", || relay.assemble(&mut data, chunk, |_| &[]));
-        refuses("what it needs", || _ = relay.needs(chunk).count());
+    for chunk in numbers(staged.chunks()) {
+        refuses("a chunk there is not", || staged.assemble(&mut data, chunk, |_| &[]));
+        refuses("what it needs", || _ = staged.needs(chunk).count());
     }
-    for chunk in (0..relay.chunks()).filter(|&chunk| relay.needs(chunk).next().is_some()).collect::<Vec<_>>()
+    for chunk in (0..staged.chunks()).filter(|&chunk| staged.needs(chunk).next().is_some()).collect::<Vec<_>>()
     {
-        refuses("an empty box", || relay.assemble(&mut data, chunk, |_| &[]));
-        refuses("a box of a byte", || relay.assemble(&mut data, chunk, |_| &[1]));
+        refuses("an empty buffer", || staged.assemble(&mut data, chunk, |_| &[]));
+        refuses("a buffer of a byte", || staged.assemble(&mut data, chunk, |_| &[1]));
     }
     assert!(to.iter().all(|&value| value == -1.0), "nothing was written");
 }
 
-/// What may be kept is for `keeps` to say.
+/// A chunk may be kept only if `keeps` is true for it.
 #[test]
 fn keeping_what_cannot_be_kept() {
     let plan = plan();
-    let mut relay = StagedCopy::new(Arc::clone(&plan), 0, 100);
+    let mut staged = StagedCopy::new(Arc::clone(&plan), 0, 100);
     let mut table = BufferTable::new(Arc::clone(&plan));
     let (from, mut to) = (vec![1.0; PARTS.0], vec![-1.0; PARTS.1]);
     let mut data = table.fill();
     data.enter_own(0, 0, &from, &mut to, None).unwrap();
-    for bundle in 0..relay.bundles().len() {
-        for chunk in (0..9).filter(|&chunk| !relay.keeps(&data, bundle, chunk)).collect::<Vec<_>>() {
-            let mut rooms = vec![vec![0; 1000]; relay.bundles()[bundle].members.len()];
+    for group in 0..staged.groups().len() {
+        for chunk in (0..9).filter(|&chunk| !staged.keeps(&data, group, chunk)).collect::<Vec<_>>() {
+            let mut rooms = vec![vec![0; 1000]; staged.groups()[group].members.len()];
             let mut rooms = rooms.iter_mut();
             refuses("keeping", || {
-                relay.pack_bundle(&mut data, bundle, chunk, true, |_| rooms.next().unwrap());
+                staged.pack_group(&mut data, group, chunk, true, |_| rooms.next().unwrap());
             });
         }
     }
 }
 
-/// A redistribution that failed leaves nothing behind for the next.
+/// A run that failed has no effect on the next.
 #[test]
 fn a_run_after_one_that_was_refused() {
     let plan = plan();
@@ -309,7 +309,7 @@ fn a_run_after_one_that_was_refused() {
     assert_eq!(to.iter().flatten().sum::<f64>(), 64.0);
 }
 
-/// A rank's own part, whoever else's was entered.
+/// The addresses of a rank's own parts, whether those of all ranks or of one were entered.
 #[test]
 fn the_own_part_among_all() {
     let mut table = BufferTable::new(plan());
@@ -331,7 +331,7 @@ fn the_own_part_among_all() {
     refuses("whose it is", || _ = data.entered_for(1));
 }
 
-/// Sizes in bytes that no process can have are refused before anybody multiplies.
+/// Parts larger than the address space of a process are refused, before a size in bytes can overflow.
 #[test]
 fn parts_that_no_process_has() {
     let of = |elems: u64, bytes: u64| {
@@ -344,7 +344,7 @@ fn parts_that_no_process_has() {
         assert_eq!(error.kind(), ErrorKind::TooLarge);
         assert!(error.to_string().contains("source part of rank 0"), "{error}");
     }
-    // Of a destination, and by its strides alone.
+    // A destination that is too large only by its strides.
     let (from, to) = (layout("1x1/2x2 of 2x2", Order::ColMajor), layout("1x1/2x2 of 2x2", Order::ColMajor));
     let plan = plan_of(&Move::new(from, to.with_strides(&[1, 1 << 61]).unwrap()).unwrap());
     let error = rank::check_reach(&plan).unwrap_err().to_string();

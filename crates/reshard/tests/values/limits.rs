@@ -1,5 +1,5 @@
-//! Sizes at the edge of what can be said: strides nobody takes, arrays that no memory holds, plans that must not take
-//! longer for a longer array.
+//! Extreme sizes: strides that are never used, arrays that do not fit into memory, plans that must not take longer for a longer
+//! array.
 
 use super::arrays::{every_engine, layout, plan_of};
 use reshard::engine::{BufferTable, Buffers, Engine, Messages, MessagesOptions, Threads};
@@ -8,7 +8,7 @@ use reshard_testkit::conformance::Case;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Both engines, made ready.
+/// Makes both engines.
 fn made(plan: &Arc<Plan>) -> [reshard::Result<Box<dyn Engine>>; 2] {
     [
         Threads::new(Arc::clone(plan), Some(2)).map(|engine| Box::new(engine) as Box<dyn Engine>),
@@ -31,7 +31,7 @@ fn the_stride_of_an_axis_with_one_position_may_be_anything() {
     }
 }
 
-/// Looking at every piece would take minutes.
+/// A loop over every piece would take minutes.
 #[test]
 fn a_longer_array_takes_no_longer_to_prepare() {
     let shape = 1_u64 << 37;
@@ -44,7 +44,7 @@ fn a_longer_array_takes_no_longer_to_prepare() {
     }
 }
 
-/// Looking at every element of a triangle would take minutes.
+/// A loop over every element of a triangle would take minutes.
 #[test]
 fn triangles_are_prepared_row_by_row() {
     let text = "1x1/400000x400000 of 400000x400000";
@@ -69,7 +69,7 @@ fn arrays_that_no_memory_holds_are_refused() {
             assert!(error.to_string().contains("more than this machine can address"), "{error}");
         }
     }
-    // Large beyond all memory, and still something that could be asked for.
+    // Larger than any memory, but not too large for an address space.
     assert!(made(&of(1 << 59, 8)).iter().all(Result::is_ok));
 }
 
@@ -90,7 +90,7 @@ fn what_is_entered_last_counts() {
     }
 }
 
-/// Addresses of an earlier run must not come back to life.
+/// Addresses of an earlier run must not be used again.
 #[test]
 fn parts_that_were_not_entered_cannot_be_looked_at() {
     let from = layout("2/1 of 8", Order::ColMajor);

@@ -1,4 +1,4 @@
-//! Mistakes of the caller: each is refused with a sentence that says what is wrong, before anything is written.
+//! Mistakes of the caller: each is an error that says what is wrong, before anything is written.
 
 use super::arrays::{every_engine, plan_of};
 use reshard::engine::{BufferTable, Engine, Messages, MessagesOptions, Threads};
@@ -92,7 +92,7 @@ fn no_threads() {
     let error = Threads::new(plan(), Some(0)).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     says(&error.to_string(), &["0 threads", "at least 1"]);
-    // Never more threads than there is work for, however many are given.
+    // Never more threads than tasks, however many are given.
     for many in [1 << 61, usize::MAX] {
         assert_eq!(Threads::new(plan(), Some(many)).unwrap().threads(), 1);
     }

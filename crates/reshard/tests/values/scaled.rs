@@ -31,7 +31,7 @@ macro_rules! small {
 }
 small!(f32, f64);
 
-/// What an element must become, without a product by 0 or 1.
+/// The expected element, without a product by 0 or 1.
 fn expected<T: Number>(alpha: T, a: T, beta: T, b: T, conjugated: bool) -> T {
     let (zero, a) = (T::zeroed(), if conjugated { a.conjugate() } else { a });
     match (alpha == zero, beta == zero) {
@@ -45,7 +45,7 @@ fn expected<T: Number>(alpha: T, a: T, beta: T, b: T, conjugated: bool) -> T {
 fn judge<T: Small>(moving: &Move, random: &mut Random, alpha: T, beta: T, conjugated: bool) {
     let moving = moving.clone().of_bytes(size_of::<T>() as u64).unwrap();
     let mut some = || T::small(random.within(0, 200) as i32 - 100, random.within(0, 200) as i32 - 100);
-    // What must not be read is not a number.
+    // Elements that must not be read are NaN.
     let a = Places::of(moving.from()).parts(|| if alpha == T::zeroed() { T::NAN } else { some() });
     let b = Places::of(moving.to()).parts(|| if beta == T::zeroed() { T::NAN } else { some() });
     let mut wanted = b.clone();
@@ -116,7 +116,7 @@ fn short_pieces_and_transpositions_are_scaled_too() {
     }
 }
 
-/// Any bits at all: signalling NaNs, infinities, minus zero.
+/// Any bit pattern: signalling NaNs, infinities, minus zero.
 fn keeps_all_bits<T: Number>(alpha: T, beta: T) {
     let moving =
         Move::new(layout("2x2/1x1 of 90x6", Order::ColMajor), layout("1x2/90x2 of 90x6", Order::ColMajor));
@@ -165,10 +165,10 @@ fn a_factor_of_one_is_no_product() {
     }
 }
 
-/// Rows of a few bytes, units of a few rows, more threads than cores. An element written by two units, or by none, would
-/// show in the sum.
+/// Rows of a few bytes, tasks of a few rows, more threads than cores. An element written by two tasks, or by none, would
+/// change the sum.
 #[test]
-fn no_element_is_added_twice_where_units_meet() {
+fn no_element_is_added_twice_where_tasks_meet() {
     let mut random = Random::new(44);
     for _ in 0..if full_sweep() { 4000 } else { 30 } {
         let (height, width) = (random.within(1, 40), random.within(50, 300));
@@ -178,7 +178,7 @@ fn no_element_is_added_twice_where_units_meet() {
         let to = layout(&format!("{procs}x1/{block}x{width} of {height}x{width}"), Order::ColMajor);
         let moving = Move::new(from, to).unwrap().of_bytes(4).unwrap();
         let a = Places::of(moving.from()).parts(|| random.within(0, 999) as f32);
-        // Memory with some elements to spare, so that parts begin anywhere in a line.
+        // A few elements more than needed, so that parts begin anywhere in a cache line.
         let skew = random.within(0, 15) as usize;
         let b: Vec<Vec<f32>> = Places::of(moving.to())
             .parts(|| 1000.0)

@@ -10,8 +10,8 @@ use std::sync::Arc;
 const COL: Order = Order::ColMajor;
 const ROW: Order = Order::RowMajor;
 
-/// Pairs of layouts that between them need every kernel: long rows, short pieces that are gathered, pieces of 5 and 7,
-/// transpositions of both kinds, strides of their own.
+/// Pairs of layouts that together use every kernel: long rows, short pieces that are gathered, pieces of 5 and 7,
+/// transposes of both kinds, given strides.
 pub fn pairs() -> Vec<Move> {
     let moving = |from: &str, from_order, to: &str, to_order| {
         Move::new(layout(from, from_order), layout(to, to_order)).unwrap()
@@ -44,8 +44,8 @@ fn every_size_at_every_misalignment() {
         for (number, pair) in pairs.iter().enumerate() {
             let moving = pair.clone().of_bytes(size).unwrap();
             for (way, mut engine) in every_engine(&plan_of(&moving)).into_iter().enumerate() {
-                // In the whole sweep every size meets all pairs of misalignments, each layout and engine an eighth of them; in
-                // the slice each meets one, in turns.
+                // In the full sweep every size is run with all pairs of misalignments, each layout and engine with an eighth of
+                // them; in the short sweep each is run with one, in turn.
                 let turn = size as usize * 37 + number * 5 + way * 11;
                 let meets =
                     |skew: &usize| if full_sweep() { skew % 8 == turn % 8 } else { *skew == turn % 256 };
@@ -60,8 +60,8 @@ fn every_size_at_every_misalignment() {
     }
 }
 
-/// Rows that are whole lines at both ends go straight from registers past the caches: only memory that begins at a line
-/// gets there.
+/// Squares whose rows are whole cache lines are stored from registers with non-temporal stores: that needs memory aligned to a
+/// line.
 #[test]
 fn transposes_that_line_up() {
     for (from, to, shape) in [
@@ -108,7 +108,7 @@ fn triangles_of_all_kinds() {
     }
 }
 
-/// Units of 256 bytes, rows of a few, more threads than cores: where two units meet, one of them writes each element.
+/// Tasks of 256 bytes, rows of a few, more threads than cores: where two tasks meet, exactly one writes each element.
 #[test]
 fn tiny_rows_at_any_address_by_many_threads() {
     let mut random = Random::new(32);

@@ -1,12 +1,12 @@
-//! One rank's run: step by step, packing what goes out while unpacking what comes in.
+//! One rank's run: step by step, packing outgoing fragments while unpacking incoming ones.
 //!
-//! Why nobody waits for ever: take the earliest step that some rank has not finished. All letters of earlier steps have been
-//! received, so each slot under way in a rank at this step holds a letter of this step, and so does the front of each queue
-//! it looks at. A rank that sends in this step either has a free slot, or one of its letters waits for a rank that has not
-//! finished this step, either: that one takes it as soon as it looks, and gives the slot back. A rank that receives waits for
-//! a letter whose sender has not finished this step: see the sentence before. So somebody can go on until the step is
-//! finished, and each letter and each slot that comes is news to the one who waits for it. Ranks that meet after the
-//! step have finished it, and wait for those who have not.
+//! Why there is no deadlock: take the earliest step that some rank has not finished. All fragments of earlier steps have been
+//! received, so each slot in flight of a rank at this step holds a fragment of this step, and so does the front of each queue
+//! it looks at. A rank that sends in this step either has a free slot, or one of its fragments waits for a rank that has not
+//! finished this step, either: that rank takes it as soon as it looks, and releases the slot. A rank that receives waits for
+//! a fragment whose sender has not finished this step, so the sentence before applies to that sender. So some rank can make
+//! progress until the step is finished, and each fragment that arrives and each slot that is released raises the event count of
+//! the rank that waits for it. Ranks at the barrier after the step have finished it, and wait for those that have not.
 
 use crate::program::{Program, Step};
 use reshard_kernel::exchange::{Cursor, Exchange, RankHandle};
@@ -14,7 +14,7 @@ use reshard_kernel::sync::mailbox::Failed;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
-/// What a rank writes down, and what it needs to know where it is.
+/// Counters and times of a rank's run, and its progress.
 pub struct Log {
     pub operations: u64,
     /// The operation at which to fail, in tests.
@@ -26,16 +26,16 @@ pub struct Log {
     pub pack: Duration,
     pub unpack: Duration,
     pub wait: Duration,
-    /// Why the rank could not go on.
+    /// Panic message of the rank, if it failed.
     pub failure: Option<String>,
     sends: Vec<Cursor>,
     receives: Vec<Cursor>,
 }
 
 impl Log {
-    /// With room for the cursors of the program's busiest step.
+    /// Makes a log with cursors for the step with max ranges.
     pub fn new(program: &Program) -> Self {
-        let most = |count: fn(&Step) -> usize| program.steps.iter().map(count).max().unwrap_or(0);
+        let max = |count: fn(&Step) -> usize| program.steps.iter().map(count).max().unwrap_or(0);
         Self {
             operations: 0,
             fail_at: None,
@@ -45,20 +45,20 @@ impl Log {
             unpack: Duration::ZERO,
             wait: Duration::ZERO,
             failure: None,
-            sends: vec![Cursor::default(); most(|step| step.sends.len())],
-            receives: vec![Cursor::default(); most(|step| step.receives.len())],
+            sends: vec![Cursor::default(); max(|step| step.sends.len())],
+            receives: vec![Cursor::default(); max(|step| step.receives.len())],
         }
     }
 
-    /// Nothing is done yet.
+    /// Resets counters and times for a new run.
     pub fn begin(&mut self) {
         (self.operations, self.step, self.sent, self.failure) = (0, 0, 0, None);
         (self.pack, self.unpack, self.wait) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     }
 }
 
-/// Counts an operation; fails if it is the one at which a test wants it.
-fn operate(operations: &mut u64, fail_at: &mut Option<u64>) {
+/// Counts an operation; panics if a test asked for a failure at it.
+fn count_operation(operations: &mut u64, fail_at: &mut Option<u64>) {
     let this = *operations;
     *operations += 1;
     if *fail_at == Some(this) {
@@ -68,60 +68,60 @@ fn operate(operations: &mut u64, fail_at: &mut Option<u64>) {
 
 fn fail(fail_at: &mut Option<u64>) -> ! {
     let operation = fail_at.take().unwrap_or_default();
-    // As a panic, without the report that one makes.
+    // A panic without the report of the panic hook.
     resume_unwind(Box::new(format!("a test made it fail at operation {operation}")))
 }
 
-/// Does all that a rank has to do. Ends early if another rank fails: who that was is known to the round.
-pub fn play(round: &Exchange<'_>, program: &Program, rank: usize, log: &mut Log) {
-    let mut station = round.station(rank);
+/// Runs the program of a rank. Returns early if another rank fails, which the exchange records.
+pub fn run(exchange: &Exchange<'_>, program: &Program, rank: usize, log: &mut Log) {
+    let mut handle = exchange.handle(rank);
     let all_steps = program.steps.iter().try_for_each(|step| {
-        operate(&mut log.operations, &mut log.fail_at);
+        count_operation(&mut log.operations, &mut log.fail_at);
         log.step = step.number;
-        take_step(round, &mut station, program, step, rank, log)
+        take_step(exchange, &mut handle, program, step, rank, log)
     });
     if all_steps.is_err() {
         return;
     }
-    while work_alone(&mut station, log) {}
+    while copy_local(&mut handle, log) {}
     if log.fail_at.is_some() {
         fail(&mut log.fail_at);
     }
 }
 
 fn take_step(
-    round: &Exchange<'_>,
-    station: &mut RankHandle<'_>,
+    exchange: &Exchange<'_>,
+    handle: &mut RankHandle<'_>,
     program: &Program,
     step: &Step,
     rank: usize,
     log: &mut Log,
 ) -> Result<(), Failed> {
-    if let Some(rank) = round.failed() {
+    if let Some(rank) = exchange.failed() {
         return Err(Failed { rank });
     }
     let (sends, receives) = (&program.sends[step.sends.clone()], &program.receives[step.receives.clone()]);
-    for (cursor, parcel) in log.sends.iter_mut().zip(sends) {
-        *cursor = round.open(parcel);
+    for (cursor, range) in log.sends.iter_mut().zip(sends) {
+        *cursor = exchange.open(range);
         log.sent += u64::from(!cursor.finished());
     }
-    log.receives.iter_mut().zip(receives).for_each(|(cursor, parcel)| *cursor = round.open(parcel));
+    log.receives.iter_mut().zip(receives).for_each(|(cursor, range)| *cursor = exchange.open(range));
     loop {
-        // Before looking: what comes after this is seen by the next look, or is more news than this.
-        let seen = round.news(rank);
-        let Log { operations, fail_at, pack, unpack, sends: going, receives: coming, .. } = log;
+        // Read before looking for work: later events are found by the next look, or raise the count above this.
+        let seen = exchange.event_count(rank);
+        let Log { operations, fail_at, pack, unpack, sends: outgoing, receives: incoming, .. } = log;
         let (mut moved, mut left) = (false, false);
-        for (cursor, parcel) in going.iter_mut().zip(sends).filter(|(cursor, _)| !cursor.finished()) {
+        for (cursor, range) in outgoing.iter_mut().zip(sends).filter(|(cursor, _)| !cursor.finished()) {
             let began = Instant::now();
-            if station.pack(parcel, cursor, || operate(operations, fail_at)) {
+            if handle.pack(range, cursor, || count_operation(operations, fail_at)) {
                 moved = true;
                 *pack += began.elapsed();
             }
             left |= !cursor.finished();
         }
-        for (cursor, parcel) in coming.iter_mut().zip(receives).filter(|(cursor, _)| !cursor.finished()) {
+        for (cursor, range) in incoming.iter_mut().zip(receives).filter(|(cursor, _)| !cursor.finished()) {
             let began = Instant::now();
-            if station.unpack(parcel, cursor, || operate(operations, fail_at)) {
+            if handle.unpack(range, cursor, || count_operation(operations, fail_at)) {
                 moved = true;
                 *unpack += began.elapsed();
             }
@@ -130,20 +130,20 @@ fn take_step(
         if !left {
             break;
         }
-        if !moved && !work_alone(station, log) {
-            wait(log, || round.wait(rank, seen))?;
+        if !moved && !copy_local(handle, log) {
+            wait(log, || exchange.wait(rank, seen))?;
         }
     }
-    if program.meets { wait(log, || round.meet(rank)) } else { Ok(()) }
+    if program.barriers { wait(log, || exchange.barrier(rank)) } else { Ok(()) }
 }
 
-/// The next piece of what a rank does on its own.
-fn work_alone(station: &mut RankHandle<'_>, log: &mut Log) -> bool {
-    station.work_alone(|| operate(&mut log.operations, &mut log.fail_at))
+/// Does the next piece of a rank's local work; false if all is done.
+fn copy_local(handle: &mut RankHandle<'_>, log: &mut Log) -> bool {
+    handle.copy_local(|| count_operation(&mut log.operations, &mut log.fail_at))
 }
 
 fn wait(log: &mut Log, until: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
-    operate(&mut log.operations, &mut log.fail_at);
+    count_operation(&mut log.operations, &mut log.fail_at);
     let began = Instant::now();
     let waited = until();
     log.wait += began.elapsed();
