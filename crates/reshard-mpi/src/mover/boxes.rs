@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::private::Private;
 use crate::shm::{Neighbours, Pages};
 use reshard::engine::Buffers;
-use reshard::rank::{Cursor, Fragment, RankPacker};
+use reshard::rank::{Cursor, MessageRange, RankPacker};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ struct Lane {
     /// The rank of the other side, in the whole job.
     other: usize,
     turns: Turns,
-    parcels: Vec<Fragment>,
+    parcels: Vec<MessageRange>,
     /// Which of the parcels is under way, and how far it is.
     next: usize,
     cursor: Option<Cursor>,
@@ -148,7 +148,7 @@ impl Lane {
 
     /// The parcel under way, opened if it is new; nothing if all are through. One of which nothing travels goes in an empty
     /// box, which tells how its sender was called.
-    fn parcel(&mut self, porter: &RankPacker, data: &Buffers<'_>) -> Option<Fragment> {
+    fn parcel(&mut self, porter: &RankPacker, data: &Buffers<'_>) -> Option<MessageRange> {
         let parcel = self.parcels.get(self.next)?;
         self.cursor.get_or_insert_with(|| porter.open(data, parcel));
         Some(parcel.clone())

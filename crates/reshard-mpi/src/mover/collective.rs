@@ -83,7 +83,7 @@ impl Moving for AllToAllV {
         unsafe {
             comm.all_to_all_v(send.as_ptr(), &counts[0], &at[0], receive.as_mut_ptr(), &counts[1], &at[1])?;
         }
-        while porter.work_alone(data) {}
+        while porter.copy_local(data) {}
         done.fill(0);
         for parcel in &program.receives {
             let from = porter.ends(parcel).0 as usize;

@@ -83,7 +83,7 @@ impl DirectMover {
         let (owners, mut readers) = owners_and_readers(plan, rank as u64);
         if together {
             // All that receive something of a lot look at how its owners were called, whether they read from each or not.
-            let of_lot = direct.lots().iter().flat_map(|lot| {
+            let of_lot = direct.groups().iter().flat_map(|lot| {
                 let array = &plan.arrays()[lot.array];
                 let owned = lot.sources.iter().any(|&source| array.sources()[source].rank == rank as u64);
                 let receivers = lot.targets.iter().map(|&target| array.targets()[target].rank as usize);
@@ -102,7 +102,7 @@ impl DirectMover {
     /// For each array, the sources that must have been entered, and the destinations.
     pub fn parts(&self, arrays: usize) -> Vec<[Vec<usize>; 2]> {
         let mut parts = vec![<[Vec<usize>; 2]>::default(); arrays];
-        for lot in self.direct.lots() {
+        for lot in self.direct.groups() {
             let [sources, targets] = &mut parts[lot.array];
             sources.extend(&lot.sources);
             targets.extend(&lot.targets);
@@ -132,11 +132,11 @@ fn lots_of(plan: &Plan, direct: &GroupedTasks) -> Vec<Lot> {
         let count = at_home.entry(receivers[0]).or_insert(0);
         let home = (receivers[0], *count);
         *count += 1;
-        let units = lot.units() as u64;
+        let units = lot.tasks() as u64;
         assert!(units < MOST_UNITS, "{units} units");
         Lot { number, units, home, ranks, receivers }
     };
-    direct.lots().iter().enumerate().map(lot).collect()
+    direct.groups().iter().enumerate().map(lot).collect()
 }
 
 /// Ranks whose sources a rank needs, and ranks that need its: without itself.

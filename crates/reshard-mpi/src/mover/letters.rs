@@ -17,7 +17,7 @@ use super::{Tally, named, other_call};
 use crate::ffi::comm::Comm;
 use crate::owned::{Head, Slot};
 use reshard::engine::Buffers;
-use reshard::rank::{Cursor, Fragment, RankPacker};
+use reshard::rank::{Cursor, MessageRange, RankPacker};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::time::Instant;
@@ -32,7 +32,7 @@ const ACKNOWLEDGED: usize = 8;
 #[derive(Clone)]
 pub struct Leg {
     pub step: u64,
-    pub parcel: Fragment,
+    pub parcel: MessageRange,
 }
 
 /// Whose letters they are: which engine's, and of which run. The first of the engine's tags is that of its first group.
@@ -53,7 +53,7 @@ impl Marks {
 }
 
 /// For each leg, how many before it go between the same ranks in the same group.
-fn ordinals(legs: &[Leg], peer: impl Fn(&Fragment) -> (u64, usize)) -> Vec<u64> {
+fn ordinals(legs: &[Leg], peer: impl Fn(&MessageRange) -> (u64, usize)) -> Vec<u64> {
     let mut counts = HashMap::new();
     let mut next = |leg: &Leg| {
         let count = counts.entry(peer(&leg.parcel)).or_insert(0);
@@ -101,7 +101,7 @@ impl Outbox {
         letter: usize,
         lockstep: bool,
     ) -> Result<Self> {
-        let to = |parcel: &Fragment| (porter.ends(parcel).1, porter.ends(parcel).2);
+        let to = |parcel: &MessageRange| (porter.ends(parcel).1, porter.ends(parcel).2);
         Ok(Self {
             ordinals: ordinals(&legs, to),
             legs,
@@ -246,7 +246,7 @@ impl Inbox {
         slots: usize,
         letter: usize,
     ) -> Result<Self> {
-        let from = |parcel: &Fragment| (porter.ends(parcel).0, porter.ends(parcel).2);
+        let from = |parcel: &MessageRange| (porter.ends(parcel).0, porter.ends(parcel).2);
         let ordinals = ordinals(&legs, from);
         let (mut latest, mut numbers) = (HashMap::new(), HashMap::new());
         let mut queue_of = |leg: &Leg| {
@@ -299,7 +299,7 @@ impl Inbox {
             && leg.step <= last
         {
             let (cursor, letters) =
-                (porter.open(data, &leg.parcel), porter.letters(data, &leg.parcel).max(1));
+                (porter.open(data, &leg.parcel), porter.fragment_count(data, &leg.parcel).max(1));
             self.coming[self.end % room] = Coming { cursor, letters, posted: 0, unpacked: 0 };
             self.end += 1;
         }

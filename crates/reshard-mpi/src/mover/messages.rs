@@ -91,16 +91,16 @@ impl Room {
         let sender = usize::from(going > 0);
         let mut counts =
             Counts { going, coming, sends: sender * SENDS, receives: coming * AHEAD, lanes: receivers.len() };
-        let mut letter = porter.letter();
+        let mut letter = porter.fragment_bytes();
         if let Some(memory) = options.memory {
             // Each rank has its share: the plan's ranks together keep to the amount.
             let ranks = plan.ranks().len().max(1) as u64;
-            let meets = if program.meets { Barriers::BYTES } else { 0 };
+            let meets = if program.barriers { Barriers::BYTES } else { 0 };
             let fixed = porter.scratch_bytes() + (counts.lanes * HEAD + meets) as u64;
             let mine = (memory / ranks).saturating_sub(fixed);
             let boxes = counts.lanes * BOXES;
             let slots = sender + coming + boxes;
-            let least = slots as u64 * (porter.longest_elem() + Head::BYTES as u64);
+            let least = slots as u64 * (porter.max_elem_bytes() + Head::BYTES as u64);
             if mine < least || memory / ranks < fixed {
                 return Err(Error::new(
                     ErrorKind::Memory,
@@ -176,13 +176,13 @@ impl MessagesMover {
         limit: Option<Duration>,
     ) -> Result<Self> {
         let comm = registration.comm();
-        let letter = letter.min(porter.letter());
-        let porter = porter.with_letters(letter);
+        let letter = letter.min(porter.fragment_bytes());
+        let porter = porter.with_fragment_bytes(letter);
         let node = mixed.then(|| comm.node(limit)).transpose()?;
         let (abroad, near) = sorted(&porter, &program, node);
-        let letter = porter.letter();
+        let letter = porter.fragment_bytes();
         let boxes = node.map(|node| Boxes::new(comm, node, &porter, near, letter, limit)).transpose()?;
-        let pace = match (program.meets, lockstep) {
+        let pace = match (program.barriers, lockstep) {
             (true, _) => Pace::Barriers(Barriers::new()?),
             (false, true) => Pace::Lockstep,
             (false, false) => Pace::Free,
@@ -190,7 +190,7 @@ impl MessagesMover {
         let [sends, receives] = abroad;
         let outbox = Outbox::new(&porter, sends, counts.going, counts.sends, letter, lockstep)?;
         let inbox = Inbox::new(&porter, receives, counts.coming, counts.receives, letter)?;
-        let meets = if program.meets { Barriers::BYTES } else { 0 };
+        let meets = if program.barriers { Barriers::BYTES } else { 0 };
         let letter_bytes = ((counts.sends + counts.receives) * (letter + Head::BYTES) + meets) as u64;
         let boxes_bytes = (counts.lanes * (HEAD + BOXES * letter)) as u64;
         let tally = Tally::default();
@@ -253,7 +253,7 @@ impl Moving for MessagesMover {
         if !moved && let Some(boxes) = boxes {
             moved = boxes.advance(porter, data, tally)?;
         }
-        moved = moved || porter.work_alone(data);
+        moved = moved || porter.copy_local(data);
         let done = outbox.is_done() && inbox.is_done() && boxes.as_ref().is_none_or(Boxes::is_done);
         match &self.pace {
             // The last steps may be the others'.

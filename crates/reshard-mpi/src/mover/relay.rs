@@ -121,7 +121,7 @@ impl RelayMover {
         let lanes = outgoing.iter().map(|to| to.boxes.lane).chain(incoming.iter().map(|from| from.lane));
         let turn = lanes.map(|lane| lane.boxes / FEW).max().unwrap_or(1);
         let higher = |bundle: &ReceiverGroup| outgoing[bundle.members[0]].boxes.lane.other > me;
-        let first = relay.bundles().iter().position(higher).unwrap_or(0);
+        let first = relay.groups().iter().position(higher).unwrap_or(0);
         let (alone, joint) = (0..relay.chunks()).partition(|&chunk| relay.needs(chunk).next().is_none());
         Ok(Self {
             relay,
@@ -145,7 +145,7 @@ impl RelayMover {
     /// Packs the next chunk of a bundle of receivers, if there is a free box for each. Returns its number.
     fn pack(&mut self, data: &mut Buffers<'_>, bundle: usize) -> Option<usize> {
         let Self { relay, neighbours, outgoing, shelf, runs, call, tally, .. } = self;
-        let members = &relay.bundles()[bundle].members;
+        let members = &relay.groups()[bundle].members;
         // All members have as many chunks, and are at the same.
         let Outgoing { chunks, next, .. } = outgoing[members[0]];
         if next >= chunks || !members.iter().all(|&member| outgoing[member].boxes.is_free(neighbours)) {
@@ -161,7 +161,7 @@ impl RelayMover {
         for (&number, spot) in lanes[..count].iter().zip(&mut spots) {
             *spot = outgoing[number].boxes.choose(neighbours, shelf);
         }
-        relay.pack_bundle(data, bundle, next as usize, keep, |k| {
+        relay.pack_group(data, bundle, next as usize, keep, |k| {
             // SAFETY: a box that this rank has emptied itself, or that came back empty (the receiver's counter says so),
             // another for each lane. The receiver reads it only when our counter says that it is filled, which is below.
             unsafe { std::slice::from_raw_parts_mut(spots[k].first(neighbours), spots[k].room) }
@@ -241,7 +241,7 @@ impl Moving for RelayMover {
     /// A turn: some chunks for each bundle of receivers, then as many of this rank's own.
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let (mut moved, mut left) = (false, false);
-        let bundles = self.relay.bundles().len();
+        let bundles = self.relay.groups().len();
         for turn in 0..bundles {
             let bundle = (self.first + turn) % bundles;
             for _ in 0..self.turn {
@@ -250,7 +250,7 @@ impl Moving for RelayMover {
                 // What this rank has of the same columns for itself lies between what it has just read.
                 while self.assemble_alone(data, chunk + 1) {}
             }
-            let to = &self.outgoing[self.relay.bundles()[bundle].members[0]];
+            let to = &self.outgoing[self.relay.groups()[bundle].members[0]];
             left |= to.next < to.chunks;
         }
         for _ in 0..self.turn {
@@ -331,21 +331,21 @@ fn segment(relay: &StagedCopy, chunk: u64, most: usize) -> usize {
 /// How many boxes a rank has at hand, and the bytes of each: as many as it empties and fills in a turn, together no more than
 /// those of a chunk. Boxes that are written past the caches stay where they are.
 fn at_hand(relay: &StagedCopy, chunk: u64) -> (usize, usize) {
-    let lanes = relay.outgoing().iter().filter(|to| !to.streams()).map(room);
+    let lanes = relay.outgoing().iter().filter(|to| !to.non_temporal()).map(room);
     let (count, bytes) = lanes.fold((0, LINE), |(count, most), room| (count + 1, most.max(room)));
     (count.min(relay.incoming().len()).min((chunk as usize / bytes).max(1)), bytes)
 }
 
 /// Bytes of a box.
 fn room(to: &rank::SendSide) -> usize {
-    to.most_bytes.next_multiple_of(LINE)
+    to.max_bytes.next_multiple_of(LINE)
 }
 
 /// How many boxes for a receiver. Those that stay in the caches are few; of others, the more there are, the less ranks wait
 /// for each other.
 fn boxes(to: &rank::SendSide, most: usize) -> usize {
-    match to.streams() {
-        true => to.filled_chunks().clamp(FEW, most),
+    match to.non_temporal() {
+        true => to.nonempty_chunks().clamp(FEW, most),
         false => FEW,
     }
 }
