@@ -74,22 +74,22 @@ pub fn messages(rounds: usize, packs: bool) -> Result<(), Failure> {
     check_level()?;
     for moving in moves()? {
         let plan = Arc::new(Plan::new(vec![moving])?);
-        let (mut porter, program) = rank::messages(&plan, 0, &MessagesOptions::default(), PIECE)?;
+        let (mut packer, program) = rank::messages(&plan, 0, &MessagesOptions::default(), PIECE)?;
         let (source, target) = (&plan.arrays()[0].sources()[0], &plan.arrays()[0].targets()[0]);
         assert_eq!((source.rank, target.rank), (0, 0), "rank 0 has something in every case");
         let (from, mut to) = (part(source.span)?, part(target.span)?);
         let mut table = BufferTable::new(Arc::clone(&plan));
-        let mut piece = Memory::<u8>::zeroed(porter.letter())?;
+        let mut piece = Memory::<u8>::zeroed(packer.fragment_bytes())?;
         for _ in 0..rounds {
             let mut data = table.fill();
             data.enter_own(0, 0, &from, &mut to, None)?;
-            porter.begin(&data);
-            for parcel in if packs { &program.sends } else { &program.receives } {
-                let mut cursor = porter.open(&data, parcel);
+            packer.begin(&data);
+            for range in if packs { &program.sends } else { &program.receives } {
+                let mut cursor = packer.open(&data, range);
                 while !cursor.finished() {
                     black_box(match packs {
-                        true => porter.pack(&data, parcel, &mut cursor, &mut piece),
-                        false => porter.unpack(&mut data, parcel, &mut cursor, &piece),
+                        true => packer.pack(&data, range, &mut cursor, &mut piece),
+                        false => packer.unpack(&mut data, range, &mut cursor, &piece),
                     });
                 }
             }

@@ -111,7 +111,11 @@ fn rank_packers_with_fragments_of_any_size() {
         let case = Case::random(&mut random, &Kinds { elems: 800, ..Kinds::default() });
         let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Caterpillar][number as usize % 3];
         let options = MessagesOptions { strategy, ..Default::default() };
-        run_packers(&single(&case), &options, random.within(1, [8, 100, 5_000][number as usize / 3 % 3]) as usize);
+        run_packers(
+            &single(&case),
+            &options,
+            random.within(1, [8, 100, 5_000][number as usize / 3 % 3]) as usize,
+        );
     }
 }
 

@@ -229,7 +229,10 @@ fn ranges_and_cursors_of_others() {
                 }
             }
         }
-        assert!(fragment[..32].iter().chain(&fragment[160..]).all(|&byte| byte == 0xa5), "beside the fragment");
+        assert!(
+            fragment[..32].iter().chain(&fragment[160..]).all(|&byte| byte == 0xa5),
+            "beside the fragment"
+        );
         assert!(room[..8].iter().chain(&room[8 + PARTS.1..]).all(|&value| value == -1.0), "beside the part");
     }
 }
@@ -267,7 +270,8 @@ fn chunks_and_buffers_that_do_not_fit() {
         refuses("a chunk there is not", || staged.assemble(&mut data, chunk, |_| &[]));
         refuses("what it needs", || _ = staged.needs(chunk).count());
     }
-    for chunk in (0..staged.chunks()).filter(|&chunk| staged.needs(chunk).next().is_some()).collect::<Vec<_>>()
+    for chunk in
+        (0..staged.chunks()).filter(|&chunk| staged.needs(chunk).next().is_some()).collect::<Vec<_>>()
     {
         refuses("an empty buffer", || staged.assemble(&mut data, chunk, |_| &[]));
         refuses("a buffer of a byte", || staged.assemble(&mut data, chunk, |_| &[1]));
