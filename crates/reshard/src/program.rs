@@ -19,8 +19,8 @@ pub struct MessagesOptions {
     /// Parameters of the strategy: `in_flight`, `alpha`, `beta`, `most_steps`. The engine sets the other two: the strategy is
     /// the field above, and a rank is one process as sender and as receiver.
     pub schedule: schedule::Options,
-    /// Memory limit in bytes for all ranks together, besides plan and data. With less memory, fragments are smaller; a limit too
-    /// small for one element of each sender is an error.
+    /// Memory limit in bytes for all ranks together, besides plan and data. With less memory, fragments are smaller; a limit
+    /// too small for one element of each sender is an error.
     pub memory: Option<u64>,
     /// A barrier of all ranks after each step. Without, each rank continues as soon as it has finished its own step.
     pub barriers: bool,
@@ -102,8 +102,8 @@ impl<'c> Cutter<'c> {
         Self { messages, sent: vec![0; messages.messages().len()] }
     }
 
-    /// Returns the next range of a message; `None` if the set does not have the message, because it is another rank's, stays on
-    /// its rank, or has no element of the triangle.
+    /// Returns the next range of a message; `None` if the set does not have the message, because it is another rank's, stays
+    /// on its rank, or has no element of the triangle.
     fn next(&mut self, group: usize, part: &Message) -> Option<MessageRange> {
         let message = self.messages.find(group, part.from, part.to)?;
         let begin = self.sent[message];
@@ -112,8 +112,8 @@ impl<'c> Cutter<'c> {
     }
 }
 
-/// Returns the programs of all ranks: the schedules one after the other. Steps in which a rank has nothing to do are left out,
-/// unless there are barriers.
+/// Returns the programs of all ranks: the schedules one after the other. Steps in which a rank has nothing to do are left
+/// out, unless there are barriers.
 pub fn of_ranks(messages: &MessageSet, schedules: &[Schedule], barriers: bool) -> Vec<Program> {
     let mut programs: Vec<Program> = messages.ranks().iter().map(|_| Program::new(barriers)).collect();
     let mut cutter = Cutter::new(messages);
@@ -200,9 +200,10 @@ fn schedule_of(problem: &Problem, options: &MessagesOptions) -> Result<Schedule>
     )
 }
 
-/// Returns the closed form from which each rank computes its own steps, if there is one: where it equals a schedule of all ranks,
-/// and where computing that schedule would take long. In the second case it may have a few steps more: it counts what a rank
-/// keeps as a message, and also messages that are empty because the array is short. Without barriers that matters little.
+/// Returns the closed form from which each rank computes its own steps, if there is one: where it equals a schedule of all
+/// ranks, and where computing that schedule would take long. In the second case it may have a few steps more: it counts what
+/// a rank keeps as a message, and also messages that are empty because the array is short. Without barriers that matters
+/// little.
 fn closed_form_of(problem: &Problem, options: &MessagesOptions) -> Result<Option<ClosedForm>> {
     if options.strategy != Strategy::Optimal {
         return Ok(None);

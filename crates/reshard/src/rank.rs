@@ -1,8 +1,8 @@
 //! One rank's side of a redistribution, for engines in which every rank is a process of its own.
 //!
 //! Engines in one process see the parts of all ranks; between processes a rank has only its own, enters them with
-//! [`Buffers::enter_own`](crate::engine::Buffers::enter_own), and packs, unpacks and copies with one of these types. The engine
-//! carries the bytes from one process to another.
+//! [`Buffers::enter_own`](crate::engine::Buffers::enter_own), and packs, unpacks and copies with one of these types. The
+//! engine carries the bytes from one process to another.
 
 pub use crate::program::{Program, Step};
 pub use reshard_kernel::exchange::{Cursor, MessageRange, RankPacker};
@@ -14,8 +14,8 @@ use crate::program::{self, MessagesOptions};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 
-/// Returns the packer of a rank, with fragments of at most `fragment_bytes` bytes (or one element, if that is larger), and the
-/// program that says what it sends and receives in which step. For a rank outside the plan both are empty.
+/// Returns the packer of a rank, with fragments of at most `fragment_bytes` bytes (or one element, if that is larger), and
+/// the program that says what it sends and receives in which step. For a rank outside the plan both are empty.
 pub fn messages(
     plan: &Arc<Plan>,
     rank: u64,

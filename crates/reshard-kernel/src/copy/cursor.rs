@@ -143,7 +143,8 @@ impl<'a> RowCursor<'a> {
         route.local.as_ref().filter(|local| local.first == self.first)
     }
 
-    /// Returns the destinations of this row, their piece list if there is one, and whether the row takes from the local source.
+    /// Returns the destinations of this row, their piece list if there is one, and whether the row takes from the local
+    /// source.
     #[inline(always)]
     pub fn destinations<'r>(&self, route: &'r Route) -> (&'r [Destination], Option<&'r PieceList>, bool) {
         match self.local(route) {
@@ -232,7 +233,8 @@ impl<'a> RowCursor<'a> {
         self.bases
     }
 
-    /// Returns the number of rows, this one included, left in the stretch of the last slow axis; `u64::MAX` without slow axes.
+    /// Returns the number of rows, this one included, left in the stretch of the last slow axis; `u64::MAX` without slow
+    /// axes.
     pub fn left_in_stretch(&self) -> u64 {
         let last = self.axes.iter().flatten().last();
         last.map_or(u64::MAX, |axis| axis.here.len - axis.within)

@@ -174,7 +174,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratc
         unsafe {
             match (route.kernel(), part) {
                 (Kernel::Rows, None) => {
-                    rows::copy::<V, S>(route, from, to, rows, row_mode, row_scratch, &mut sinks)
+                    rows::copy::<V, S>(route, from, to, rows, row_mode, row_scratch, &mut sinks);
                 }
                 (Kernel::Rows, Some(part)) => {
                     rows::copy_part::<V, S>(

@@ -13,8 +13,8 @@ impl PieceList {
         }
     }
 
-    /// True if consecutive rows form one contiguous piece. `strides(peer)` are the bytes from row to row in the part of the peer
-    /// and in the only destination.
+    /// True if consecutive rows form one contiguous piece. `strides(peer)` are the bytes from row to row in the part of the
+    /// peer and in the only destination.
     #[inline(always)]
     pub fn is_contiguous(&self, strides: impl Fn(usize) -> [usize; 2]) -> bool {
         match &self.pieces[..] {
@@ -43,12 +43,12 @@ impl PieceList {
         }
     }
 
-    /// Copies a row to all destinations, at `row_starts`. The row begins at `bases`, one for each peer; the row to prefetch begins
-    /// at `ahead_bases`, if that is not empty.
+    /// Copies a row to all destinations, at `row_starts`. The row begins at `bases`, one for each peer; the row to prefetch
+    /// begins at `ahead_bases`, if that is not empty.
     ///
     /// # Safety
-    /// The contract of [`Sink`], with one sink and one row start for each destination of the route of this list; `bases` has all
-    /// its peers, and the sources have the whole row.
+    /// The contract of [`Sink`], with one sink and one row start for each destination of the route of this list; `bases` has
+    /// all its peers, and the sources have the whole row.
     #[inline(always)]
     pub unsafe fn copy<V: Vector, S: Sink<V>>(
         &self,

@@ -4,7 +4,8 @@
 use crate::simd::{Avx2, Avx512, Vector};
 use crate::simd::{CACHE_LINE, Level};
 
-/// Copies contiguous bytes as fast as a plain copy can, with non-temporal stores or not: the baseline of every measured ratio.
+/// Copies contiguous bytes as fast as a plain copy can, with non-temporal stores or not: the baseline of every measured
+/// ratio.
 pub fn plain_copy(to: &mut [u8], from: &[u8], non_temporal: bool) {
     assert_eq!(to.len(), from.len(), "a plain copy has as many bytes on both sides");
     if !non_temporal {

@@ -1,12 +1,12 @@
 //! The row kernel, for rows that are contiguous in sources and destinations.
 //!
-//! For each row (each combination of positions of the slow axes) the addresses of the source rows it takes from are
-//! known, one for each peer of the fast axis; then every destination of the route gets its pieces, in order. Destinations that
+//! For each row (each combination of positions of the slow axes) the addresses of the source rows it takes from are known,
+//! one for each peer of the fast axis; then every destination of the route gets its pieces, in order. Destinations that
 //! differ only along the fast axis take turns row by row, so each line of a source is read once, in order, and used by all.
 //!
-//! Sources are read in a pattern that the hardware prefetcher does not predict, so rows are prefetched by software, some rows
-//! ahead: every line of short pieces, and the page starts of long ones (see [`prefetch_piece`]). That makes it 1.3 to 1.6 times
-//! as fast.
+//! Sources are read in a pattern that the hardware prefetcher does not predict, so rows are prefetched by software, some
+//! rows ahead: every line of short pieces, and the page starts of long ones (see [`prefetch_piece`]). That makes it 1.3 to
+//! 1.6 times as fast.
 
 use super::cursor::{Advance, RowCursor};
 use crate::route::{Destination, GatherLanes, InnerLoop, InnerStretch, MAX_DESTINATIONS, PieceList, Route};
@@ -227,7 +227,7 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
             range,
             &mut scratch.lanes,
             sink,
-        )
+        );
     };
 }
 

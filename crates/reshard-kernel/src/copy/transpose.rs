@@ -1,10 +1,10 @@
 //! The transpose kernel: the destination is contiguous along the fast axis, the source along the slow axis next to it.
 //!
-//! Contiguous reads make strided writes, and the other way round. It is fastest to read about thirty columns of the source side
-//! by side, each in order, a line at a time: the hardware prefetcher can follow that many streams. A few lines at a time are
-//! transposed in registers, stored in a tile of a few kilobytes in the destination's order, and pushed row by row into a sink,
-//! like any other row. (Large square tiles, the usual way, are half as fast: their columns lie apart by powers of two and
-//! evict each other from the caches.)
+//! Contiguous reads make strided writes, and the other way round. It is fastest to read about thirty columns of the source
+//! side by side, each in order, a line at a time: the hardware prefetcher can follow that many streams. A few lines at a
+//! time are transposed in registers, stored in a tile of a few kilobytes in the destination's order, and pushed row by row
+//! into a sink, like any other row. (Large square tiles, the usual way, are half as fast: their columns lie apart by powers
+//! of two and evict each other from the caches.)
 
 use super::cursor::RowCursor;
 use crate::route::{InnerLoop, InnerStretch, Route};
@@ -25,15 +25,15 @@ pub struct Tile(Vec<TileLine>);
 #[repr(align(64))]
 struct TileLine(#[allow(dead_code)] [u8; CACHE_LINE]);
 
-/// Returns the number of rows and the row length of a tile, in elements: the rows make up a line of the source, and a row is at
-/// least a line.
+/// Returns the number of rows and the row length of a tile, in elements: the rows make up a line of the source, and a row is
+/// at least a line.
 fn extents(elem: usize) -> (usize, usize) {
     let streams = if elem <= 8 { COLUMN_STREAMS } else { COLUMN_STREAMS / 2 };
     ((CACHE_LINE / elem).max(1), streams.max(CACHE_LINE / elem))
 }
 
-/// Returns the bytes from one row of a tile to the next: a line more than the row, so that the rows do not all map to the same
-/// few cache sets.
+/// Returns the bytes from one row of a tile to the next: a line more than the row, so that the rows do not all map to the
+/// same few cache sets.
 fn pitch(elem: usize) -> usize {
     (extents(elem).1 * elem).next_multiple_of(CACHE_LINE) + CACHE_LINE
 }
@@ -196,8 +196,8 @@ unsafe fn copy_part<V: Vector, S: Sink<V>>(
             let stride = cursor.stride(route, strip.peer, fast);
             let corner = cursor.bases()[strip.peer].wrapping_add(strip.from as usize * stride);
             let row_start = tile_start.wrapping_add((strip.at - part.start) as usize * elem);
-            // SAFETY: these columns of `count` elements are elements of the part the base points into; they go to `count` rows
-            // of the tile, each with room for them.
+            // SAFETY: these columns of `count` elements are elements of the part the base points into; they go to `count`
+            // rows of the tile, each with room for them.
             unsafe {
                 V::transpose(
                     row_start,
@@ -238,7 +238,7 @@ unsafe fn copy_part<V: Vector, S: Sink<V>>(
                     row_start,
                     elem,
                     &mut sink_copy,
-                )
+                );
             };
         }
         *sink = sink_copy;

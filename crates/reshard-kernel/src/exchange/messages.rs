@@ -1,12 +1,12 @@
 //! The messages of a plan: one for each pair of ranks, with the routes that pack and unpack each array in it.
 //!
 //! A message is dense: per axis the positions one source shares with one destination, in the order of the destination's
-//! axes, the last of them fastest. Sender and receiver count its positions the same way, so it can be cut anywhere without telling
-//! the other side where. Several arrays lie in it one after the other, each a `MessageSegment`. What a rank sends itself is no
-//! message: it is copied directly.
+//! axes, the last of them fastest. Sender and receiver count its positions the same way, so it can be cut anywhere without
+//! telling the other side where. Several arrays lie in it one after the other, each a `MessageSegment`. What a rank sends
+//! itself is no message: it is copied directly.
 //!
-//! Of a triangle, whole boxes are sent and clipped on arrival: half of the few boxes across the diagonal is sent for nothing, but
-//! messages stay boxes. Boxes without any element of the triangle are left out.
+//! Of a triangle, whole boxes are sent and clipped on arrival: half of the few boxes across the diagonal is sent for
+//! nothing, but messages stay boxes. Boxes without any element of the triangle are left out.
 
 use crate::copy::{Scratch, exceeds_caches};
 use crate::route::{DestinationSpec, Route, RouteSpec, by_order};
@@ -197,7 +197,8 @@ struct AxisOverlap {
     positions: Arc<[u64]>,
 }
 
-/// The overlap of a source and a destination: all axes, and for triangles the range of axis 0 that is copied, for each position of axis 1.
+/// The overlap of a source and a destination: all axes, and for triangles the range of axis 0 that is copied, for each
+/// position of axis 1.
 struct PairOverlap {
     axes: Vec<AxisOverlap>,
     rows: Option<Arc<[Range<u64>]>>,

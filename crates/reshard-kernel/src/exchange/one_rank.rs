@@ -1,7 +1,7 @@
 //! One rank's side of messages between processes: fragments are packed into the caller's memory and unpacked from it.
 //!
-//! The counterpart of [`super::slots`], where all ranks are threads. Here a rank sees only its own parts, and an engine carries
-//! the fragments to the other side.
+//! The counterpart of [`super::slots`], where all ranks are threads. Here a rank sees only its own parts, and an engine
+//! carries the fragments to the other side.
 
 use super::messages::{Message, MessageSet};
 use super::pack::{Cursor, LocalWork, MessageRange, Packer};
@@ -22,8 +22,8 @@ pub struct RankPacker {
 }
 
 impl RankPacker {
-    /// Prepares the messages of `rank`, in fragments of at most `fragment_bytes` bytes, or one element if that is larger. The arrays
-    /// of a group share their messages.
+    /// Prepares the messages of `rank`, in fragments of at most `fragment_bytes` bytes, or one element if that is larger.
+    /// The arrays of a group share their messages.
     pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64, fragment_bytes: usize) -> Self {
         let message_set = MessageSet::of_rank(Arc::clone(&plan), groups, rank);
         let number = message_set.ranks().binary_search(&rank).ok();
@@ -101,8 +101,8 @@ impl RankPacker {
     /// Packs the next fragment of a range this rank sends: as much as fits into `to`. Returns its bytes.
     ///
     /// # Panics
-    /// If the data was entered for another plan, this rank's part was not entered, the range is another rank's or no part of its
-    /// message, or `to` has no room for an element.
+    /// If the data was entered for another plan, this rank's part was not entered, the range is another rank's or no part of
+    /// its message, or `to` has no room for an element.
     pub fn pack(
         &mut self,
         data: &Buffers<'_>,
@@ -118,16 +118,17 @@ impl RankPacker {
         );
         self.check_room(range, to.len());
         let packer = Packer { message_set: &self.message_set, data, fragment_bytes: to.len() };
-        // SAFETY: there is room, borrowed exclusively. The scratch was made for all routes of this rank, the message's sender.
+        // SAFETY: there is room, borrowed exclusively. The scratch was made for all routes of this rank, the message's
+        // sender.
         unsafe { packer.pack(range, cursor, to.as_mut_ptr(), &mut self.scratch) }
     }
 
-    /// Unpacks the next fragment of a range this rank receives. `from` has the length it was packed with, or holds the whole range.
-    /// Returns the bytes of the fragment, which may be fewer than were given.
+    /// Unpacks the next fragment of a range this rank receives. `from` has the length it was packed with, or holds the whole
+    /// range. Returns the bytes of the fragment, which may be fewer than were given.
     ///
     /// # Panics
-    /// If the data was entered for another plan, this rank's part was not entered, the range is another rank's or no part of its
-    /// message, or the fragment is shorter than an element.
+    /// If the data was entered for another plan, this rank's part was not entered, the range is another rank's or no part of
+    /// its message, or the fragment is shorter than an element.
     pub fn unpack(
         &mut self,
         data: &mut Buffers<'_>,
@@ -143,8 +144,8 @@ impl RankPacker {
         );
         self.check_room(range, from.len());
         let packer = Packer { message_set: &self.message_set, data, fragment_bytes: from.len() };
-        // SAFETY: the fragment is borrowed, and the data is borrowed mutably: nobody else writes there. The scratch was made for all
-        // routes of this rank, the message's receiver.
+        // SAFETY: the fragment is borrowed, and the data is borrowed mutably: nobody else writes there. The scratch was made
+        // for all routes of this rank, the message's receiver.
         unsafe { packer.unpack(range, cursor, from.as_ptr(), &mut self.scratch) }
     }
 

@@ -75,8 +75,8 @@ impl Packer<'_> {
         self.data.scaling(array).is_some_and(|scaling| scaling.ignores_source)
     }
 
-    /// Advances the cursor past the next fragment, and calls `piece(segment, positions, byte offset in the fragment)` for each of its
-    /// pieces. Returns the bytes of the fragment.
+    /// Advances the cursor past the next fragment, and calls `piece(segment, positions, byte offset in the fragment)` for
+    /// each of its pieces. Returns the bytes of the fragment.
     fn next_fragment(
         &self,
         range: &MessageRange,
@@ -121,8 +121,8 @@ impl Packer<'_> {
     /// Packs the next fragment of a range. Returns its bytes.
     ///
     /// # Safety
-    /// `to` has `fragment_bytes` writable bytes that nobody else accesses. The scratch was made for all routes of the message's
-    /// sender.
+    /// `to` has `fragment_bytes` writable bytes that nobody else accesses. The scratch was made for all routes of the
+    /// message's sender.
     pub unsafe fn pack(
         &self,
         range: &MessageRange,
@@ -139,8 +139,9 @@ impl Packer<'_> {
                 prefetch_writes: segment.large,
                 ..CopyMode::default()
             };
-            // SAFETY: the source is this plan's, whole, and only read while the run lasts. The message is dense, so positions `range` take
-            // the bytes from `offset` on, which end within `fragment_bytes`: `next_fragment` ensures both. The rest is the caller's contract.
+            // SAFETY: the source is this plan's, whole, and only read while the run lasts. The message is dense, so
+            // positions `range` take the bytes from `offset` on, which end within `fragment_bytes`: `next_fragment` ensures
+            // both. The rest is the caller's contract.
             unsafe { copy(job(&segment.pack, mode, &[source], &[base], range), scratch) };
         })
     }
@@ -148,8 +149,8 @@ impl Packer<'_> {
     /// Unpacks the next fragment of a range. Returns its bytes.
     ///
     /// # Safety
-    /// `from` has that fragment, `fragment_bytes` readable bytes that nobody writes to. Nobody else writes to the parts of the
-    /// message's receiver. The scratch was made for all its routes.
+    /// `from` has that fragment, `fragment_bytes` readable bytes that nobody writes to. Nobody else writes to the parts of
+    /// the message's receiver. The scratch was made for all its routes.
     pub unsafe fn unpack(
         &self,
         range: &MessageRange,
@@ -159,13 +160,13 @@ impl Packer<'_> {
     ) -> usize {
         self.next_fragment(range, cursor, |segment, range, offset| {
             let target = self.data.targets(segment.array)[segment.target];
-            assert!(!target.is_null(), "the target was entered");
+            assert!(!target.is_null(), "the destination was entered");
             let base =
                 first_position(from.wrapping_add(offset).cast_mut(), &range, segment.elem).cast_const();
             let scaling = self.data.scaling(segment.array);
             let mode = CopyMode { non_temporal: segment.non_temporal, scaling, ..CopyMode::default() };
-            // SAFETY: positions `range` are the bytes from `offset` on. The destination is this plan's, whole, and a part of the
-            // receiver. A scaling was made for the array's type. The rest is the caller's contract.
+            // SAFETY: positions `range` are the bytes from `offset` on. The destination is this plan's, whole, and a part of
+            // the receiver. A scaling was made for the array's type. The rest is the caller's contract.
             unsafe { copy(job(&segment.unpack, mode, &[base], &[target], range), scratch) };
         })
     }
@@ -197,8 +198,8 @@ impl Packer<'_> {
             let from = self.data.sources(kept.array)[kept.source];
             let to = self.data.targets(kept.array)[kept.target];
             assert!(!from.is_null() && !to.is_null(), "both parts were entered");
-            // SAFETY: both parts are this plan's, whole, the destination is one of this rank's. A scaling was made for the array's
-            // type. The rest is the caller's contract.
+            // SAFETY: both parts are this plan's, whole, the destination is one of this rank's. A scaling was made for the
+            // array's type. The rest is the caller's contract.
             unsafe { copy(job(&kept.route, mode, &[from], &[to], range), scratch) };
             return true;
         }
@@ -216,7 +217,7 @@ impl Packer<'_> {
             local.segment += usize::from(local.at == 0);
             let mode = CopyMode { scaling: self.data.scaling(segment.array), ..CopyMode::default() };
             let to = self.data.targets(segment.array)[segment.target];
-            assert!(!to.is_null(), "the target was entered");
+            assert!(!to.is_null(), "the destination was entered");
             // SAFETY: nothing is read, so any source address is valid. The rest as for the local move above.
             unsafe { copy(job(&segment.unpack, mode, &[std::ptr::null()], &[to], range), scratch) };
             return true;
@@ -248,8 +249,8 @@ impl LocalWork {
     }
 }
 
-/// Returns the address of position 0 if the first position of `range` is at `place`. It may lie outside of all memory: kernels
-/// add offsets that lead back to `place` or beyond, with wrapping arithmetic as here.
+/// Returns the address of position 0 if the first position of `range` is at `place`. It may lie outside of all memory:
+/// kernels add offsets that lead back to `place` or beyond, with wrapping arithmetic as here.
 fn first_position(place: *mut u8, range: &Range<u64>, elem: u64) -> *mut u8 {
     place.wrapping_sub((range.start * elem) as usize)
 }

@@ -37,7 +37,8 @@ impl<'r> Exchange<'r> {
         }
     }
 
-    /// Returns the handle through which a rank does its work. There is one at a time: a second call waits for the first handle.
+    /// Returns the handle through which a rank does its work. There is one at a time: a second call waits for the first
+    /// handle.
     pub fn handle(&self, rank: usize) -> RankHandle<'_> {
         RankHandle::new(self, rank, lock(&self.slots.scratch[rank]))
     }
@@ -94,8 +95,8 @@ impl<'a> RankHandle<'a> {
         let Some(slot) = mailbox.take_slot(*rank) else { return false };
         begin();
         let scratch = scratch.as_mut().expect("a run has scratch memory");
-        // SAFETY: a slot has `slot_bytes` bytes and is ours: the mailbox gave it to us, and it goes back to the mailbox below. The
-        // rank's scratch was made for all its routes.
+        // SAFETY: a slot has `slot_bytes` bytes and is ours: the mailbox gave it to us, and it goes back to the mailbox
+        // below. The rank's scratch was made for all its routes.
         let bytes =
             unsafe { exchange.packer().pack(range, cursor, exchange.slots.slot(*rank, slot), scratch) };
         mailbox.send(range.message, SlotHandle { slot, bytes: bytes as u64 });
@@ -111,8 +112,8 @@ impl<'a> RankHandle<'a> {
         let Some(SlotHandle { slot, bytes }) = mailbox.receive(range.message) else { return false };
         begin();
         let scratch = scratch.as_mut().expect("a run has scratch memory");
-        // SAFETY: the mailbox gave the slot to us, and it goes back below; nobody writes there meanwhile. Whoever writes to this
-        // rank's parts has this handle, which is borrowed. The rank's scratch was made for all its routes.
+        // SAFETY: the mailbox gave the slot to us, and it goes back below; nobody writes there meanwhile. Whoever writes to
+        // this rank's parts has this handle, which is borrowed. The rank's scratch was made for all its routes.
         let unpacked =
             unsafe { exchange.packer().unpack(range, cursor, exchange.slots.slot(from, slot), scratch) };
         assert_eq!(unpacked as u64, bytes, "both sides cut fragments the same way");

@@ -1,10 +1,11 @@
 //! The slot pool: the memory in which fragments are in flight between threads.
 //!
 //! The compiler cannot see that ranks which share all this memory never access the same bytes. It follows from two rules,
-//! both enforced by the types here. Destinations are written only through a [`RankHandle`](super::RankHandle), of which a rank
-//! has one at a time, and only to that rank's own parts. A slot belongs to whoever the [`Mailbox`] gave it to, and a handle that
-//! takes a slot passes it on before it does anything else. The rest (who sends what when, and the progress of each range) is decided
-//! elsewhere; a mistake there moves wrong bytes, but never accesses bytes that belong to somebody else.
+//! both enforced by the types here. Destinations are written only through a [`RankHandle`](super::RankHandle), of which a
+//! rank has one at a time, and only to that rank's own parts. A slot belongs to whoever the [`Mailbox`] gave it to, and a
+//! handle that takes a slot passes it on before it does anything else. The rest (who sends what when, and the progress of
+//! each range) is decided elsewhere; a mistake there moves wrong bytes, but never accesses bytes that belong to somebody
+//! else.
 
 use super::messages::{Message, MessageSet};
 use crate::copy::Scratch;

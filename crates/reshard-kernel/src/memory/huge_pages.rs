@@ -18,10 +18,10 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[cfg(target_os = "linux")]
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Puts an allocated array on huge pages, without changing its address or contents, as far as the system does that; the first
-/// and last megabyte or so stay on small pages. It pays off for arrays of many megabytes that are moved many times, on systems
-/// that do not do it by themselves (`/sys/kernel/mm/transparent_hugepage/enabled` is not `always`); it takes longer than copying
-/// the array once.
+/// Puts an allocated array on huge pages, without changing its address or contents, as far as the system does that; the
+/// first and last megabyte or so stay on small pages. It pays off for arrays of many megabytes that are moved many times, on
+/// systems that do not do it by themselves (`/sys/kernel/mm/transparent_hugepage/enabled` is not `always`); it takes longer
+/// than copying the array once.
 ///
 /// ```
 /// let mut part = vec![1.5; 1_000_000];

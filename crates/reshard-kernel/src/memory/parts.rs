@@ -1,8 +1,8 @@
 //! The buffers of a run: the address of every part of every array, borrowed from the caller while the run lasts.
 //!
-//! Callers pass slices; engines need addresses they can share among threads. A [`BufferTable`] stores those addresses (and keeps
-//! its memory from run to run, so that entering them allocates nothing); [`Buffers`] is a table filled for one run, and keeps
-//! the borrows alive.
+//! Callers pass slices; engines need addresses they can share among threads. A [`BufferTable`] stores those addresses (and
+//! keeps its memory from run to run, so that entering them allocates nothing); [`Buffers`] is a table filled for one run,
+//! and keeps the borrows alive.
 
 use crate::store::Scaling;
 use bytemuck::Pod;
@@ -190,8 +190,8 @@ impl<'a> Buffers<'a> {
         Ok(())
     }
 
-    /// Returns the addresses of a rank's source and destination part of an array; null if it has none or they were not entered.
-    /// Valid over their whole spans as long as this data is borrowed.
+    /// Returns the addresses of a rank's source and destination part of an array; null if it has none or they were not
+    /// entered. Valid over their whole spans as long as this data is borrowed.
     ///
     /// # Panics
     /// If there is no such array.
@@ -227,8 +227,8 @@ impl<'a> Buffers<'a> {
     /// Enters the destination part of another rank, in memory that this process can write to.
     ///
     /// # Safety
-    /// From `to` on, the part is writable over its whole span as long as this data is used, and nobody else accesses the bytes
-    /// that a task copies to it meanwhile.
+    /// From `to` on, the part is writable over its whole span as long as this data is used, and nobody else accesses the
+    /// bytes that a task copies to it meanwhile.
     pub unsafe fn enter_foreign_target(&mut self, array: usize, target: usize, to: *mut u8) {
         let entry = &self.table.arrays[array];
         assert!(target < entry.targets.len(), "destination part {target} of array {array}");
@@ -293,8 +293,8 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Fails if the data was entered for another plan, an array is missing, or was entered as the parts of one rank: for engines
-    /// that move the parts of all ranks.
+    /// Fails if the data was entered for another plan, an array is missing, or was entered as the parts of one rank: for
+    /// engines that move the parts of all ranks.
     pub fn check_all(&self, plan: &Arc<Plan>) -> Result<()> {
         self.check(plan)?;
         let of_one = |(array, entry): (usize, &ArrayEntry)| match entry.entered {
@@ -322,8 +322,8 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Returns the addresses of an array's source parts, valid for reading over the spans of the plan; null for a part that was
-    /// not entered.
+    /// Returns the addresses of an array's source parts, valid for reading over the spans of the plan; null for a part that
+    /// was not entered.
     pub(crate) fn sources(&self, array: usize) -> &[*const u8] {
         &self.table.sources[self.table.arrays[array].sources.clone()]
     }
@@ -399,8 +399,8 @@ unsafe impl Sync for Buffers<'_> {}
 /// can be configured otherwise). So sums of a few part sizes do not overflow.
 const MAX_PART_BYTES: u128 = if usize::BITS < 64 { isize::MAX as u128 } else { 1 << 47 };
 
-/// Fails if one rank's part does not fit into the address space of a process. For all other plans, sizes of parts in bytes do not
-/// overflow.
+/// Fails if one rank's part does not fit into the address space of a process. For all other plans, sizes of parts in bytes
+/// do not overflow.
 ///
 /// ```
 /// use reshard_kernel::memory::check_reach;
@@ -430,8 +430,8 @@ pub fn check_reach(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a source part, or all destinations together, do not fit into the address space of one process: for engines in which
-/// all ranks are in one process. Whether there is enough memory is left to the allocation.
+/// Fails if a source part, or all destinations together, do not fit into the address space of one process: for engines in
+/// which all ranks are in one process. Whether there is enough memory is left to the allocation.
 pub fn check_reach_of_all(plan: &Plan) -> Result<()> {
     let most = isize::MAX as u128;
     let mut written = 0;

@@ -1,8 +1,8 @@
 //! A thread pool whose threads live longer than one run, so that running a job starts no thread and allocates nothing.
 //!
-//! Redistributions that take microseconds cannot afford to start threads each time, as scoped threads would. The threads of the
-//! pool wait between jobs instead, and a job is borrowed only while [`ThreadPool::run`] runs. The compiler cannot see that
-//! longer-lived threads stop using the job in time; this file proves it.
+//! Redistributions that take microseconds cannot afford to start threads each time, as scoped threads would. The threads of
+//! the pool wait between jobs instead, and a job is borrowed only while [`ThreadPool::run`] runs. The compiler cannot see
+//! that longer-lived threads stop using the job in time; this file proves it.
 //!
 //! All state that matters for correctness is under one lock: the round, its job, the number of workers still running it.
 //! The two atomics beside it are hints that let a thread spin for some microseconds before it blocks. A stale hint
@@ -112,8 +112,8 @@ impl ThreadPool {
         self.threads.len() + 1
     }
 
-    /// Calls `job(worker)` once on every worker, 0 being the calling thread, and returns when all calls have returned. A panic
-    /// ends only the call of its worker; the panic of the lowest worker is reported when all have ended. Allocates
+    /// Calls `job(worker)` once on every worker, 0 being the calling thread, and returns when all calls have returned. A
+    /// panic ends only the call of its worker; the panic of the lowest worker is reported when all have ended. Allocates
     /// nothing unless a worker panics.
     pub fn run(&mut self, job: &Job<'_>) -> Result<(), Panicked> {
         if self.threads.is_empty() {

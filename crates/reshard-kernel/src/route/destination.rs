@@ -30,8 +30,8 @@ impl Destination {
         }
     }
 
-    /// Returns the number of elements from a position to the next cache line boundary, for a destination at address `to`; 0 if
-    /// rows are not contiguous or elements do not divide a line.
+    /// Returns the number of elements from a position to the next cache line boundary, for a destination at address `to`; 0
+    /// if rows are not contiguous or elements do not divide a line.
     pub(crate) fn elems_to_line(&self, elem: usize, to: *mut u8, position: u64) -> u64 {
         let (Some(first), true) = (self.contiguous_start, 64_usize.is_multiple_of(elem)) else { return 0 };
         let at = to.addr().wrapping_add(first).wrapping_add(position as usize * elem);

@@ -27,8 +27,8 @@ pub(crate) struct ComposedLines {
 }
 
 impl ComposedLines {
-    /// Returns the lines of a round, if composing them pays: pieces are short, of similar length, contiguous in the destination,
-    /// and of one source stride. With `prefetches`, this destination prefetches for all destinations.
+    /// Returns the lines of a round, if composing them pays: pieces are short, of similar length, contiguous in the
+    /// destination, and of one source stride. With `prefetches`, this destination prefetches for all destinations.
     pub fn new<'a>(
         stretches: impl Iterator<Item = &'a Stretch> + Clone,
         elem: u64,

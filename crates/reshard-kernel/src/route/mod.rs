@@ -1,10 +1,10 @@
 //! A part of a plan compiled for copying: offsets in bytes, axes ordered, kernel chosen.
 //!
-//! A [`Route`] copies n-dimensional boxes of positions: what one destination rank receives, or several ranks that differ only
-//! along the fast axis and therefore take from the same rows of the same sources; or one message into its buffer, or out of it.
-//! The positions of the slow axes are the *rows*, counted in a fixed order; each [`Destination`] of the route has its own fast
-//! axis. Any range of rows can be copied by itself, and any part of a row, so work can be cut into tasks and messages into
-//! fragments anywhere.
+//! A [`Route`] copies n-dimensional boxes of positions: what one destination rank receives, or several ranks that differ
+//! only along the fast axis and therefore take from the same rows of the same sources; or one message into its buffer, or
+//! out of it. The positions of the slow axes are the *rows*, counted in a fixed order; each [`Destination`] of the route has
+//! its own fast axis. Any range of rows can be copied by itself, and any part of a row, so work can be cut into tasks and
+//! messages into fragments anywhere.
 
 #![forbid(unsafe_code)]
 
@@ -228,8 +228,8 @@ impl Route {
         self.rows * self.destinations[0].elems
     }
 
-    /// If two tasks meet at this row: returns the number of leading positions of the row that the earlier task copies, so that
-    /// the two never write one cache line of the destination at address `to` (false sharing).
+    /// If two tasks meet at this row: returns the number of leading positions of the row that the earlier task copies, so
+    /// that the two never write one cache line of the destination at address `to` (false sharing).
     pub(crate) fn row_head(&self, destination: &Destination, to: *mut u8, row: u64) -> u64 {
         if row == 0 || row >= self.rows || self.kernel != Kernel::Rows {
             return 0;
@@ -242,8 +242,8 @@ impl Route {
         self.destinations[0].elems_to_line(self.elem, to, row * self.destinations[0].elems)
     }
 
-    /// Returns the range with both bounds moved to cache line boundaries of the destination. A bound moves the same way for the
-    /// range before it and the range after it, so neighbouring ranges stay disjoint and complete.
+    /// Returns the range with both bounds moved to cache line boundaries of the destination. A bound moves the same way for
+    /// the range before it and the range after it, so neighbouring ranges stay disjoint and complete.
     pub(crate) fn align_to_lines(&self, to: &[*mut u8], share: CopyRange) -> CopyRange {
         let destination = &self.destinations[0];
         let target = to[destination.target];
@@ -302,8 +302,8 @@ fn place_parts(
     }
 }
 
-/// Chooses the kernel: `Rows` if both sides are contiguous along the fast axis, `Tiles` if the sources are along a slow one, else
-/// `Elements`.
+/// Chooses the kernel: `Rows` if both sides are contiguous along the fast axis, `Tiles` if the sources are along a slow one,
+/// else `Elements`.
 fn choose_kernel(
     destinations: &[DestinationSpec<'_>],
     parts: &[SourcePart],
@@ -357,8 +357,8 @@ fn contiguous_start(destination: &DestinationSpec<'_>, order: &[usize]) -> Optio
 
 /// Turns ranges of axis 0 for each position of axis 1 into ranges of axis 1 for each position of axis 0.
 fn transpose_ranges(columns: &[Range<u64>], rows: u64) -> Arc<[Range<u64>]> {
-    // In a triangle neither the starts nor the ends of ranges decrease from column to column, so the columns that contain a row
-    // are consecutive.
+    // In a triangle neither the starts nor the ends of ranges decrease from column to column, so the columns that contain a
+    // row are consecutive.
     let holding = |row: u64| {
         let first = columns.partition_point(|range| range.end <= row);
         let end = columns.partition_point(|range| range.start <= row);

@@ -1,13 +1,13 @@
 //! Rows as precomputed lists of pieces.
 //!
-//! All rows of a route consist of the same pieces, so their offsets are computed when the route is made, and copying a row is a
-//! walk through the list.
+//! All rows of a route consist of the same pieces, so their offsets are computed when the route is made, and copying a row
+//! is a walk through the list.
 //!
-//! With one destination the pieces are in its order. With several destinations, as when one source packs for several receivers,
-//! their pieces alternate in the rows of the source. Destination by destination, each row would be read with gaps, which defeats
-//! the hardware prefetcher. So the list is in the order of the source, and each piece is pushed to the sink of its destination:
-//! a row is read as one long piece, of which only the page starts are prefetched by software. That saves a tenth of the time of
-//! packing where pieces have a few hundred bytes.
+//! With one destination the pieces are in its order. With several destinations, as when one source packs for several
+//! receivers, their pieces alternate in the rows of the source. Destination by destination, each row would be read with
+//! gaps, which defeats the hardware prefetcher. So the list is in the order of the source, and each piece is pushed to the
+//! sink of its destination: a row is read as one long piece, of which only the page starts are prefetched by software. That
+//! saves a tenth of the time of packing where pieces have a few hundred bytes.
 
 use super::destination::Destination;
 
@@ -45,9 +45,9 @@ pub(crate) struct Piece {
 }
 
 impl PieceList {
-    /// Returns the list, if all pieces are long enough to be pushed one by one and not too many. Several destinations must have
-    /// one source with few gaps between their pieces, and the pieces of each must be contiguous in the destination, in the order
-    /// of the source.
+    /// Returns the list, if all pieces are long enough to be pushed one by one and not too many. Several destinations must
+    /// have one source with few gaps between their pieces, and the pieces of each must be contiguous in the destination, in
+    /// the order of the source.
     pub fn new(destinations: &[Destination], peers: usize, elem: usize) -> Option<Self> {
         let pieces_of = |destination: &Destination| -> u64 {
             destination.loops.iter().map(|each| each.rounds.saturating_mul(each.stretches.len() as u64)).sum()

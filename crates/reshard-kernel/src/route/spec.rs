@@ -22,8 +22,8 @@ pub struct RouteSpec<'a> {
 pub struct LocalSpec<'a> {
     /// Its index among the sources.
     pub source: u32,
-    /// Its tracks: loops and stretches of slow axes are those of the destination, and `from` counts the elements of this source.
-    /// On the fast axis `from` does so for this source's peer only.
+    /// Its tracks: loops and stretches of slow axes are those of the destination, and `from` counts the elements of this
+    /// source. On the fast axis `from` does so for this source's peer only.
     pub tracks: &'a [Arc<Track>],
 }
 

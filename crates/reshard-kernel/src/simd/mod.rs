@@ -63,8 +63,8 @@ impl Level {
 /// The primitives of a level.
 ///
 /// # Safety
-/// All unsafe methods: the processor supports the level, and pointers are valid for the bytes the method is documented to read
-/// and write. Sources and destinations do not overlap.
+/// All unsafe methods: the processor supports the level, and pointers are valid for the bytes the method is documented to
+/// read and write. Sources and destinations do not overlap.
 pub trait Vector: Copy {
     /// The value of a cache line: a register, or an aligned array.
     type Line: Copy;
@@ -83,7 +83,8 @@ pub trait Vector: Copy {
         unsafe { Self::merge(line, patch.at as usize, from, patch.bytes as usize) }
     }
 
-    /// Copies whole lines to an address that is a multiple of [`CACHE_LINE`], with non-temporal stores where the level has them.
+    /// Copies whole lines to an address that is a multiple of [`CACHE_LINE`], with non-temporal stores where the level has
+    /// them.
     unsafe fn stream(to: *mut u8, from: *const u8, lines: usize);
 
     /// Returns the line with bytes `at..at + n` replaced by the `n` bytes at `from`. `at + n` is at most [`CACHE_LINE`].
@@ -102,12 +103,12 @@ pub trait Vector: Copy {
     /// Gathers a line: 8 bytes from each of eight addresses plus `shift`.
     unsafe fn gather_line(lanes: &[u64], shift: u64) -> Self::Line;
 
-    /// Appends the line `next` to the first `fill` bytes of `line`; `fill` is a multiple of 4. Returns the line this completes,
-    /// and a line that begins with the last `fill` bytes of `next`, which did not fit.
+    /// Appends the line `next` to the first `fill` bytes of `line`; `fill` is a multiple of 4. Returns the line this
+    /// completes, and a line that begins with the last `fill` bytes of `next`, which did not fit.
     unsafe fn append(line: Self::Line, fill: usize, next: Self::Line) -> (Self::Line, Self::Line);
 
-    /// Transposes a rectangle: element `(i, j)`, `i < extents[0]` and `j < extents[1]`, from `from + i * elem + j * stride` to
-    /// `to + i * pitch + j * elem`.
+    /// Transposes a rectangle: element `(i, j)`, `i < extents[0]` and `j < extents[1]`, from `from + i * elem + j * stride`
+    /// to `to + i * pitch + j * elem`.
     #[inline(always)]
     unsafe fn transpose(
         to: *mut u8,
@@ -133,15 +134,16 @@ pub trait Vector: Copy {
     /// has no such transpose.
     const SQUARE_ELEM_BYTES: usize = 0;
 
-    /// Transposes `columns` columns (a multiple of 8) of 8 elements each to rows `pitch` bytes apart that begin at multiples of a
-    /// line, with non-temporal stores. Only for elements of `SQUARE_ELEM_BYTES` bytes.
+    /// Transposes `columns` columns (a multiple of 8) of 8 elements each to rows `pitch` bytes apart that begin at multiples
+    /// of a line, with non-temporal stores. Only for elements of `SQUARE_ELEM_BYTES` bytes.
     #[inline(always)]
     unsafe fn stream_squares(to: *mut u8, pitch: usize, from: *const u8, stride: usize, columns: usize) {
         // SAFETY: by the caller's contract.
         unsafe { Self::transpose(to, pitch, from, stride, [8, columns], 8) }
     }
 
-    /// Store fence: orders non-temporal stores before the next release, so that threads that synchronise with this one see them.
+    /// Store fence: orders non-temporal stores before the next release, so that threads that synchronise with this one see
+    /// them.
     unsafe fn fence();
 }
 

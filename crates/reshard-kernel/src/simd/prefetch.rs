@@ -13,9 +13,9 @@ const PAGE_START_BYTES: usize = 4 * CACHE_LINE;
 
 /// Prefetches a piece of `n` bytes that will be read soon into the second-level cache. Any address is allowed.
 ///
-/// Every line of a short piece is prefetched. The hardware prefetcher follows long pieces by itself and keeps more requests in
-/// flight than software can, but it starts slowly, and anew on each page. So of long pieces only the first lines of each page are
-/// prefetched.
+/// Every line of a short piece is prefetched. The hardware prefetcher follows long pieces by itself and keeps more requests
+/// in flight than software can, but it starts slowly, and anew on each page. So of long pieces only the first lines of each
+/// page are prefetched.
 #[inline(always)]
 pub fn prefetch_piece(from: *const u8, n: usize) {
     if n < MIN_HARDWARE_PREFETCH_BYTES {
@@ -50,8 +50,8 @@ pub fn prefetch(from: *const u8, n: usize) {
 pub fn prefetch_write(to: *mut u8, n: usize) {
     #[cfg(target_arch = "x86_64")]
     for at in (to.addr().wrapping_neg() % CACHE_LINE..n).step_by(CACHE_LINE) {
-        // SAFETY: a hint, which never faults; processors without `prefetchw` ignore it. The intrinsics for it require a target
-        // feature that the instruction itself does not need, hence the assembly.
+        // SAFETY: a hint, which never faults; processors without `prefetchw` ignore it. The intrinsics for it require a
+        // target feature that the instruction itself does not need, hence the assembly.
         unsafe {
             std::arch::asm!(
                 "prefetchw [{}]",

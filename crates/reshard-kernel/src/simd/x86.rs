@@ -30,9 +30,9 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
-        // SAFETY: a long piece first copies 64 bytes unaligned, then starts again at the first destination line that begins among
-        // them. Whole vectors follow while at least 64 bytes are left; the last load and store are masked and touch only the
-        // remaining `n - at` bytes.
+        // SAFETY: a long piece first copies 64 bytes unaligned, then starts again at the first destination line that begins
+        // among them. Whole vectors follow while at least 64 bytes are left; the last load and store are masked and touch
+        // only the remaining `n - at` bytes.
         unsafe {
             let mut at = 0;
             if n >= MIN_ALIGNED_COPY_BYTES {
@@ -268,9 +268,9 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize) {
-        // SAFETY: fewer than 32 bytes take the short copy. A long piece first copies 32 bytes unaligned, then starts again at the
-        // next multiple of 32. Whole vectors follow while at least 32 bytes are left, then a last one that ends at `n` (and may
-        // overlap the one before, as `n` is at least 32).
+        // SAFETY: fewer than 32 bytes take the short copy. A long piece first copies 32 bytes unaligned, then starts again
+        // at the next multiple of 32. Whole vectors follow while at least 32 bytes are left, then a last one that ends at
+        // `n` (and may overlap the one before, as `n` is at least 32).
         unsafe {
             if n < 32 {
                 return copy_short(to, from, n);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The local source is read in place only if pieces have at least this many bytes on average: shorter ones are composed faster if
-/// all are in staging buffers.
+/// The local source is read in place only if pieces have at least this many bytes on average: shorter ones are composed
+/// faster if all are in staging buffers.
 const MIN_IN_PLACE_PIECE_BYTES: u64 = 128;
 
 /// The local source is read in place only if the destination has at most this many elements for each local one: with less, it
@@ -59,7 +59,8 @@ impl<'a> StagingLayout<'a> {
         let all: u64 = target.tracks.iter().map(|track| track.elems()).product();
         let row = self.order.last().map_or(1, |&dim| target.tracks[dim].elems());
         let room = (chunk / self.elem).max(1);
-        // As many rows as fit for the longest of all destinations that share their columns, so that they have the same chunks.
+        // As many rows as fit for the longest of all destinations that share their columns, so that they have the same
+        // chunks.
         let fast = *self.order.last().unwrap_or(&0);
         let shares = |other: &&Target| {
             self.order.iter().all(|&dim| dim == fast || Arc::ptr_eq(&other.tracks[dim], &target.tracks[dim]))
@@ -161,8 +162,8 @@ impl<'a> StagingLayout<'a> {
         self.route_into(target, &tracks, None)
     }
 
-    /// Returns the route into the destination that reads the source at `place` in place; `None` if that would be slower, because
-    /// pieces are too short or not contiguous, or the local share is too small.
+    /// Returns the route into the destination that reads the source at `place` in place; `None` if that would be slower,
+    /// because pieces are too short or not contiguous, or the local share is too small.
     pub fn in_place_route(&self, target: &Target, place: usize) -> Option<Route> {
         let fast = *self.order.last()?;
         let pieces: u64 =
@@ -200,9 +201,9 @@ impl<'a> StagingLayout<'a> {
             strides[source as usize].clone_from(&self.array.sources()[part].strides);
         }
         let (rows, to) = (target.rows.clone(), &target.strides);
-        let end =
+        let destination =
             DestinationSpec { target: 0, tracks, parts: (0..places as u32).collect(), strides: to, rows };
-        self.route(strides.iter().map(Vec::as_slice).collect(), vec![end], local)
+        self.route(strides.iter().map(Vec::as_slice).collect(), vec![destination], local)
     }
 
     /// Returns the strides of a dense message with this number of elements along each axis.

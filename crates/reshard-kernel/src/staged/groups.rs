@@ -1,8 +1,8 @@
 //! Groups of receivers that are packed together, and with them the rows a rank sends itself.
 //!
-//! Gaps cost a third of the read bandwidth: a row of the source should be read once, from start to end. So receivers that take from
-//! the same rows are packed in one pass. If whole rows of this rank's own destination come from itself, they lie between what it
-//! packs, and are written in the same pass.
+//! Gaps cost a third of the read bandwidth: a row of the source should be read once, from start to end. So receivers that
+//! take from the same rows are packed in one pass. If whole rows of this rank's own destination come from itself, they lie
+//! between what it packs, and are written in the same pass.
 
 use super::buffers::{StagingLayout, StagingTuning};
 use super::{Assembly, ChunkSource, PackSide, SendSide};
@@ -77,7 +77,8 @@ impl Assembly {
             && count(packed) == count(whole_rows(chunk, rows.row))
     }
 
-    /// Returns the address at which the chunk's rows would begin, so that packed row `first` becomes the first row of the chunk.
+    /// Returns the address at which the chunk's rows would begin, so that packed row `first` becomes the first row of the
+    /// chunk.
     pub(crate) fn row_base(&self, target: *mut u8, at: usize, first: u64) -> *mut u8 {
         let Some(rows) = &self.rows else { return std::ptr::null_mut() };
         let begin = rows.first + self.chunks[at].start / rows.row;
@@ -101,7 +102,7 @@ pub(crate) fn group_receivers(
         match groups.iter_mut().find(fits) {
             Some(group) => group.members.push(number),
             None => {
-                groups.push(ReceiverGroup { members: vec![number], together: Vec::new(), kept: Vec::new() })
+                groups.push(ReceiverGroup { members: vec![number], together: Vec::new(), kept: Vec::new() });
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Staged copies: two copies through memory that both sides reach. Each source packs into staging buffers, each destination
 //! assembles from them.
 //!
-//! A destination's positions, in the order of its memory, are cut into *chunks*. What one source has of a chunk is contiguous in
-//! its message, so both sides know its bounds without communication. When all staging buffers of a chunk are filled, the
-//! destination is written in order, whole cache lines at a time, as if the buffers were the sources: much faster than message by
-//! message. What a rank sends itself is read in place, among the others' buffers; only if pieces are short does it go into a
-//! staging buffer, too.
+//! A destination's positions, in the order of its memory, are cut into *chunks*. What one source has of a chunk is
+//! contiguous in its message, so both sides know its bounds without communication. When all staging buffers of a chunk are
+//! filled, the destination is written in order, whole cache lines at a time, as if the buffers were the sources: much faster
+//! than message by message. What a rank sends itself is read in place, among the others' buffers; only if pieces are short
+//! does it go into a staging buffer, too.
 
 mod buffers;
 mod groups;
@@ -220,7 +220,8 @@ impl StagedCopy {
         Scratch::bytes(routes(&self.outgoing, &self.groups, &self.assemblies))
     }
 
-    /// Returns the receiver's first chunk from `chunk` on of which this rank has something; the number of chunks if there is none.
+    /// Returns the receiver's first chunk from `chunk` on of which this rank has something; the number of chunks if there is
+    /// none.
     pub fn next_chunk(&self, outgoing: usize, chunk: usize) -> usize {
         let SendSide { sides, chunks, .. } = &self.outgoing[outgoing];
         let mut chunk = chunk;
@@ -232,8 +233,8 @@ impl StagedCopy {
         chunk
     }
 
-    /// True if this rank's own chunk of that number can be written while a group's chunk is packed: all of it lies between what
-    /// is packed, so that each row is read once, in order.
+    /// True if this rank's own chunk of that number can be written while a group's chunk is packed: all of it lies between
+    /// what is packed, so that each row is read once, in order.
     pub fn keeps(&self, data: &Buffers<'_>, group: usize, chunk: usize) -> bool {
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
         let ReceiverGroup { members, kept, .. } = &self.groups[group];
@@ -245,11 +246,12 @@ impl StagedCopy {
             && data.scaling(side.array).is_none()
     }
 
-    /// Packs what this rank has of a chunk of all receivers of a group: `buffer_of(k)` is the staging buffer for member `k`. With
-    /// `keep`, which requires [`StagedCopy::keeps`], this rank's own chunk of that number is written, too.
+    /// Packs what this rank has of a chunk of all receivers of a group: `buffer_of(k)` is the staging buffer for member `k`.
+    /// With `keep`, which requires [`StagedCopy::keeps`], this rank's own chunk of that number is written, too.
     ///
     /// # Panics
-    /// If the data was entered for another plan, this rank's part was not entered, or a buffer is shorter than [`SendSide::max_bytes`].
+    /// If the data was entered for another plan, this rank's part was not entered, or a buffer is shorter than
+    /// [`SendSide::max_bytes`].
     pub fn pack_group<'b>(
         &mut self,
         data: &mut Buffers<'_>,
@@ -305,9 +307,10 @@ impl StagedCopy {
             range: CopyRange::ExactRows(rows),
         };
         // The kept rows are as many rows of the destination, those of this chunk; no other rank has anything of them.
-        // SAFETY: the source and the destination were entered, whole, and are borrowed by the data. These rows of each message take the
-        // bytes from the first of their positions on, for which there is room, as was checked: members have the same rows in a
-        // chunk, see `group_receivers`. Buffers are borrowed one by one, and so are disjoint. The scratch was made for this route.
+        // SAFETY: the source and the destination were entered, whole, and are borrowed by the data. These rows of each message
+        // take the bytes from the first of their positions on, for which there is room, as was checked: members have the same
+        // rows in a chunk, see `group_receivers`. Buffers are borrowed one by one, and so are disjoint. The scratch was made for
+        // this route.
         unsafe { copy(job, scratch) };
     }
 
@@ -337,8 +340,8 @@ impl StagedCopy {
             to: &[base],
             range: CopyRange::Positions(range),
         };
-        // SAFETY: the source was entered, whole, and is borrowed by the data; the positions take the bytes from the first of them on,
-        // for which there is room, as was checked. The scratch was made for this route.
+        // SAFETY: the source was entered, whole, and is borrowed by the data; the positions take the bytes from the first of
+        // them on, for which there is room, as was checked. The scratch was made for this route.
         unsafe { copy(job, &mut self.scratch) };
         bytes
     }
@@ -355,8 +358,8 @@ impl StagedCopy {
         })
     }
 
-    /// Writes a chunk of this rank from the staging buffers of all ranks that have something of it: `buffer_of(k)` is what the rank
-    /// `incoming()[k]` packed.
+    /// Writes a chunk of this rank from the staging buffers of all ranks that have something of it: `buffer_of(k)` is what
+    /// the rank `incoming()[k]` packed.
     ///
     /// # Panics
     /// If the data was entered for another plan, this rank's part was not entered, or a buffer is too short.
@@ -408,9 +411,9 @@ impl StagedCopy {
             to: &[to],
             range: CopyRange::Positions(assembly.chunks[at].clone()),
         };
-        // SAFETY: the destination was entered, whole, and is mutably borrowed. Of each buffer only positions of this chunk are read,
-        // and it has all of them, as was checked; a local source was entered, whole, and is borrowed, too. The scratch was made for this
-        // route; a scaling for the array's type.
+        // SAFETY: the destination was entered, whole, and is mutably borrowed. Of each buffer only positions of this chunk
+        // are read, and it has all of them, as was checked; a local source was entered, whole, and is borrowed, too. The
+        // scratch was made for this route; a scaling for the array's type.
         unsafe { copy(job, scratch) };
     }
 }

@@ -1,10 +1,10 @@
 //! Sinks, which write rows of bytes: with plain stores, with non-temporal stores a whole line at a time, or scaled.
 //!
-//! A copy larger than the caches should not read the lines it overwrites. Non-temporal (streaming) stores avoid that, but they
-//! are fast only for whole 64-byte lines written at once, and pieces of a redistribution begin and end anywhere. So a
+//! A copy larger than the caches should not read the lines it overwrites. Non-temporal (streaming) stores avoid that, but
+//! they are fast only for whole 64-byte lines written at once, and pieces of a redistribution begin and end anywhere. So a
 //! [`StreamingSink`] combines writes itself: it holds the incomplete line (in a register, where the level has 64-byte ones),
-//! merges the next piece into it and writes whole lines. It continues across pieces and rows while the destination has no gap.
-//! A [`ScaledSink`] computes `alpha * op(A) + beta * B` instead of copying.
+//! merges the next piece into it and writes whole lines. It continues across pieces and rows while the destination has no
+//! gap. A [`ScaledSink`] computes `alpha * op(A) + beta * B` instead of copying.
 
 mod scale;
 
@@ -51,8 +51,8 @@ pub struct PlainSink {
 }
 
 impl PlainSink {
-    /// With `prefetches`, lines are prefetched for writing. That is for staging buffers and fragments, which another core read
-    /// last: fetching the ownership of one line takes long, but several requests can be in flight.
+    /// With `prefetches`, lines are prefetched for writing. That is for staging buffers and fragments, which another core
+    /// read last: fetching the ownership of one line takes long, but several requests can be in flight.
     pub fn new(prefetches: bool) -> Self {
         Self { to: std::ptr::null_mut(), prefetches }
     }
@@ -165,8 +165,8 @@ impl<V: Vector> Sink<V> for StreamingSink<V> {
     #[inline(always)]
     unsafe fn push(&mut self, from: *const u8, n: usize) {
         let (mut from, mut n) = (from, n);
-        // SAFETY: a piece that does not complete the held line is merged into it. Otherwise its head completes the line, whole
-        // lines are copied from `from` to the following lines, and the rest, less than a line, is held.
+        // SAFETY: a piece that does not complete the held line is merged into it. Otherwise its head completes the line,
+        // whole lines are copied from `from` to the following lines, and the rest, less than a line, is held.
         unsafe {
             if self.fill + n < CACHE_LINE {
                 self.line = V::merge(self.line, self.fill, from, n);

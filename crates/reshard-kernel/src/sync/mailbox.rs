@@ -1,17 +1,17 @@
 //! The mailbox between ranks of one process, on which engines that pass messages run.
 //!
 //! It passes slot handles, never bytes. A handle names one of the sender's buffers (its slots), and whoever holds the handle
-//! owns the buffer. The states of a slot form a cycle: free, being filled by its sender, in flight, being read by the receiver,
-//! free again. Every transfer of ownership happens under a lock, so the next owner sees all that the last one wrote. The order
-//! is checked at every step, in release builds too, because the safety of engines depends on it.
+//! owns the buffer. The states of a slot form a cycle: free, being filled by its sender, in flight, being read by the
+//! receiver, free again. Every transfer of ownership happens under a lock, so the next owner sees all that the last one
+//! wrote. The order is checked at every step, in release builds too, because the safety of engines depends on it.
 //!
-//! One lock for each rank guards its slots, the queues of the messages it sends, and its event count. A message has one sender,
-//! so the fragments of its queue are slots of one rank and the queue is a linked list through them: memory for
+//! One lock for each rank guards its slots, the queues of the messages it sends, and its event count. A message has one
+//! sender, so the fragments of its queue are slots of one rank and the queue is a linked list through them: memory for
 //! `messages + ranks * slots`, not for their product. No thread ever holds two locks.
 //!
-//! Waiting uses event counts, which leave no gap for a lost wake-up: a rank reads its [`Mailbox::event_count`], looks for work,
-//! and, having found none, waits until the count is larger than what it had read. Events that happened while it looked have
-//! raised the count, and then it does not block at all.
+//! Waiting uses event counts, which leave no gap for a lost wake-up: a rank reads its [`Mailbox::event_count`], looks for
+//! work, and, having found none, waits until the count is larger than what it had read. Events that happened while it looked
+//! have raised the count, and then it does not block at all.
 //!
 //! Ranks, messages and slots are the engine's own numbers, not a user's: one that is out of range panics like an index.
 
@@ -142,7 +142,8 @@ impl Mailbox {
             .wait_until(|rank| self.failure().or((rank.event_count > seen).then_some(Ok(()))))
     }
 
-    /// Records that `rank` has finished one more step. Returns how many it has finished: `wait_all(arrive(rank))` is a barrier.
+    /// Records that `rank` has finished one more step. Returns how many it has finished: `wait_all(arrive(rank))` is a
+    /// barrier.
     pub fn arrive(&self, rank: usize) -> u64 {
         let mut steps = 0;
         self.barrier.update(|barrier| {

@@ -22,8 +22,8 @@ pub use loom::{
 
 use std::sync::PoisonError;
 
-/// Locks a mutex, also if it is poisoned. The data our locks guard is consistent at every point where a panic could start, and
-/// engines learn of panics in other ways, so poisoning adds nothing.
+/// Locks a mutex, also if it is poisoned. The data our locks guard is consistent at every point where a panic could start,
+/// and engines learn of panics in other ways, so poisoning adds nothing.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -61,9 +61,9 @@ pub(crate) mod timeout {
 
 #[cfg(all(test, loom))]
 pub(crate) mod models {
-    //! How thoroughly loom tries a test: in every interleaving if that takes seconds. If it takes longer, in all interleavings
-    //! with a few preemptions (a thread is interrupted although it could continue). Blocking is no preemption, and nearly all
-    //! bugs need no more than two or three.
+    //! How thoroughly loom tries a test: in every interleaving if that takes seconds. If it takes longer, in all
+    //! interleavings with a few preemptions (a thread is interrupted although it could continue). Blocking is no preemption,
+    //! and nearly all bugs need no more than two or three.
 
     use loom::model::Builder;
 

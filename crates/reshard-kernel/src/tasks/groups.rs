@@ -9,8 +9,8 @@ use crate::simd::Level;
 use reshard_plan::Plan;
 use std::sync::Arc;
 
-/// Tasks shared between ranks have at least this many bytes: data that one core has copied in part, another must load into its
-/// caches next time.
+/// Tasks shared between ranks have at least this many bytes: data that one core has copied in part, another must load into
+/// its caches next time.
 const MIN_SHARED_TASK_BYTES: u64 = 1 << 19;
 
 /// The tasks of a plan, or of one receiver, in groups.
@@ -30,7 +30,8 @@ impl GroupedTasks {
         plan.bytes() / MIN_SHARED_TASK_BYTES >= ranks as u64
     }
 
-    /// Cuts what all ranks receive, to be copied by `ranks` ranks, into tasks of `task_bytes` bytes (default: by plan and ranks).
+    /// Cuts what all ranks receive, to be copied by `ranks` ranks, into tasks of `task_bytes` bytes (default: by plan and
+    /// ranks).
     pub fn of_all(plan: Arc<Plan>, ranks: usize, task_bytes: Option<u64>) -> Self {
         let task_bytes =
             task_bytes.unwrap_or_else(|| default_task_bytes(&plan, ranks).max(MIN_SHARED_TASK_BYTES));

@@ -1,9 +1,9 @@
 //! A plan cut into tasks that any worker may take; no task accesses what another one writes.
 //!
-//! Destinations that differ only along the fast axis share a route, so that each row of a source is read once for all of them.
-//! Tasks have up to two megabytes: large enough to make their start-up cost small, small enough that the workers end together.
-//! They are taken in the order of the array, so that neighbouring tasks, which share cache lines of the sources, run at about the
-//! same time.
+//! Destinations that differ only along the fast axis share a route, so that each row of a source is read once for all of
+//! them. Tasks have up to two megabytes: large enough to make their start-up cost small, small enough that the workers end
+//! together. They are taken in the order of the array, so that neighbouring tasks, which share cache lines of the sources,
+//! run at about the same time.
 
 mod groups;
 
@@ -92,7 +92,7 @@ impl TaskList {
         let mut routes = Vec::new();
         let mut tasks: Vec<(f64, Task)> = Vec::new();
         let level = tuning.level;
-        assert!(level <= Level::best(), "{level:?} is more than this processor has");
+        assert!(level <= Level::best(), "{level:?} is not supported by this processor");
         let task_bytes = tuning.task_bytes.unwrap_or_else(|| default_task_bytes(&plan, workers));
         for (number, array) in plan.arrays().iter().enumerate() {
             for route in routes_of(array, task_bytes, level, &wanted) {
@@ -138,12 +138,12 @@ impl TaskList {
     pub fn groups(&mut self) -> Vec<TaskGroup> {
         let Self { routes, tasks, .. } = self;
         // Each destination of an array belongs to one route.
-        let leads = |task: &Task| (task.array, routes[task.route].destinations()[0].target);
-        tasks.sort_by_key(leads);
+        let destination_of = |task: &Task| (task.array, routes[task.route].destinations()[0].target);
+        tasks.sort_by_key(destination_of);
         let mut first = 0;
         let group = |tasks: &[Task]| {
             let route = &routes[tasks[0].route];
-            let targets = route.destinations().iter().map(|end| end.target).collect();
+            let targets = route.destinations().iter().map(|destination| destination.target).collect();
             first += tasks.len();
             TaskGroup {
                 array: tasks[0].array,
@@ -152,7 +152,7 @@ impl TaskList {
                 tasks: first - tasks.len()..first,
             }
         };
-        tasks.chunk_by(|a, b| leads(a) == leads(b)).map(group).collect()
+        tasks.chunk_by(|a, b| destination_of(a) == destination_of(b)).map(group).collect()
     }
 
     /// Copies one task, on the caller's thread.
@@ -193,9 +193,9 @@ impl TaskList {
         let (from, to) = (data.sources(task.array), data.targets(task.array));
         let route = &self.routes[task.route];
         let range = route.align_to_lines(to, task.range.clone());
-        // SAFETY: no two tasks have an element in common: routes have different destinations, and the tasks of a route split its
-        // rows, or positions, into disjoint ranges, whose bounds `align_to_lines` moves the same way for both neighbours. A scaling was
-        // made for the array's type. The rest is the caller's contract.
+        // SAFETY: no two tasks have an element in common: routes have different destinations, and the tasks of a route split
+        // its rows, or positions, into disjoint ranges, whose bounds `align_to_lines` moves the same way for both
+        // neighbours. A scaling was made for the array's type. The rest is the caller's contract.
         unsafe { copy(CopyJob { route, mode, from, to, range }, scratch) };
     }
 }
@@ -207,7 +207,7 @@ pub fn default_task_bytes(plan: &Plan, workers: usize) -> u64 {
 }
 
 fn route_spec<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> RouteSpec<'a> {
-    let end = |&target: &usize| {
+    let destination = |&target: &usize| {
         let planned @ Target { strides, tracks, rows, .. } = &array.targets()[target];
         let parts = array.parts(planned).map(|part| part as u32).collect();
         DestinationSpec { target, tracks, parts, strides, rows: rows.clone() }
@@ -216,7 +216,7 @@ fn route_spec<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Ro
         elem: array.wanted().elem_bytes(),
         order,
         from_strides: array.sources().iter().map(|source| source.strides.as_slice()).collect(),
-        destinations: targets.iter().map(end).collect(),
+        destinations: targets.iter().map(destination).collect(),
         local: None,
     }
 }
@@ -261,8 +261,8 @@ fn routes_of(
     routes
 }
 
-/// Returns the route, or for a transpose one whose axes are reordered so that the axis along which the source is contiguous is
-/// next to the fast one.
+/// Returns the route, or for a transpose one whose axes are reordered so that the axis along which the source is contiguous
+/// is next to the fast one.
 fn with_adjacent_axis(
     route: Route,
     array: &Array,

@@ -33,8 +33,8 @@ impl Threads {
         2 * Level::available().len()
     }
 
-    /// Makes an engine that runs in way number `way` of [`Threads::ways`], in small tasks. All ways must give the same result;
-    /// the first, portable, is the oracle of the others.
+    /// Makes an engine that runs in way number `way` of [`Threads::ways`], in small tasks. All ways must give the same
+    /// result; the first, portable, is the oracle of the others.
     #[doc(hidden)]
     pub fn in_way(plan: &Arc<Plan>, threads: usize, way: usize) -> Result<Self> {
         let levels = Level::available();

@@ -23,8 +23,8 @@ impl Buffers {
     }
 }
 
-/// One rank's part of an exchange in which every message consists of `fragments` fragments: sends and receives whatever it can,
-/// and waits when it can do neither.
+/// One rank's part of an exchange in which every message consists of `fragments` fragments: sends and receives whatever it
+/// can, and waits when it can do neither.
 fn exchange(
     mailbox: &Mailbox,
     buffers: &Buffers,

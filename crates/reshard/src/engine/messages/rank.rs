@@ -1,12 +1,13 @@
 //! One rank's run: step by step, packing outgoing fragments while unpacking incoming ones.
 //!
-//! Why there is no deadlock: take the earliest step that some rank has not finished. All fragments of earlier steps have been
-//! received, so each slot in flight of a rank at this step holds a fragment of this step, and so does the front of each queue
-//! it looks at. A rank that sends in this step either has a free slot, or one of its fragments waits for a rank that has not
-//! finished this step, either: that rank takes it as soon as it looks, and releases the slot. A rank that receives waits for
-//! a fragment whose sender has not finished this step, so the sentence before applies to that sender. So some rank can make
-//! progress until the step is finished, and each fragment that arrives and each slot that is released raises the event count of
-//! the rank that waits for it. Ranks at the barrier after the step have finished it, and wait for those that have not.
+//! Why there is no deadlock: take the earliest step that some rank has not finished. All fragments of earlier steps have
+//! been received, so each slot in flight of a rank at this step holds a fragment of this step, and so does the front of each
+//! queue it looks at. A rank that sends in this step either has a free slot, or one of its fragments waits for a rank that
+//! has not finished this step, either: that rank takes it as soon as it looks, and releases the slot. A rank that receives
+//! waits for a fragment whose sender has not finished this step, so the sentence before applies to that sender. So some rank
+//! can make progress until the step is finished, and each fragment that arrives and each slot that is released raises the
+//! event count of the rank that waits for it. Ranks at the barrier after the step have finished it, and wait for those that
+//! have not.
 
 use crate::program::{Program, Step};
 use reshard_kernel::exchange::{Cursor, Exchange, RankHandle};
