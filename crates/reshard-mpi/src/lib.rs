@@ -22,11 +22,11 @@
 
 mod abi;
 mod agree;
+mod baselines;
 mod engine;
 #[allow(unsafe_code)]
 mod ffi;
 mod launch;
-mod makespan;
 mod mover;
 mod node;
 #[allow(unsafe_code)]
@@ -34,14 +34,12 @@ mod owned;
 mod private;
 mod registry;
 mod ring;
-mod running;
-#[allow(unsafe_code)]
-mod scalapack;
 mod search;
 #[allow(unsafe_code)]
 mod shm;
 
-pub use engine::{MpiEngine, MpiOptions, Own, OwnParts};
+pub use baselines::{Scalapack, makespan};
+pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, Running};
 pub use ffi::collective::{Blocks, Reduce};
 pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
 pub use ffi::datatype::{Datatype, Dealt, Order};
@@ -50,12 +48,9 @@ pub use ffi::request::Request;
 pub use ffi::session::Session;
 pub use ffi::wait::wait;
 pub use launch::{Family, Launcher, launched};
-pub use makespan::makespan;
 pub use mover::{Mover, Shared};
 pub use private::Private;
 pub use ring::{MpiRing, MpiRingOptions};
-pub use running::Running;
-pub use scalapack::Scalapack;
 
 /// The README's examples run with the documentation tests: here, because this crate sees all they use.
 #[cfg(doctest)]

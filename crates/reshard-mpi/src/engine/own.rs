@@ -3,7 +3,7 @@
 use super::MpiEngine;
 use crate::mover::Mover;
 use crate::mover::Shared;
-use crate::mover::readers::Readers;
+use crate::mover::shared::readers::Readers;
 use crate::private::Private;
 use crate::shm::Neighbours;
 use bytemuck::Pod;

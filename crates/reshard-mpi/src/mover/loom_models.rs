@@ -7,11 +7,11 @@
 #![allow(unsafe_code)]
 
 use super::Progress;
-use super::board::{Board, KEPT};
-use super::lane::{Emptying, Filling, LINE, Lane, Shelf, Spot, tell_emptied};
-use super::lots::{Lot, Lots};
-use super::readers::Readers;
-use super::turns::{BOXES, Turns};
+use super::messages::double_buffer::{BOXES, Turns};
+use super::private::queue::{Emptying, Filling, LINE, Lane, Shelf, Spot, tell_emptied};
+use super::shared::groups::{Lot, Lots};
+use super::shared::progress::{Board, KEPT};
+use super::shared::readers::Readers;
 use super::word::{Memory, Tie, Word};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;

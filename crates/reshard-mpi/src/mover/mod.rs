@@ -2,40 +2,26 @@
 //!
 //! | mover | how | when |
 //! |---|---|---|
-//! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs; who copies what says `lots.rs`, who still reads `readers.rs` | sources are [`Shared`](crate::Shared), and destinations perhaps |
-//! | `relay.rs` | packed into small shared boxes (`lane.rs`), assembled from them | private arrays on one node |
-//! | `messages.rs` | packed messages in the order of a schedule (`letters.rs`, `barriers.rs`), those within a node through shared boxes (`boxes.rs`) | between nodes |
-//! | `collective.rs` | all packed, one `MPI_Alltoallv`, all unpacked; or all described, one `MPI_Alltoallw` | to compare with |
+//! | `shared/` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs; who copies what says `groups.rs`, who still reads `readers.rs` | sources are [`Shared`](crate::Shared), and destinations perhaps |
+//! | `private/` | packed into small shared boxes (`queue.rs`), assembled from them | private arrays on one node |
+//! | `messages/` | packed messages in the order of a schedule (`network.rs`, `barriers.rs`), those within a node through shared boxes (`in_node.rs`) | between nodes |
 //!
 //! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end. What
 //! ranks of a node tell each other through shared memory is in types of its own (`word.rs`), which models drive, too.
 
-#[allow(unsafe_code)]
-mod array;
-mod barriers;
-mod board;
-#[allow(unsafe_code)]
-mod boxes;
+mod backoff;
 mod choice;
-#[allow(unsafe_code)]
-pub mod collective;
-pub mod direct;
-mod lane;
-mod letters;
 #[cfg(all(test, loom))]
 mod loom_models;
-mod lots;
 pub mod messages;
-mod patience;
-pub mod readers;
 #[allow(unsafe_code)]
-pub mod relay;
-mod turns;
+pub mod private;
+pub mod shared;
 mod word;
 
-pub use array::Shared;
+pub use backoff::Patience;
 pub use choice::Mover;
-pub use patience::Patience;
+pub use shared::array::Shared;
 
 use reshard::engine::Buffers;
 use reshard_plan::{Error, ErrorKind, Result};

@@ -1,7 +1,7 @@
 //! Words in memory that several processes map, and every ordering by which they rely on each other.
 //!
-//! What ranks of a node tell each other they tell through such words. The types that do so ([`Lane`](super::lane),
-//! [`Turns`](super::turns), [`Board`](super::board), [`Lots`](super::lots)) take any [`Memory`]: that of processes, or
+//! What ranks of a node tell each other they tell through such words. The types that do so ([`Lane`](super::private::queue),
+//! [`Turns`](super::messages::double_buffer), [`Board`](super::shared::progress), [`Lots`](super::shared::groups)) take any [`Memory`]: that of processes, or
 //! loom's in models, which tries them in every order. Each ordering has a name, a [`Tie`], so that the models can leave out one
 //! after the other and show that it is needed. All others are relaxed: docs/protocols.md says why.
 

@@ -3,7 +3,7 @@
 //! Two numbers that only grow say who may touch a box: the sender has *filled* so many, the receiver has *emptied* so many.
 //! Beside the first stands for each box the number of the call it was filled in.
 
-use super::word::{Memory, Tie, Word};
+use super::super::word::{Memory, Tie, Word};
 use std::sync::atomic::Ordering;
 
 /// Boxes of a sender and a receiver: one is filled while the other is emptied.

@@ -3,10 +3,10 @@
 //! Each sender has a lane of two boxes for each of its receivers, so one is filled while the other is emptied: whose turn it
 //! is say [`Turns`]. No network is used, so no schedule is followed: these letters go whenever nothing else is to be done.
 
-use super::letters::Leg;
-use super::turns::Turns;
-pub use super::turns::{BOXES, HEAD};
-use super::{Tally, other_call};
+use super::super::{Tally, other_call};
+use super::double_buffer::Turns;
+pub use super::double_buffer::{BOXES, HEAD};
+use super::network::Leg;
 use crate::node::Node;
 use crate::private::Private;
 use crate::shm::{Neighbours, Pages};

@@ -5,27 +5,29 @@
 //! [`MpiEngine::start`] and looked after while something else is computed.
 
 mod own;
+mod running;
 mod strides;
 
 pub use own::{Own, OwnParts};
+pub use running::Running;
 
 use crate::agree::{Field, agree, register, told};
+use crate::baselines::alltoall::{AllToAllV, AllToAllW};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::ffi::wait::DEADLINE;
-use crate::mover::collective::{AllToAllV, AllToAllW};
-use crate::mover::direct::{DirectMover, Hands};
 use crate::mover::messages::{MessagesMover, Room};
-use crate::mover::readers::Readers;
-use crate::mover::relay::RelayMover;
+use crate::mover::private::RelayMover;
+use crate::mover::shared::readers::Readers;
+use crate::mover::shared::{DirectMover, Hands};
 use crate::mover::{Mover, Moving, too_little};
 use crate::private::Private;
-use crate::running::{Running, Ways};
 use bytemuck::Pod;
 use own::Entering;
 use reshard::Number;
 use reshard::engine::{BufferTable, Buffers, Engine, MessagesOptions, Report};
 use reshard_plan::{Error, ErrorKind, Move, Plan, Result};
+use running::Ways;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;

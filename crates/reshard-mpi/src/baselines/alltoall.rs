@@ -3,11 +3,11 @@
 //!
 //! The datatypes are as compact as a careful user would make them: vectors of vectors wherever blocks repeat.
 
-use super::{Moving, Progress, Tally};
 use crate::ffi::collective::Blocks;
 use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
 use crate::ffi::library::Mpi;
+use crate::mover::{Moving, Progress, Tally};
 use reshard::engine::{Buffers, MessagesOptions};
 use reshard::rank::{Program, RankPacker, messages};
 use reshard::schedule::Strategy;

@@ -9,12 +9,18 @@
 //! processors are busy until all is done, however few ranks receive something and whatever else they have to do, and what
 //! leads to several ranks is read once for all of them. Ranks never wait for something to help with.
 
-use super::board::{Board, MOST_UNITS};
-use super::lots::{Lot, Lots};
-use super::readers::Readers;
+#[allow(unsafe_code)]
+pub mod array;
+pub(super) mod groups;
+pub(super) mod progress;
+pub mod readers;
+
 use super::{Moving, Progress, Tally};
 use crate::ffi::collective::Reduce;
 use crate::private::Private;
+use groups::{Lot, Lots};
+use progress::{Board, MOST_UNITS};
+use readers::Readers;
 use reshard::engine::Buffers;
 use reshard::rank::GroupedTasks;
 use reshard_plan::{Error, ErrorKind, Plan, Result};

@@ -13,7 +13,7 @@
 //! its receiver has received all before it, so both are at it: receives are posted for all parcels of that step before any
 //! later one gets a place.
 
-use super::{Tally, named, other_call};
+use super::super::{Tally, named, other_call};
 use crate::ffi::comm::Comm;
 use crate::owned::{Head, Slot};
 use reshard::engine::Buffers;

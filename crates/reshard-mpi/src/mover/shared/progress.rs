@@ -1,6 +1,6 @@
 //! Numbers that the ranks of a node write down for each other to see. They only grow.
 
-use super::word::{Memory, Tie, Word};
+use super::super::word::{Memory, Tie, Word};
 use crate::private::Private;
 use crate::shm::{Neighbours, Pages};
 use reshard_plan::Result;

@@ -7,10 +7,10 @@
 //! A rank runs ahead of those that read its source, for a few runs: what it was called with stays on the board so long. One that
 //! is further ahead waits before it begins.
 
-use super::board::{Board, Home, KEPT, Note, Tickets};
+use super::super::word::Memory;
+use super::super::{Progress, named, other_call};
+use super::progress::{Board, Home, KEPT, Note, Tickets};
 use super::readers::Readers;
-use super::word::Memory;
-use super::{Progress, named, other_call};
 use crate::shm::Neighbours;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::sync::Arc;

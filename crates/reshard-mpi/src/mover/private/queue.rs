@@ -7,7 +7,7 @@
 //! touched for long. If every box stayed on its lane, a sender would have to take each line back from the processor that
 //! read it last.
 
-use super::word::{Memory, Tie, Word};
+use super::super::word::{Memory, Tie, Word};
 use crate::shm::Neighbours;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! All ranks meet after each step, without waiting: in rounds, each rank tells another, twice as far away in each round, that it has
 //! come so far, and hears it of one. Messages of the engine's own, as MPI's barriers cannot be left by a rank that gives up.
 
-use super::letters::Marks;
+use super::network::Marks;
 use crate::owned::{Head, Slot};
 use crate::private::Private;
 use reshard_plan::{Error, ErrorKind, Result};

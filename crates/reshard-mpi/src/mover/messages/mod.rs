@@ -1,16 +1,22 @@
 //! Packed messages in the order of a schedule: what travels between nodes.
 //!
-//! Parcels between ranks of one node may take the short way, through [`Boxes`]; all others are [letters](super::letters).
+//! Parcels between ranks of one node may take the short way, through [`Boxes`]; all others are [letters](network).
 //! While nothing can be sent or received, a rank does what it can do alone.
 
-use super::barriers::Barriers;
-use super::boxes::{BOXES, Boxes, HEAD};
-use super::letters::{AHEAD, Inbox, Leg, Marks, Outbox};
+mod barriers;
+pub(super) mod double_buffer;
+#[allow(unsafe_code)]
+mod in_node;
+mod network;
+
 use super::{Moving, Progress, Tally, named};
 use crate::ffi::comm::Comm;
 use crate::node::Node;
 use crate::owned::Head;
 use crate::private::{Private, Registration};
+use barriers::Barriers;
+use in_node::{BOXES, Boxes, HEAD};
+use network::{AHEAD, Inbox, Leg, Marks, Outbox};
 use reshard::engine::{Buffers, MessagesOptions};
 use reshard::rank::{Program, RankPacker, Step, messages};
 use reshard_plan::{Error, ErrorKind, Plan, Result};

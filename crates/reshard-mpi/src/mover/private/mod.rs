@@ -12,11 +12,13 @@
 //! in one pass where whole rows are its own.
 //! Lines pushed out by either side, and reading each other's memory through the kernel (`process_vm_readv`), did not help.
 
-use super::lane::{Emptying, Filling, LINE, Lane, MANY, Shelf, Spot, tell_emptied};
+pub(super) mod queue;
+
 use super::{Moving, Progress, Tally, named, other_call, too_little};
 use crate::ffi::collective::Reduce;
 use crate::private::Private;
 use crate::shm::{Neighbours, Pages};
+use queue::{Emptying, Filling, LINE, Lane, MANY, Shelf, Spot, tell_emptied};
 use reshard::engine::Buffers;
 use reshard::rank::{self, ReceiverGroup, StagedCopy};
 use reshard_plan::{Plan, Result};

@@ -1,8 +1,8 @@
 //! Sources that are lent: their owner's run has ended, and others still read them.
 
-use super::board::{Board, Note};
-use super::word::Memory;
-use super::{Patience, named};
+use super::super::word::Memory;
+use super::super::{Patience, named};
+use super::progress::{Board, Note};
 use crate::shm::Neighbours;
 use reshard_plan::Result;
 use std::sync::Arc;
