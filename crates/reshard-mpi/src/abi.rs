@@ -52,13 +52,13 @@ pub struct Numbers {
 /// Success is 0 in MPI by definition.
 pub const SUCCESS: c_int = 0;
 
-/// Room for a status of any interface.
+/// MessageSizing for a status of any interface.
 pub const STATUS_BYTES: usize = 64;
 
-/// Room for the text of an error; the longest of the three is 512.
+/// MessageSizing for the text of an error; the longest of the three is 512.
 pub const ERROR_TEXT_BYTES: usize = 1024;
 
-/// Room for the text that describes the library; the longest of the three is 8192.
+/// MessageSizing for the text that describes the library; the longest of the three is 8192.
 pub const VERSION_TEXT_BYTES: usize = 16384;
 
 impl Interface {

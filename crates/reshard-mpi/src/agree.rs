@@ -6,8 +6,8 @@
 //! first thing they disagree on, and all get the same error. A rank that does not answer in time is named, too, by the one
 //! who waited for it: everybody learns of it. Each question has a number, so that no late answer is taken for another.
 
-use crate::owned::Owned;
-use crate::private::{Private, Registration};
+use crate::owned::OwnedMessage;
+use crate::private_comm::{PrivateComm, Registration};
 use crate::registry::TAGS;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -42,7 +42,7 @@ pub struct Field {
 
 /// What goes up and down the tree.
 #[derive(Clone)]
-struct Tally {
+struct ReducedAnswers {
     /// The number of the question.
     question: u64,
     /// The first rank that did not answer, plus one.
@@ -54,7 +54,7 @@ struct Tally {
     most: [u64; FIELDS],
 }
 
-impl Tally {
+impl ReducedAnswers {
     const BYTES: usize = (4 + 2 * FIELDS) * 8;
 
     fn bytes(&self) -> Vec<u8> {
@@ -91,7 +91,7 @@ impl Tally {
 /// Ends alike on all ranks: well if all are here to make `what`, were given the same, and `local` is well everywhere, else
 /// with the same error. Each rank proposes a number; all get the smallest and the largest. Collective.
 pub fn agree(
-    comm: &Private,
+    comm: &PrivateComm,
     what: &'static str,
     fields: &[Field],
     local: Result<()>,
@@ -105,7 +105,8 @@ pub fn agree(
     assert!(fields.len() <= FIELDS, "{} fields", fields.len());
     let numbers = std::array::from_fn(|k| fields.get(k).map_or(0, |field| number(field)));
     let question = comm.next_question();
-    let mut tally = Tally { question, missing: 0, proposed: [proposal; 2], least: numbers, most: numbers };
+    let mut tally =
+        ReducedAnswers { question, missing: 0, proposed: [proposal; 2], least: numbers, most: numbers };
     count(comm, &mut tally, limit).inspect_err(|error| comm.refuse(error))?;
     if tally.missing > 0 {
         let error = Error::new(
@@ -132,7 +133,12 @@ pub fn agree(
 }
 
 /// What a rank could make, once all ranks have; the same error on all if one could not.
-pub fn told<T>(what: &'static str, made: Result<T>, comm: &Private, limit: Option<Duration>) -> Result<T> {
+pub fn agree_on_result<T>(
+    what: &'static str,
+    made: Result<T>,
+    comm: &PrivateComm,
+    limit: Option<Duration>,
+) -> Result<T> {
     let outcome = made.as_ref().map(|_| ()).map_err(Clone::clone);
     agree(comm, what, &[], outcome, 0, limit)?;
     made
@@ -141,7 +147,7 @@ pub fn told<T>(what: &'static str, made: Result<T>, comm: &Private, limit: Optio
 /// An engine with so many tags, with a number all ranks agree on. `proposed` is what they proposed, least and most.
 /// Collective.
 pub fn register(
-    comm: &Arc<Private>,
+    comm: &Arc<PrivateComm>,
     proposed: (u64, u64),
     tags: u64,
     limit: Option<Duration>,
@@ -178,7 +184,7 @@ fn number(field: &Field) -> u64 {
 }
 
 /// Up the tree and down again.
-fn count(comm: &Private, tally: &mut Tally, limit: Option<Duration>) -> Result<()> {
+fn count(comm: &PrivateComm, tally: &mut ReducedAnswers, limit: Option<Duration>) -> Result<()> {
     let begin = Instant::now();
     let rank = comm.rank();
     let children = || (rank * CHILDREN + 1..).take(CHILDREN).filter(|&child| child < comm.size());
@@ -206,7 +212,7 @@ fn count(comm: &Private, tally: &mut Tally, limit: Option<Duration>) -> Result<(
     }
     if rank > 0 {
         let parent = (rank - 1) / CHILDREN;
-        let mut said = Owned::send(comm, tally.bytes(), parent, UP)?;
+        let mut said = OwnedMessage::send(comm, tally.bytes(), parent, UP)?;
         match answer(comm, tally.question, parent, DOWN, || left(levels(0) + 2))? {
             Some(found) => *tally = found,
             None if tally.missing == 0 => tally.missing = parent as u64 + 1,
@@ -215,7 +221,7 @@ fn count(comm: &Private, tally: &mut Tally, limit: Option<Duration>) -> Result<(
         said.is_done()?;
     }
     for child in children() {
-        let mut said = Owned::send(comm, tally.bytes(), child, DOWN)?;
+        let mut said = OwnedMessage::send(comm, tally.bytes(), child, DOWN)?;
         if !silent.contains(&child) {
             settle(&mut said, left(levels(0) + 2))?;
         }
@@ -225,19 +231,19 @@ fn count(comm: &Private, tally: &mut Tally, limit: Option<Duration>) -> Result<(
 
 /// What a rank says to a question, if it does so in time. Late answers to earlier ones are passed over.
 fn answer(
-    comm: &Private,
+    comm: &PrivateComm,
     question: u64,
     from: usize,
     tag: u32,
     left: impl Fn() -> Option<Duration>,
-) -> Result<Option<Tally>> {
+) -> Result<Option<ReducedAnswers>> {
     loop {
-        let mut answer = Owned::receive(comm, Tally::BYTES, from, tag)?;
+        let mut answer = OwnedMessage::receive(comm, ReducedAnswers::BYTES, from, tag)?;
         if !settle(&mut answer, left())? {
             answer.cancel();
             return Ok(None);
         }
-        let said = Tally::from_bytes(&answer.take());
+        let said = ReducedAnswers::from_bytes(&answer.take());
         match said.question.cmp(&question) {
             std::cmp::Ordering::Equal => return Ok(Some(said)),
             std::cmp::Ordering::Greater if said.question - question < NEAR => {
@@ -256,7 +262,12 @@ fn answer(
 }
 
 /// What all ranks say about a field: who is it that differs?
-fn disagreement(comm: &Private, field: &Field, own_check: bool, limit: Option<Duration>) -> Result<Error> {
+fn disagreement(
+    comm: &PrivateComm,
+    field: &Field,
+    own_check: bool,
+    limit: Option<Duration>,
+) -> Result<Error> {
     let mut mine = [0; WORDS];
     let mut length = field.value.len().min(WORDS - 8);
     while !field.value.is_char_boundary(length) {
@@ -293,7 +304,7 @@ fn disagreement(comm: &Private, field: &Field, own_check: bool, limit: Option<Du
 }
 
 /// Waits for a message; false if it does not get through in time.
-fn settle(message: &mut Owned, within: Option<Duration>) -> Result<bool> {
+fn settle(message: &mut OwnedMessage, within: Option<Duration>) -> Result<bool> {
     let begin = Instant::now();
     let mut looks = 0_u32;
     while !message.is_done()? {

@@ -31,7 +31,7 @@ mod mover;
 mod node;
 #[allow(unsafe_code)]
 mod owned;
-mod private;
+mod private_comm;
 mod registry;
 mod ring;
 mod search;
@@ -49,7 +49,7 @@ pub use ffi::session::Session;
 pub use ffi::wait::wait;
 pub use launch::{Family, Launcher, launched};
 pub use mover::{Mover, Shared};
-pub use private::Private;
+pub use private_comm::PrivateComm;
 pub use ring::{MpiRing, MpiRingOptions};
 
 /// The README's examples run with the documentation tests: here, because this crate sees all they use.

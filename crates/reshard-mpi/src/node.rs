@@ -70,7 +70,7 @@ impl Node {
     }
 
     /// Whether it has more ranks than processors.
-    pub fn is_crowded(&self) -> bool {
+    pub fn is_oversubscribed(&self) -> bool {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.ranks.len() > processors
     }

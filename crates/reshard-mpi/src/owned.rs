@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// A message under way, to or from another rank.
-pub struct Owned {
+pub struct OwnedMessage {
     bytes: Vec<u8>,
     request: Request,
 }
 
-impl Owned {
+impl OwnedMessage {
     pub fn send(comm: &Comm, bytes: Vec<u8>, to: usize, tag: u32) -> Result<Self> {
         // SAFETY: the memory is kept until the request is done, here or for ever.
         let request = unsafe { comm.isend(bytes.as_ptr(), bytes.len(), to, tag)? };
@@ -45,7 +45,7 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedMessage {
     fn drop(&mut self) {
         if self.request.received().is_none() {
             std::mem::forget(take(&mut self.bytes));
@@ -76,7 +76,7 @@ fn given_up<'r>(requests: impl Iterator<Item = &'r mut Request>) -> bool {
 
 /// What stands before the bytes of every message of an engine: whose it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct Envelope {
     /// The number of the engine on its communicator.
     pub engine: u64,
     /// The engine's run.
@@ -87,7 +87,7 @@ pub struct Head {
     pub piece: u64,
 }
 
-impl Head {
+impl Envelope {
     pub const BYTES: usize = 32;
 
     fn write(self, to: &mut [u8]) {
@@ -105,7 +105,7 @@ impl Head {
 
 /// A place for messages, one after the other, each with its head. While one is under way nobody sees its bytes.
 pub struct Slot {
-    /// Room for a head, then for the bytes of a message.
+    /// MessageSizing for a head, then for the bytes of a message.
     bytes: Vec<u8>,
     under_way: Option<Request>,
     receives: bool,
@@ -114,7 +114,7 @@ pub struct Slot {
 impl Slot {
     /// For messages of at most so many bytes.
     pub fn new(bytes: usize) -> Result<Self> {
-        let bytes = memory::zeroed(bytes.saturating_add(Head::BYTES), "a message")?;
+        let bytes = memory::zeroed(bytes.saturating_add(Envelope::BYTES), "a message")?;
         Ok(Self { bytes, under_way: None, receives: false })
     }
 
@@ -126,15 +126,15 @@ impl Slot {
     pub fn send(
         &mut self,
         comm: &Comm,
-        head: Head,
+        head: Envelope,
         bytes: Range<usize>,
         (to, tag): (usize, u32),
         acknowledged: bool,
     ) -> Result<()> {
         assert!(self.is_free(), "a place holds one message at a time");
         // The head stands right before them.
-        let message = &mut self.bytes[bytes.start..bytes.end + Head::BYTES];
-        head.write(&mut message[..Head::BYTES]);
+        let message = &mut self.bytes[bytes.start..bytes.end + Envelope::BYTES];
+        head.write(&mut message[..Envelope::BYTES]);
         let send = if acknowledged { Comm::issend } else { Comm::isend };
         // SAFETY: until the request is done nobody gets at the bytes, and they are not freed: see `bytes` and `drop`. A
         // vector's bytes stay where they are when it is moved.
@@ -162,19 +162,19 @@ impl Slot {
         let Some(request) = &mut self.under_way else { return Ok(Some(0)) };
         let Some(bytes) = request.test()? else { return Ok(None) };
         self.under_way = None;
-        match bytes.checked_sub(Head::BYTES) {
+        match bytes.checked_sub(Envelope::BYTES) {
             _ if !self.receives => Ok(Some(0)),
             Some(bytes) => Ok(Some(bytes)),
             None => Err(Error::new(
                 ErrorKind::Mpi,
-                format!("a message of {bytes} bytes came, and every one has a head of {}", Head::BYTES),
+                format!("a message of {bytes} bytes came, and every one has a head of {}", Envelope::BYTES),
             )),
         }
     }
 
     /// The head of what was received last.
-    pub fn head(&self) -> Head {
-        if self.under_way.is_none() { Head::read(&self.bytes) } else { Head::default() }
+    pub fn head(&self) -> Envelope {
+        if self.under_way.is_none() { Envelope::read(&self.bytes) } else { Envelope::default() }
     }
 
     pub fn is_free(&self) -> bool {
@@ -183,7 +183,7 @@ impl Slot {
 
     /// Its bytes; none while something is under way.
     pub fn bytes(&mut self) -> &mut [u8] {
-        if self.under_way.is_none() { &mut self.bytes[Head::BYTES..] } else { &mut [] }
+        if self.under_way.is_none() { &mut self.bytes[Envelope::BYTES..] } else { &mut [] }
     }
 
     /// What is to be received will not be waited for. False if MPI may still put something there; what is sent may arrive, and

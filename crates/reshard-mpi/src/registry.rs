@@ -4,7 +4,7 @@
 //! engine's are its number modulo how many there are, and it is given a number whose tags no living engine has, on any rank.
 //! A message of an engine that is gone has another number in its head.
 
-use crate::owned::Owned;
+use crate::owned::OwnedMessage;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,7 +30,7 @@ pub struct Registry {
     /// Of engines that live, or that this rank is about to make.
     failures: HashMap<u64, Failure>,
     /// What this rank told the others, as long as MPI may read it.
-    pub told: Vec<Owned>,
+    pub told: Vec<OwnedMessage>,
 }
 
 impl Registry {

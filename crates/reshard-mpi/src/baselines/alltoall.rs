@@ -7,7 +7,7 @@ use crate::ffi::collective::Blocks;
 use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
 use crate::ffi::library::Mpi;
-use crate::mover::{Moving, Progress, Tally};
+use crate::mover::{MoverBackend, Progress, RunCounters};
 use reshard::engine::{Buffers, MessagesOptions};
 use reshard::rank::{Program, RankPacker, messages};
 use reshard::schedule::Strategy;
@@ -52,7 +52,7 @@ impl AllToAllV {
     }
 }
 
-impl Moving for AllToAllV {
+impl MoverBackend for AllToAllV {
     fn is_one_call(&self) -> bool {
         true
     }
@@ -100,8 +100,8 @@ impl Moving for AllToAllV {
         "the others".into()
     }
 
-    fn tally(&self) -> Tally {
-        Tally { messages: self.messages, ..Tally::default() }
+    fn tally(&self) -> RunCounters {
+        RunCounters { messages: self.messages, ..RunCounters::default() }
     }
 
     fn scratch_bytes(&self) -> u64 {
@@ -156,7 +156,7 @@ impl AllToAllW {
     }
 }
 
-impl Moving for AllToAllW {
+impl MoverBackend for AllToAllW {
     fn is_one_call(&self) -> bool {
         true
     }
@@ -196,8 +196,8 @@ impl Moving for AllToAllW {
         "the others".into()
     }
 
-    fn tally(&self) -> Tally {
-        Tally::default()
+    fn tally(&self) -> RunCounters {
+        RunCounters::default()
     }
 
     fn scratch_bytes(&self) -> u64 {

@@ -11,23 +11,23 @@ mod strides;
 pub use own::{Own, OwnParts};
 pub use running::Running;
 
-use crate::agree::{Field, agree, register, told};
+use crate::agree::{Field, agree, agree_on_result, register};
 use crate::baselines::alltoall::{AllToAllV, AllToAllW};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::ffi::wait::DEADLINE;
-use crate::mover::messages::{MessagesMover, Room};
-use crate::mover::private::RelayMover;
+use crate::mover::messages::{MessageSizing, MessagesMover};
+use crate::mover::private::PrivateMover;
 use crate::mover::shared::readers::Readers;
-use crate::mover::shared::{DirectMover, Hands};
-use crate::mover::{Mover, Moving, too_little};
-use crate::private::Private;
+use crate::mover::shared::{SharedMover, WorkSharing};
+use crate::mover::{Mover, MoverBackend, too_little};
+use crate::private_comm::PrivateComm;
 use bytemuck::Pod;
 use own::Entering;
 use reshard::Number;
 use reshard::engine::{BufferTable, Buffers, Engine, MessagesOptions, Report};
 use reshard_plan::{Error, ErrorKind, Move, Plan, Result};
-use running::Ways;
+use running::MoverDriver;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,7 +90,7 @@ pub struct MpiEngine {
     plan: Arc<Plan>,
     chosen: Mover,
     why: String,
-    ways: Ways,
+    ways: MoverDriver,
     /// For the movers `Shared` and `SharedSource`: for each array, the sources this rank reads and the destinations it writes.
     parts: Vec<[Vec<usize>; 2]>,
     /// For the same: who reads this rank's.
@@ -104,22 +104,22 @@ impl MpiEngine {
     pub fn of_moves(moves: Result<Vec<Move>>, comm: &Comm, options: MpiOptions) -> Result<Self> {
         let plan = moves.and_then(Plan::new).map(Arc::new);
         let private = comm.private_within(options.deadline)?;
-        Self::new(told("a plan", plan, &private, options.deadline)?, comm, options)
+        Self::new(agree_on_result("a plan", plan, &private, options.deadline)?, comm, options)
     }
 
     /// Ready to run the plan: rank `r` of the plan is rank `r` of the communicator. Collective; ends alike on all ranks. All
     /// ranks must make their engines in the same order, and may then run them in any.
     pub fn new(plan: Arc<Plan>, comm: &Comm, options: MpiOptions) -> Result<Self> {
-        Self::with_hands(plan, comm, options, Hands::All)
+        Self::with_hands(plan, comm, options, WorkSharing::All)
     }
 
     /// The same, but with the mover `Shared` all ranks copy everything, however little, in units of so many bytes.
     #[doc(hidden)]
     pub fn in_units(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, unit_bytes: u64) -> Result<Self> {
-        Self::with_hands(plan, comm, options, Hands::AllInUnits(unit_bytes))
+        Self::with_hands(plan, comm, options, WorkSharing::AllInTasks(unit_bytes))
     }
 
-    fn with_hands(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, shared: Hands) -> Result<Self> {
+    fn with_hands(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, shared: WorkSharing) -> Result<Self> {
         let (limit, memory) = (options.deadline, options.messages.memory);
         let comm = comm.private_within(limit)?;
         // One for each group of arrays, and one for barriers.
@@ -132,35 +132,35 @@ impl MpiEngine {
         let (chosen, why) = choose(options.mover, &comm, limit)?;
         let mut plan = plan;
         let (mut parts, mut readers) = (Vec::new(), None);
-        let moving: Box<dyn Moving> = match chosen {
+        let moving: Box<dyn MoverBackend> = match chosen {
             Mover::Shared | Mover::SharedSource => {
                 plan = strides::of_all_ranks(&plan, &comm, limit)?;
-                let hands = if chosen == Mover::Shared { shared } else { Hands::Own };
-                let mover = DirectMover::new(&plan, &comm, hands, limit)?;
+                let hands = if chosen == Mover::Shared { shared } else { WorkSharing::Own };
+                let mover = SharedMover::new(&plan, &comm, hands, limit)?;
                 parts = mover.parts(plan.arrays().len());
                 readers = Some(Arc::clone(mover.readers()));
                 Box::new(mover)
             }
             Mover::Auto | Mover::Private => {
-                Box::new(RelayMover::new(&plan, &comm, chunk(&plan, comm.size()), memory, limit)?)
+                Box::new(PrivateMover::new(&plan, &comm, chunk(&plan, comm.size()), memory, limit)?)
             }
             Mover::Messages | Mover::Mixed | Mover::Lockstep => {
-                let room = Room::new(&plan, &comm, &options.messages, chosen == Mover::Mixed, limit);
-                let mut room = told("letters", room, &comm, limit)?;
+                let room = MessageSizing::new(&plan, &comm, &options.messages, chosen == Mover::Mixed, limit);
+                let mut room = agree_on_result("letters", room, &comm, limit)?;
                 // Both sides of a message cut it alike.
                 room.letter = comm.reduce(room.letter as u64, Reduce::Min, limit)? as usize;
                 let lockstep = chosen == Mover::Lockstep;
                 let groups = plan.arrays().len();
                 let made = MessagesMover::new(&registration, room, groups, lockstep, limit);
-                Box::new(told("a mover", made, &comm, limit)?)
+                Box::new(agree_on_result("a mover", made, &comm, limit)?)
             }
             Mover::Alltoallv => {
                 let own = comm.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
-                Box::new(told("a mover", AllToAllV::new(&plan, own), &comm, limit)?)
+                Box::new(agree_on_result("a mover", AllToAllV::new(&plan, own), &comm, limit)?)
             }
             Mover::Alltoallw => {
                 let own = comm.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
-                Box::new(told("a mover", AllToAllW::new(&plan, own), &comm, limit)?)
+                Box::new(agree_on_result("a mover", AllToAllW::new(&plan, own), &comm, limit)?)
             }
         };
         if let Some(memory) = memory {
@@ -170,7 +170,7 @@ impl MpiEngine {
             }
         }
         let table = BufferTable::new(Arc::clone(&plan));
-        let ways = Ways::new(registration, moving, limit)?;
+        let ways = MoverDriver::new(registration, moving, limit)?;
         Ok(Self { plan, chosen, why, ways, parts, readers, table })
     }
 
@@ -197,7 +197,7 @@ impl MpiEngine {
     }
 
     /// The private communicator it talks on.
-    pub fn comm(&self) -> &Arc<Private> {
+    pub fn comm(&self) -> &Arc<PrivateComm> {
         self.ways.comm()
     }
 
@@ -310,7 +310,7 @@ impl MpiEngine {
 }
 
 /// What `Auto` stands for here, and why. Movers within a node are refused where ranks are not on one.
-fn choose(wanted: Mover, comm: &Private, limit: Option<Duration>) -> Result<(Mover, String)> {
+fn choose(wanted: Mover, comm: &PrivateComm, limit: Option<Duration>) -> Result<(Mover, String)> {
     let node = comm.node(limit)?;
     match (wanted, node.apart()) {
         (Mover::Shared | Mover::SharedSource | Mover::Private, Some(apart)) => Err(Error::new(

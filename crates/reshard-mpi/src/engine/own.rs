@@ -4,8 +4,8 @@ use super::MpiEngine;
 use crate::mover::Mover;
 use crate::mover::Shared;
 use crate::mover::shared::readers::Readers;
-use crate::private::Private;
-use crate::shm::Neighbours;
+use crate::private_comm::PrivateComm;
+use crate::shm::NodeMemory;
 use bytemuck::Pod;
 use reshard::Number;
 use reshard::engine::{Buffers, Scaling};
@@ -96,7 +96,7 @@ impl<T: Number> Own<'_, T> {
 
 /// What an engine knows when parts are entered into a run.
 pub struct Entering<'e> {
-    pub(super) comm: &'e Private,
+    pub(super) comm: &'e PrivateComm,
     pub(super) plan: &'e Plan,
     pub(super) mover: Mover,
     /// For movers of shared arrays: for each array, the sources this rank reads and the destinations it writes.
@@ -156,7 +156,7 @@ impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
         if let Some(from) = from_parts {
             check_home(from, entering.comm)?;
             enter_others(data, array, entering, from, to_parts)?;
-            Neighbours::number(from, to_parts).hash(&mut entering.arrays);
+            NodeMemory::number(from, to_parts).hash(&mut entering.arrays);
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ fn unfit(mover: Mover, shared: bool) -> Error {
 }
 
 /// Refuses parts that other processes share, or these in another order.
-fn check_home(parts: &Neighbours, comm: &Private) -> Result<()> {
+fn check_home(parts: &NodeMemory, comm: &PrivateComm) -> Result<()> {
     if parts.belong_to(comm) {
         return Ok(());
     }
@@ -200,8 +200,8 @@ fn enter_others(
     data: &mut Buffers<'_>,
     array: usize,
     entering: &Entering<'_>,
-    from: &Neighbours,
-    to: Option<&Neighbours>,
+    from: &NodeMemory,
+    to: Option<&NodeMemory>,
 ) -> Result<()> {
     let planned = &entering.plan.arrays()[array];
     let elem = planned.wanted().elem_bytes();

@@ -8,8 +8,8 @@
 //! use there; others on the same communicator go on.
 
 use crate::ffi::library::is_forked;
-use crate::mover::{Moving, Patience, Progress, Tally};
-use crate::private::{Private, Registration};
+use crate::mover::{Backoff, MoverBackend, Progress, RunCounters};
+use crate::private_comm::{PrivateComm, Registration};
 use reshard::engine::{Buffers, Report};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::borrow::Cow;
@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 const LISTENS: u32 = 16;
 
 /// What an engine moves with, and whether it still can.
-pub struct Ways {
+pub struct MoverDriver {
     registration: Registration,
-    moving: Box<dyn Moving>,
+    moving: Box<dyn MoverBackend>,
     limit: Option<Duration>,
     /// The node has more ranks than processors.
-    crowded: bool,
+    oversubscribed: bool,
     /// Why nothing can be moved any more.
     broken: Option<Cow<'static, str>>,
     /// A run was begun, and has not ended: the others do not know.
@@ -34,14 +34,18 @@ pub struct Ways {
     runs: u64,
 }
 
-impl Ways {
+impl MoverDriver {
     /// Collective the first time for a communicator.
-    pub fn new(registration: Registration, moving: Box<dyn Moving>, limit: Option<Duration>) -> Result<Self> {
-        let crowded = registration.comm().node(limit)?.is_crowded();
-        Ok(Self { registration, moving, limit, crowded, broken: None, open: false, runs: 0 })
+    pub fn new(
+        registration: Registration,
+        moving: Box<dyn MoverBackend>,
+        limit: Option<Duration>,
+    ) -> Result<Self> {
+        let oversubscribed = registration.comm().node(limit)?.is_oversubscribed();
+        Ok(Self { registration, moving, limit, oversubscribed, broken: None, open: false, runs: 0 })
     }
 
-    pub fn comm(&self) -> &Arc<Private> {
+    pub fn comm(&self) -> &Arc<PrivateComm> {
         self.registration.comm()
     }
 
@@ -54,7 +58,7 @@ impl Ways {
     }
 
     /// What the last run did.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> RunCounters {
         self.moving.tally()
     }
 
@@ -106,7 +110,7 @@ impl Ways {
         error
     }
 
-    /// After [`Ways::check`].
+    /// After [`MoverDriver::check`].
     fn begin(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<Watch> {
         data.check(plan).and_then(|()| self.moving.check(data)).map_err(|error| self.refuse(error))?;
         // Until it has ended.
@@ -117,7 +121,7 @@ impl Ways {
         report.bytes = plan.bytes();
         let watch = Watch {
             begin: Instant::now(),
-            patience: Patience::new(self.limit, self.crowded),
+            backoff: Backoff::new(self.limit, self.oversubscribed),
             waits: 0,
             report,
             ended: false,
@@ -133,7 +137,7 @@ impl Ways {
         }
         let outcome = self.moving.advance(data);
         if matches!(outcome, Ok(Progress::Done)) {
-            watch.patience.begin_again();
+            watch.backoff.begin_again();
             watch.ended = true;
             self.broken = None;
             self.open = false;
@@ -141,7 +145,7 @@ impl Ways {
             (report.messages, report.steps) = (tally.messages, tally.steps);
             (report.pack_seconds, report.unpack_seconds) =
                 (tally.pack.as_secs_f64(), tally.unpack.as_secs_f64());
-            report.wait_seconds = watch.patience.waited().as_secs_f64();
+            report.wait_seconds = watch.backoff.waited().as_secs_f64();
             report.seconds = watch.begin.elapsed().as_secs_f64();
         }
         outcome.map_err(|error| self.fail(error, watch))
@@ -200,11 +204,11 @@ impl Ways {
     fn go_on(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<bool> {
         loop {
             match self.advance(data, watch)? {
-                Progress::Moved => watch.patience.begin_again(),
+                Progress::Moved => watch.backoff.begin_again(),
                 Progress::Done => return Ok(true),
                 Progress::Waits => {
                     self.listen(watch)?;
-                    let noted = watch.patience.note(|| self.moving.late());
+                    let noted = watch.backoff.note(|| self.moving.late());
                     return noted.map(|()| false).map_err(|error| self.fail(error, watch));
                 }
             }
@@ -220,10 +224,10 @@ impl Ways {
     fn finish(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<Report> {
         while !watch.ended {
             match self.advance(data, watch)? {
-                Progress::Moved => watch.patience.begin_again(),
+                Progress::Moved => watch.backoff.begin_again(),
                 Progress::Waits => {
                     self.listen(watch)?;
-                    let waited = watch.patience.wait(|| self.moving.late());
+                    let waited = watch.backoff.wait(|| self.moving.late());
                     waited.map_err(|error| self.fail(error, watch))?;
                 }
                 Progress::Done => {}
@@ -233,7 +237,7 @@ impl Ways {
     }
 }
 
-impl Drop for Ways {
+impl Drop for MoverDriver {
     fn drop(&mut self) {
         if is_forked() {
             return;
@@ -253,7 +257,7 @@ impl Drop for Ways {
 /// What is known of a run.
 struct Watch {
     begin: Instant,
-    patience: Patience,
+    backoff: Backoff,
     /// How often nothing could be done.
     waits: u32,
     report: Report,
@@ -269,7 +273,7 @@ struct Watch {
 /// two in different orders wait for each other until the deadline: [`Running::wait_all`] waits for several at once.
 #[must_use = "a run must be waited for"]
 pub struct Running<'r> {
-    ways: &'r mut Ways,
+    ways: &'r mut MoverDriver,
     data: Buffers<'r>,
     watch: Watch,
 }

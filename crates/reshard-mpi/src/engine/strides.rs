@@ -1,7 +1,7 @@
 //! Each rank knows the strides of its own parts. Where ranks touch each other's memory, they tell each other.
 
-use crate::agree::told;
-use crate::private::Private;
+use crate::agree::agree_on_result;
+use crate::private_comm::PrivateComm;
 use reshard_plan::{Layout, MAX_DIMS, Move, Plan, Result, Window};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 const NUMBERS: usize = MAX_DIMS;
 
 /// The plan with the strides that each rank has for its own parts; the same plan if all know each other's already. Collective.
-pub fn of_all_ranks(plan: &Arc<Plan>, comm: &Private, limit: Option<Duration>) -> Result<Arc<Plan>> {
+pub fn of_all_ranks(plan: &Arc<Plan>, comm: &PrivateComm, limit: Option<Duration>) -> Result<Arc<Plan>> {
     let rank = comm.rank() as u64;
     let mut mine: Vec<u8> = Vec::new();
     for array in plan.arrays() {
@@ -55,7 +55,7 @@ pub fn of_all_ranks(plan: &Arc<Plan>, comm: &Private, limit: Option<Duration>) -
         true => Plan::new(moves).map(Arc::new),
         false => Ok(Arc::clone(plan)),
     });
-    told("strides", replanned, comm, limit)
+    agree_on_result("strides", replanned, comm, limit)
 }
 
 /// A rank's strides; none if it has no part.

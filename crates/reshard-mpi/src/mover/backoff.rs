@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 const LOOKS: u32 = 40;
 
 /// The same where ranks outnumber processors: whoever is waited for may need this one.
-const CROWDED_LOOKS: u32 = 1;
+const OVERSUBSCRIBED_SPINS: u32 = 1;
 
 /// How long a rank has waited for something to happen.
-pub struct Patience {
+pub struct Backoff {
     limit: Option<Duration>,
     since: Option<Instant>,
     looks: u32,
@@ -20,27 +20,27 @@ pub struct Patience {
     left: &'static str,
 }
 
-impl Patience {
-    /// `crowded`: ranks outnumber processors.
-    pub fn new(limit: Option<Duration>, crowded: bool) -> Self {
+impl Backoff {
+    /// `oversubscribed`: ranks outnumber processors.
+    pub fn new(limit: Option<Duration>, oversubscribed: bool) -> Self {
         let left = "nothing more can be moved between these ranks, the destination is an unfinished mixture, the source is \
                     untouched";
-        let most_looks = if crowded { CROWDED_LOOKS } else { LOOKS };
+        let most_looks = if oversubscribed { OVERSUBSCRIBED_SPINS } else { LOOKS };
         Self { limit, since: None, looks: 0, most_looks, waited: Duration::ZERO, left }
     }
 
     /// The same for something that is moved in place.
-    pub fn in_place(limit: Option<Duration>, crowded: bool) -> Self {
+    pub fn in_place(limit: Option<Duration>, oversubscribed: bool) -> Self {
         let left =
             "nothing more can be moved between these ranks, what was moved in place is an unfinished mixture";
-        Self { left, ..Self::new(limit, crowded) }
+        Self { left, ..Self::new(limit, oversubscribed) }
     }
 
     /// The same for something that others still read.
-    pub fn lent(limit: Option<Duration>, crowded: bool) -> Self {
+    pub fn lent(limit: Option<Duration>, oversubscribed: bool) -> Self {
         let left =
             "it has not read this rank's shared part, which is taken back: if it still tries, it is told";
-        Self { left, ..Self::new(limit, crowded) }
+        Self { left, ..Self::new(limit, oversubscribed) }
     }
 
     /// Something has happened.
@@ -66,7 +66,7 @@ impl Patience {
         Ok(())
     }
 
-    /// Nothing has happened, and whoever asked has other things to do meanwhile. Fails as [`Patience::wait`] does.
+    /// Nothing has happened, and whoever asked has other things to do meanwhile. Fails as [`Backoff::wait`] does.
     pub fn note(&mut self, whom: impl FnOnce() -> String) -> Result<()> {
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         match self.limit {

@@ -7,12 +7,12 @@
 #![allow(unsafe_code)]
 
 use super::Progress;
-use super::messages::double_buffer::{BOXES, Turns};
-use super::private::queue::{Emptying, Filling, LINE, Lane, Shelf, Spot, tell_emptied};
-use super::shared::groups::{Lot, Lots};
-use super::shared::progress::{Board, KEPT};
+use super::messages::double_buffer::{BOXES, DoubleBuffer};
+use super::private::queue::{BufferHandle, BufferRing, Consumer, LINE, Producer, WarmBuffers, tell_emptied};
+use super::shared::groups::{GroupState, TaskGroups};
+use super::shared::progress::{KEPT, ProgressBoard};
 use super::shared::readers::Readers;
-use super::word::{Memory, Tie, Word};
+use super::word::{OrderingSite, SharedMemory, Word};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, fence};
@@ -69,7 +69,7 @@ impl Sheet {
     }
 }
 
-impl Memory for Sheet {
+impl SharedMemory for Sheet {
     type Word = AtomicU64;
 
     fn rank(&self) -> usize {
@@ -146,20 +146,20 @@ impl Room {
         Self { sheet: Sheet::new(ranks, &at), cells: (0..2 * ranks).map(|_| Cell::new()).collect() }
     }
 
-    fn cell(&self, spot: Spot) -> &Cell {
+    fn cell(&self, spot: BufferHandle) -> &Cell {
         &self.cells[2 * spot.rank + spot.at]
     }
 
     /// Which cell of a rank.
-    fn spot(rank: usize, at: usize) -> Spot {
-        Spot { rank, at, room: LINE }
+    fn spot(rank: usize, at: usize) -> BufferHandle {
+        BufferHandle { rank, at, room: LINE }
     }
 
-    fn lane(sender: usize, other: usize) -> Lane {
-        Lane { sender, at: Self::AT, other, room: LINE, boxes: 1 }
+    fn lane(sender: usize, other: usize) -> BufferRing {
+        BufferRing { sender, at: Self::AT, other, room: LINE, boxes: 1 }
     }
 
-    fn send(&self, to: &mut Filling, shelf: &mut Shelf, value: u64, call: u64, until: u64) -> bool {
+    fn send(&self, to: &mut Producer, shelf: &mut WarmBuffers, value: u64, call: u64, until: u64) -> bool {
         let memory = self.sheet.of(to.lane.sender);
         if !to.is_free(&memory) {
             return false;
@@ -169,7 +169,13 @@ impl Room {
         true
     }
 
-    fn receive(&self, me: usize, from: &mut Emptying, shelf: &mut Shelf, told: u64) -> Option<(u64, u64)> {
+    fn receive(
+        &self,
+        me: usize,
+        from: &mut Consumer,
+        shelf: &mut WarmBuffers,
+        told: u64,
+    ) -> Option<(u64, u64)> {
         let memory = self.sheet.of(me);
         if !from.is_filled(&memory) {
             return None;
@@ -183,7 +189,7 @@ impl Room {
 
 /// Each rank sends a box to the next in every run, and all boxes wander. Who has waited too often stops: among three, two could
 /// wait for ever while the third is never given a turn.
-fn wander(ranks: usize, runs: u64, patience: u32) {
+fn wander(ranks: usize, runs: u64, backoff: u32) {
     let room = Room::new(ranks);
     (0..ranks).for_each(|me| {
         let next = (me + 1) % ranks;
@@ -191,9 +197,9 @@ fn wander(ranks: usize, runs: u64, patience: u32) {
     });
     together(ranks, move |me| {
         let (next, last) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
-        let mut to = Filling::new(Room::lane(me, next));
-        let mut from = Emptying::new(Room::lane(last, last));
-        let mut shelf = Shelf::new([Room::spot(me, 1)].into_iter());
+        let mut to = Producer::new(Room::lane(me, next));
+        let mut from = Consumer::new(Room::lane(last, last));
+        let mut shelf = WarmBuffers::new([Room::spot(me, 1)].into_iter());
         let mut waited = 0;
         let value = |rank: usize, run: u64| 100 * run + rank as u64;
         for run in 1..=runs {
@@ -206,7 +212,7 @@ fn wander(ranks: usize, runs: u64, patience: u32) {
                     received = true;
                 }
                 if before == (sent, received) {
-                    if waited == patience {
+                    if waited == backoff {
                         return;
                     }
                     waited += 1;
@@ -223,9 +229,9 @@ fn lane_of_one_box() {
         let room = Room::new(2);
         Room::lane(0, 1).furnish(&room.sheet, 0, Room::spot(0, 0));
         together(2, move |me| {
-            let mut shelf = Shelf::new([].into_iter());
-            let mut to = Filling::new(Room::lane(0, 1));
-            let mut from = Emptying::new(Room::lane(0, 0));
+            let mut shelf = WarmBuffers::new([].into_iter());
+            let mut to = Producer::new(Room::lane(0, 1));
+            let mut from = Consumer::new(Room::lane(0, 0));
             for chunk in 1..=3 {
                 if me == 0 {
                     while !room.send(&mut to, &mut shelf, chunk, chunk + 7, chunk) {
@@ -261,7 +267,7 @@ fn turns_of_two_ranks() {
         let sheet = Sheet::new(2, &[0, 8, 16, 64]);
         let cells: [Cell; BOXES] = std::array::from_fn(|_| Cell::new());
         together(2, move |me| {
-            let (memory, mut turns) = (sheet.of(me), Turns::new(0, 0));
+            let (memory, mut turns) = (sheet.of(me), DoubleBuffer::new(0, 0));
             for letter in 1..=4 {
                 if me == 0 {
                     while !turns.is_free(&memory) {
@@ -285,13 +291,13 @@ fn turns_of_two_ranks() {
 }
 
 /// Rank 0 owns, rank 1 receives, rank 2 helps if there is one: a lot of some units.
-fn lots(sheet: &Sheet, me: usize, units: u64) -> Lots<Sheet> {
-    let lot = Lot { number: 0, units, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
-    let board = Arc::new(Board::within(sheet.of(me)));
+fn lots(sheet: &Sheet, me: usize, units: u64) -> TaskGroups<Sheet> {
+    let lot = GroupState { number: 0, units, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
+    let board = Arc::new(ProgressBoard::within(sheet.of(me)));
     let readers = if me == 0 { vec![1] } else { vec![] };
     let readers = Arc::new(Readers::new(Arc::clone(&board), readers, None, false));
     let owners = if me == 1 { vec![0] } else { vec![] };
-    Lots::new(vec![lot], usize::from(me == 1), owners, board, readers)
+    TaskGroups::new(vec![lot], usize::from(me == 1), owners, board, readers)
 }
 
 /// Notes, the lot worked on, calls, and one lot's tickets.
@@ -305,7 +311,7 @@ fn board(ranks: usize) -> Sheet {
 }
 
 /// A run after it has begun.
-fn finish(lots: &mut Lots<Sheet>, copy: impl Fn(u64)) -> reshard_plan::Result<()> {
+fn finish(lots: &mut TaskGroups<Sheet>, copy: impl Fn(u64)) -> reshard_plan::Result<()> {
     loop {
         if !lots.look()? {
             thread::yield_now();
@@ -360,7 +366,7 @@ fn take_back(ranks: usize) {
         lots.begin(7);
         if me == 0 {
             // It does not help in this model: it has no time.
-            Board::within(sheet.of(0)).take_back(1);
+            ProgressBoard::within(sheet.of(0)).take_back(1);
             source.store(2, Ordering::Relaxed);
             return;
         }
@@ -449,14 +455,17 @@ fn called_otherwise_and_gone_on() {
 fn every_ordering_is_needed() {
     let program = std::env::current_exe().unwrap();
     let table = include_str!("../../../../docs/protocols.md");
-    for tie in Tie::ALL {
+    for tie in OrderingSite::ALL {
         let name = format!("{tie:?}");
         let row = table.lines().find(|line| line.starts_with(&format!("| `{name}` | `{:?}` |", tie.order())));
         let row = row.unwrap_or_else(|| panic!("docs/protocols.md has no row for {name}"));
         let model = row.split('`').nth(5).unwrap();
         let model = format!("{}::{model}", module_path!().split_once("::").unwrap().1);
-        let run =
-            Command::new(&program).args(["--exact", &model]).env(Tie::LEFT_OUT, &name).output().unwrap();
+        let run = Command::new(&program)
+            .args(["--exact", &model])
+            .env(OrderingSite::LEFT_OUT, &name)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
         assert!(said.contains(&format!("test {model} ... FAILED")), "without {name}, {model}: {said}");
         // Not because it became too long.

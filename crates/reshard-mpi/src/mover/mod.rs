@@ -6,7 +6,7 @@
 //! | `private/` | packed into small shared boxes (`queue.rs`), assembled from them | private arrays on one node |
 //! | `messages/` | packed messages in the order of a schedule (`network.rs`, `barriers.rs`), those within a node through shared boxes (`in_node.rs`) | between nodes |
 //!
-//! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end. What
+//! A mover advances piece by piece and never waits: whoever runs it does, with [`Backoff`], which has an end. What
 //! ranks of a node tell each other through shared memory is in types of its own (`word.rs`), which models drive, too.
 
 mod backoff;
@@ -19,7 +19,7 @@ pub mod private;
 pub mod shared;
 mod word;
 
-pub use backoff::Patience;
+pub use backoff::Backoff;
 pub use choice::Mover;
 pub use shared::array::Shared;
 
@@ -47,7 +47,7 @@ impl Progress {
 
 /// What this rank did in a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct RunCounters {
     /// Messages it sent, and steps of the whole schedule.
     pub messages: u64,
     pub steps: u64,
@@ -58,7 +58,7 @@ pub struct Tally {
 }
 
 /// One rank's side of moving the arrays of a plan, again and again.
-pub trait Moving: Send {
+pub trait MoverBackend: Send {
     /// Whether a run is one call of MPI, which waits for the others.
     fn is_one_call(&self) -> bool {
         false
@@ -93,7 +93,7 @@ pub trait Moving: Send {
     fn late(&self) -> String;
 
     /// What was done since the run began.
-    fn tally(&self) -> Tally;
+    fn tally(&self) -> RunCounters;
 
     /// Bytes this rank takes beside plan and data.
     fn scratch_bytes(&self) -> u64;

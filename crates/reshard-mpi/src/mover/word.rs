@@ -1,11 +1,11 @@
 //! Words in memory that several processes map, and every ordering by which they rely on each other.
 //!
 //! What ranks of a node tell each other they tell through such words. The types that do so ([`Lane`](super::private::queue),
-//! [`Turns`](super::messages::double_buffer), [`Board`](super::shared::progress), [`Lots`](super::shared::groups)) take any [`Memory`]: that of processes, or
-//! loom's in models, which tries them in every order. Each ordering has a name, a [`Tie`], so that the models can leave out one
+//! [`DoubleBuffer`](super::messages::double_buffer), [`ProgressBoard`](super::shared::progress), [`TaskGroups`](super::shared::groups)) take any [`Memory`]: that of processes, or
+//! loom's in models, which tries them in every order. Each ordering has a name, a [`OrderingSite`], so that the models can leave out one
 //! after the other and show that it is needed. All others are relaxed: docs/protocols.md says why.
 
-use crate::shm::Neighbours;
+use crate::shm::NodeMemory;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that several processes reach.
@@ -21,7 +21,7 @@ pub trait Word {
 }
 
 /// Memory of which each rank has a part that all others reach, too.
-pub trait Memory {
+pub trait SharedMemory {
     type Word: Word;
 
     fn rank(&self) -> usize;
@@ -59,7 +59,7 @@ impl Word for AtomicU64 {
     }
 }
 
-impl Memory for Neighbours {
+impl SharedMemory for NodeMemory {
     type Word = AtomicU64;
 
     fn rank(&self) -> usize {
@@ -79,9 +79,9 @@ macro_rules! ties {
     ($($(#[$says:meta])* $name:ident = $order:ident,)*) => {
         /// Where one process relies on another: whoever reads what was written there sees all that was done before.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Tie { $($(#[$says])* $name,)* }
+        pub enum OrderingSite { $($(#[$says])* $name,)* }
 
-        impl Tie {
+        impl OrderingSite {
             /// As it must be.
             const fn needed(self) -> Ordering {
                 match self { $(Self::$name => Ordering::$order,)* }
@@ -121,7 +121,7 @@ ties! {
     HasRead = Acquire,
 }
 
-impl Tie {
+impl OrderingSite {
     #[cfg(not(all(test, loom)))]
     #[inline]
     pub const fn order(self) -> Ordering {

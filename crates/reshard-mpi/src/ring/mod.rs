@@ -11,13 +11,13 @@
 //! Why nobody waits for ever: as in the engine of threads that sends letters. A sender without a place waits for a neighbour
 //! that has not read what it has, so is full, so has something to send.
 
-use crate::agree::{Field, agree, register, told};
+use crate::agree::{Field, agree, agree_on_result, register};
 use crate::ffi::comm::{Comm, LONGEST_MESSAGE};
 use crate::ffi::library::is_forked;
 use crate::ffi::wait::DEADLINE;
-use crate::mover::{Patience, named};
-use crate::owned::{Head, Slot};
-use crate::private::Registration;
+use crate::mover::{Backoff, named};
+use crate::owned::{Envelope, Slot};
+use crate::private_comm::Registration;
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
 use reshard_ring::{Letters, Report, RingPlan, RingProblem, Share, Side};
@@ -70,7 +70,7 @@ pub struct MpiRing {
     registration: Registration,
     limit: Option<Duration>,
     /// The node has more ranks than processors.
-    crowded: bool,
+    oversubscribed: bool,
     scratch_bytes: u64,
     rank: Option<Rank>,
     /// Runs begun.
@@ -94,7 +94,7 @@ struct Rank {
     letters: u64,
     bytes: u64,
     /// The engine, the run, and the first of the engine's tags.
-    head: Head,
+    head: Envelope,
     tag: u32,
 }
 
@@ -139,14 +139,14 @@ impl MpiRing {
     ) -> Result<Self> {
         let plan = problem.and_then(|problem| RingPlan::solved(problem, item_bytes)).map(Arc::new);
         let private = comm.private_within(options.deadline)?;
-        Self::new(told("a plan", plan, &private, options.deadline)?, comm, options)
+        Self::new(agree_on_result("a plan", plan, &private, options.deadline)?, comm, options)
     }
 
     /// Ready to run the plan. Collective; ends alike on all ranks.
     pub fn new(plan: Arc<RingPlan>, comm: &Comm, options: MpiRingOptions) -> Result<Self> {
         let limit = options.deadline;
         let comm = comm.private_within(limit)?;
-        let letters = Letters::within(options.memory, &plan, true, Head::BYTES);
+        let letters = Letters::within(options.memory, &plan, true, Envelope::BYTES);
         let proposal = comm.propose(0, TAGS);
         let local = check(&plan, &comm)
             .and(letters.as_ref().map(|_| ()).map_err(Clone::clone))
@@ -156,14 +156,14 @@ impl MpiRing {
         let letters = letters?;
         let in_ring = comm.rank() < plan.procs();
         let rank = in_ring.then(|| Rank::new(&plan, comm.rank(), &letters)).transpose();
-        let rank = told("letters", rank, &comm, limit)?;
+        let rank = agree_on_result("letters", rank, &comm, limit)?;
         let scratch_bytes = if in_ring { letters.rank_bytes(&plan, comm.rank()) } else { 0 };
-        let crowded = comm.node(limit)?.is_crowded();
+        let oversubscribed = comm.node(limit)?.is_oversubscribed();
         Ok(Self {
             plan,
             registration,
             limit,
-            crowded,
+            oversubscribed,
             scratch_bytes,
             rank,
             runs: 0,
@@ -211,10 +211,10 @@ impl MpiRing {
         // Until it has ended.
         (self.broken, self.open) = (Some("it was begun, and never ended".into()), true);
         self.runs += 1;
-        let Self { registration, limit, crowded, runs, .. } = self;
-        let patience = Patience::in_place(*limit, *crowded);
+        let Self { registration, limit, oversubscribed, runs, .. } = self;
+        let backoff = Backoff::in_place(*limit, *oversubscribed);
         let outcome = match &mut self.rank {
-            Some(rank) => rank.run(registration, *runs, bytemuck::cast_slice_mut(part), patience),
+            Some(rank) => rank.run(registration, *runs, bytemuck::cast_slice_mut(part), backoff),
             None => Ok(()),
         };
         if let Err(error) = outcome {
@@ -291,7 +291,7 @@ impl Rank {
             open: None,
             letters: 0,
             bytes: 0,
-            head: Head::default(),
+            head: Envelope::default(),
             tag: 0,
         })
     }
@@ -301,12 +301,12 @@ impl Rank {
         registration: &Registration,
         run: u64,
         memory: &mut [u8],
-        mut patience: Patience,
+        mut backoff: Backoff,
     ) -> Result<()> {
         let comm: &Comm = registration.comm();
         self.share.begin();
         (self.letters, self.bytes) = (0, 0);
-        self.head = Head { engine: registration.number(), run, call: 0, piece: 0 };
+        self.head = Envelope { engine: registration.number(), run, call: 0, piece: 0 };
         self.tag = registration.tag();
         let mut waits = 0_u32;
         for coming in &mut self.coming {
@@ -314,13 +314,13 @@ impl Rank {
         }
         while !self.is_over()? {
             if self.advance(comm, memory)? {
-                patience.begin_again();
+                backoff.begin_again();
             } else {
                 waits = waits.wrapping_add(1);
                 if waits.is_multiple_of(LISTENS) {
                     registration.check(run, true)?;
                 }
-                patience.wait(|| self.late())?;
+                backoff.wait(|| self.late())?;
             }
         }
         self.share.settle(memory);
@@ -366,7 +366,7 @@ impl Rank {
                     coming.slots[slot].receive(comm, from, tag)?;
                     continue;
                 }
-                if said != (Head { piece: coming.come, ..*head }) {
+                if said != (Envelope { piece: coming.come, ..*head }) {
                     return Err(out_of_step(from));
                 }
                 coming.come += 1;
@@ -435,7 +435,7 @@ impl Rank {
         let slot = &mut self.going[open.slot];
         let letter = Share::letter(open.side, slot.bytes().len(), open.written);
         let sent = &mut self.coming[open.side.index()].sent;
-        let head = Head { piece: *sent, ..self.head };
+        let head = Envelope { piece: *sent, ..self.head };
         *sent += 1;
         let to = (self.neighbours[open.side.index()], self.tag + open.side.index() as u32);
         slot.send(comm, head, letter, to, true)?;

@@ -2,9 +2,9 @@
 //! as ranks in containers may be on one machine and still hidden from each other. MPI would have to be asked by a call that
 //! waits for ever.
 
-use super::{Pages, Segment};
+use super::{PageKind, Segment};
 use crate::node::{Identity, Node, process};
-use crate::private::Private;
+use crate::private_comm::PrivateComm;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsRawFd;
@@ -48,8 +48,8 @@ impl Card {
     fn try_mapping(&self) -> Result<()> {
         let refused = |why: String| Error::new(ErrorKind::Mpi, why);
         let fd = self.fd.ok_or_else(|| refused("it could not make any".into()))?;
-        let segment =
-            Segment::open(self.pid, fd, 16, Pages::Ordinary).map_err(|error| refused(error.to_string()))?;
+        let segment = Segment::open(self.pid, fd, 16, PageKind::Ordinary)
+            .map_err(|error| refused(error.to_string()))?;
         let [low, high] = [0, 8].map(|at| segment.counter(at).load(Ordering::Acquire));
         if u128::from(high) << 64 | u128::from(low) != self.who.process {
             return Err(refused("what was found there is another process's".into()));
@@ -58,7 +58,7 @@ impl Card {
     }
 }
 
-impl Private {
+impl PrivateComm {
     /// Whether all ranks are on one node and can map each other's memory. Collective the first time.
     pub fn is_one_node(&self, time: Option<Duration>) -> Result<bool> {
         Ok(self.node(time)?.apart().is_none())
@@ -70,7 +70,7 @@ impl Private {
             return Ok(node);
         }
         let process = process();
-        let made = Segment::create(16, Pages::Ordinary);
+        let made = Segment::create(16, PageKind::Ordinary);
         let who = Identity { process, machine: machine().unwrap_or(process as u64), space: namespaces() };
         let mut card = Card { who, pid: u64::from(std::process::id()), fd: None };
         if let Ok((segment, file)) = &made {

@@ -8,11 +8,11 @@
 mod discovery;
 mod segment;
 
-pub(crate) use segment::{Pages, Segment};
+pub(crate) use segment::{PageKind, Segment};
 
-use crate::agree::told;
+use crate::agree::agree_on_result;
 use crate::node::random;
-use crate::private::Private;
+use crate::private_comm::PrivateComm;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsRawFd;
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(crate) const HEAD: usize = 64;
 
 /// The segments of all ranks of a node, by their rank in the communicator.
-pub(crate) struct Neighbours {
+pub(crate) struct NodeMemory {
     rank: usize,
     /// The same on all ranks, and another for other segments.
     number: u64,
@@ -58,10 +58,10 @@ impl Card {
     }
 }
 
-impl Neighbours {
+impl NodeMemory {
     /// Makes a segment of so many bytes, all zero, and maps those of all others on this node. Collective over the whole
     /// communicator; fails on all ranks if it fails on one.
-    pub fn share(comm: &Private, bytes: usize, pages: Pages, limit: Option<Duration>) -> Result<Self> {
+    pub fn share(comm: &PrivateComm, bytes: usize, pages: PageKind, limit: Option<Duration>) -> Result<Self> {
         let node = comm.node(limit)?;
         let all_bytes = bytes.checked_add(HEAD).ok_or_else(|| too_large(bytes, 1));
         let made = all_bytes.and_then(|bytes| Segment::create(bytes, pages).map(|made| (made, bytes)));
@@ -89,7 +89,7 @@ impl Neighbours {
             Ok((segments, fd))
         });
         // Also tells that everybody has mapped what it needs: the file may be closed now.
-        let (segments, _) = told("shared memory", mapped, comm, limit)?;
+        let (segments, _) = agree_on_result("shared memory", mapped, comm, limit)?;
         // Now that nobody waits for it any more.
         if let Some(own) = &segments[comm.rank()] {
             own.make_huge();
@@ -108,12 +108,12 @@ impl Neighbours {
     }
 
     /// Whether the ranks of a communicator are these processes, in the same order.
-    pub fn belong_to(&self, comm: &Private) -> bool {
+    pub fn belong_to(&self, comm: &PrivateComm) -> bool {
         comm.node.get().is_some_and(|node| node.processes() == self.processes)
     }
 
     /// Bytes of memory that a segment of so many takes.
-    pub fn taken(bytes: usize, pages: Pages) -> usize {
+    pub fn taken(bytes: usize, pages: PageKind) -> usize {
         pages.taken(bytes.saturating_add(HEAD))
     }
 
@@ -165,7 +165,7 @@ impl Neighbours {
     }
 }
 
-fn map(rank: usize, card: Card, pages: Pages) -> Result<Segment> {
+fn map(rank: usize, card: Card, pages: PageKind) -> Result<Segment> {
     let refused = |why: String| {
         Error::new(
             ErrorKind::Mpi,

@@ -18,7 +18,7 @@ const NOEXEC: libc::c_uint = 8;
 
 /// What memory is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Pages {
+pub enum PageKind {
     /// Ordinary pages, taken when they are first touched.
     Ordinary,
     /// Whole huge ones if it takes more than one and they are to be had, taken at once. For what is large and used all over:
@@ -26,7 +26,7 @@ pub enum Pages {
     Huge,
 }
 
-impl Pages {
+impl PageKind {
     /// Bytes that so many take.
     pub fn taken(self, bytes: usize) -> usize {
         match self {
@@ -40,7 +40,7 @@ impl Pages {
 pub struct Segment {
     first: NonNull<u8>,
     bytes: usize,
-    pages: Pages,
+    pages: PageKind,
     /// With what is left of the last page.
     taken: usize,
     /// Around it.
@@ -60,7 +60,7 @@ unsafe impl Sync for Segment {}
 
 impl Segment {
     /// New memory, all zero, and the file by which others find it.
-    pub fn create(bytes: usize, pages: Pages) -> Result<(Self, OwnedFd)> {
+    pub fn create(bytes: usize, pages: PageKind) -> Result<(Self, OwnedFd)> {
         let refused = |error: io::Error| {
             Error::new(ErrorKind::Memory, format!("{bytes} bytes of shared memory could not be had: {error}"))
         };
@@ -72,7 +72,7 @@ impl Segment {
     }
 
     /// The memory of another process.
-    pub fn open(pid: u64, fd: u64, bytes: usize, pages: Pages) -> io::Result<Self> {
+    pub fn open(pid: u64, fd: u64, bytes: usize, pages: PageKind) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"))?;
         // It must not change its length under us, either.
         // SAFETY: an open file.
@@ -89,7 +89,7 @@ impl Segment {
     }
 
     /// Maps a file, where huge pages can begin if there are to be any.
-    fn map(file: &File, bytes: usize, pages: Pages) -> io::Result<Self> {
+    fn map(file: &File, bytes: usize, pages: PageKind) -> io::Result<Self> {
         let taken = pages.taken(bytes);
         let align = if taken < HUGE { 1 } else { HUGE };
         let room = taken.checked_add(align).ok_or_else(|| io::Error::other("more than can be addressed"))?;
@@ -114,7 +114,7 @@ impl Segment {
     /// Puts it on huge pages if it was made for them, for this process and all others that map it. That takes as long as
     /// zeroing it. The system may refuse: then it is slower, not wrong.
     pub fn make_huge(&self) {
-        let huge = self.pages == Pages::Huge;
+        let huge = self.pages == PageKind::Huge;
         let (first, whole) = (self.first(), if huge { self.taken / HUGE * HUGE } else { 0 });
         // SAFETY: the mapping; advice does not change what is in it, and neither does reading. The first is for systems where
         // shared memory has such pages for the asking, the second for all others. What has no page at all is not made huge,
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn both_sides_see_the_same_bytes_on_whatever_pages() {
-        for pages in [Pages::Ordinary, Pages::Huge] {
+        for pages in [PageKind::Ordinary, PageKind::Huge] {
             for bytes in [1, 4097, HUGE - 1, HUGE, HUGE + 1, 3 * HUGE + 17] {
                 let (one, file) = Segment::create(bytes, pages).unwrap();
                 let (pid, fd) = (u64::from(std::process::id()), file.as_raw_fd() as u64);
@@ -205,15 +205,15 @@ mod tests {
 
     #[test]
     fn a_length_that_is_not_the_files_is_refused() {
-        let (_one, file) = Segment::create(5000, Pages::Ordinary).unwrap();
+        let (_one, file) = Segment::create(5000, PageKind::Ordinary).unwrap();
         let (pid, fd) = (u64::from(std::process::id()), file.as_raw_fd() as u64);
-        let said = Segment::open(pid, fd, 6000, Pages::Ordinary).err().unwrap().to_string();
+        let said = Segment::open(pid, fd, 6000, PageKind::Ordinary).err().unwrap().to_string();
         assert_eq!(said, "5000 bytes instead of 6000");
     }
 
     #[test]
     fn nobody_can_shorten_it() {
-        let (_one, file) = Segment::create(5000, Pages::Ordinary).unwrap();
+        let (_one, file) = Segment::create(5000, PageKind::Ordinary).unwrap();
         let file = File::from(file);
         assert!(file.set_len(0).is_err() && file.set_len(9000).is_err());
         assert_eq!(file.metadata().unwrap().len(), 5000);
@@ -221,9 +221,9 @@ mod tests {
 
     #[test]
     fn huge_pages_are_taken_whole() {
-        assert_eq!(Pages::Huge.taken(3 * HUGE + 1), 4 * HUGE);
-        assert_eq!(Pages::Huge.taken(HUGE), HUGE);
-        assert_eq!(Pages::Huge.taken(100), 100);
-        assert_eq!(Pages::Ordinary.taken(3 * HUGE + 1), 3 * HUGE + 1);
+        assert_eq!(PageKind::Huge.taken(3 * HUGE + 1), 4 * HUGE);
+        assert_eq!(PageKind::Huge.taken(HUGE), HUGE);
+        assert_eq!(PageKind::Huge.taken(100), 100);
+        assert_eq!(PageKind::Ordinary.taken(3 * HUGE + 1), 3 * HUGE + 1);
     }
 }

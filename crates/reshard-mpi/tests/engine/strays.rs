@@ -8,7 +8,7 @@
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
 use reshard::{Distribution, Layout, Move, Order, Plan, Result};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Private, wait};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, PrivateComm, wait};
 use reshard_ring::RingProblem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn engine(world: &Comm, mover: Mover, barriers: bool) -> MpiEngine {
 }
 
 /// Rank 0 takes the next message that comes from rank 1 with one of these tags.
-fn take(comm: &Private, tags: &[u32]) -> (usize, Vec<u8>) {
+fn take(comm: &PrivateComm, tags: &[u32]) -> (usize, Vec<u8>) {
     let begin = Instant::now();
     loop {
         assert!(Some(begin.elapsed()) < LIMIT, "nothing comes");
@@ -94,7 +94,7 @@ fn send(comm: &Comm, bytes: &[u8], to: usize, tag: u32) {
 const HANDED_BACK: u32 = 32_100;
 
 /// Rank 0 takes a message with one of the first tags; rank 1 sends it so often with the same of the other tags.
-fn astray(comm: &Private, taken: &[u32], sent: &[u32], times: usize) {
+fn astray(comm: &PrivateComm, taken: &[u32], sent: &[u32], times: usize) {
     if comm.rank() == 0 {
         let (at, bytes) = take(comm, taken);
         send(comm, &[&[at as u8], &bytes[..]].concat(), 1, HANDED_BACK);

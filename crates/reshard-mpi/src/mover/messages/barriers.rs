@@ -1,9 +1,9 @@
 //! All ranks meet after each step, without waiting: in rounds, each rank tells another, twice as far away in each round, that it has
 //! come so far, and hears it of one. Messages of the engine's own, as MPI's barriers cannot be left by a rank that gives up.
 
-use super::network::Marks;
-use crate::owned::{Head, Slot};
-use crate::private::Private;
+use super::network::RunTag;
+use crate::owned::{Envelope, Slot};
+use crate::private_comm::PrivateComm;
 use reshard_plan::{Error, ErrorKind, Result};
 
 /// One rank's side of all barriers of a run.
@@ -20,7 +20,7 @@ pub struct Barriers {
 
 impl Barriers {
     /// What they take: two messages without content.
-    pub const BYTES: usize = 2 * Head::BYTES;
+    pub const BYTES: usize = 2 * Envelope::BYTES;
 
     pub fn new() -> Result<Self> {
         let (out, into) = (Slot::new(0)?, Slot::new(0)?);
@@ -36,7 +36,7 @@ impl Barriers {
     }
 
     /// Meets the others as often as it takes to be at a step, without waiting for them. How many steps are over.
-    pub fn meet(&mut self, comm: &Private, marks: Marks, step: u64) -> Result<u64> {
+    pub fn meet(&mut self, comm: &PrivateComm, marks: RunTag, step: u64) -> Result<u64> {
         while self.over < step {
             let ahead = 1 << self.round;
             if ahead >= comm.size() {
@@ -81,7 +81,7 @@ impl Barriers {
     }
 
     /// Whom it hears next.
-    pub fn waits_for(&self, comm: &Private) -> usize {
+    pub fn waits_for(&self, comm: &PrivateComm) -> usize {
         (comm.rank() + comm.size() - (1 << self.round) % comm.size()) % comm.size()
     }
 

@@ -3,7 +3,7 @@
 //! Two numbers that only grow say who may touch a box: the sender has *filled* so many, the receiver has *emptied* so many.
 //! Beside the first stands for each box the number of the call it was filled in.
 
-use super::super::word::{Memory, Tie, Word};
+use super::super::word::{OrderingSite, SharedMemory, Word};
 use std::sync::atomic::Ordering;
 
 /// Boxes of a sender and a receiver: one is filled while the other is emptied.
@@ -21,7 +21,7 @@ const EMPTIED: usize = LINE;
 
 /// One side of it.
 #[derive(Clone, Copy)]
-pub struct Turns {
+pub struct DoubleBuffer {
     /// In whose memory the numbers lie, and where.
     pub sender: usize,
     pub at: usize,
@@ -29,7 +29,7 @@ pub struct Turns {
     count: u64,
 }
 
-impl Turns {
+impl DoubleBuffer {
     pub fn new(sender: usize, at: usize) -> Self {
         Self { sender, at, count: 0 }
     }
@@ -40,31 +40,31 @@ impl Turns {
     }
 
     /// For the receiver: whether there is a box to empty, and the call it was filled in.
-    pub fn filled<M: Memory>(&self, memory: &M) -> Option<u64> {
-        let filled = memory.word(self.sender, self.at + FILLED).load(Tie::TurnSeesFilled.order());
+    pub fn filled<M: SharedMemory>(&self, memory: &M) -> Option<u64> {
+        let filled = memory.word(self.sender, self.at + FILLED).load(OrderingSite::TurnSeesFilled.order());
         (filled > self.count).then(|| self.call(memory).load(Ordering::Relaxed))
     }
 
     /// For the receiver: it has emptied the box.
-    pub fn give_back<M: Memory>(&mut self, memory: &M) {
+    pub fn give_back<M: SharedMemory>(&mut self, memory: &M) {
         self.count += 1;
-        memory.word(self.sender, self.at + EMPTIED).store(self.count, Tie::TurnEmpties.order());
+        memory.word(self.sender, self.at + EMPTIED).store(self.count, OrderingSite::TurnEmpties.order());
     }
 
     /// For the sender: whether there is a box to fill.
-    pub fn is_free<M: Memory>(&self, memory: &M) -> bool {
-        let emptied = memory.word(self.sender, self.at + EMPTIED).load(Tie::TurnSeesEmptied.order());
+    pub fn is_free<M: SharedMemory>(&self, memory: &M) -> bool {
+        let emptied = memory.word(self.sender, self.at + EMPTIED).load(OrderingSite::TurnSeesEmptied.order());
         self.count < emptied + BOXES as u64
     }
 
     /// For the sender: it has filled the box.
-    pub fn pass<M: Memory>(&mut self, memory: &M, call: u64) {
+    pub fn pass<M: SharedMemory>(&mut self, memory: &M, call: u64) {
         self.call(memory).store(call, Ordering::Relaxed);
         self.count += 1;
-        memory.word(self.sender, self.at + FILLED).store(self.count, Tie::TurnFills.order());
+        memory.word(self.sender, self.at + FILLED).store(self.count, OrderingSite::TurnFills.order());
     }
 
-    fn call<'m, M: Memory>(&self, memory: &'m M) -> &'m M::Word {
+    fn call<'m, M: SharedMemory>(&self, memory: &'m M) -> &'m M::Word {
         memory.word(self.sender, self.at + CALLS + self.number() * size_of::<u64>())
     }
 }

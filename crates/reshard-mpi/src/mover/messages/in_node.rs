@@ -1,15 +1,15 @@
 //! Letters between ranks of one node: packed into boxes that both can reach, and unpacked out of them.
 //!
 //! Each sender has a lane of two boxes for each of its receivers, so one is filled while the other is emptied: whose turn it
-//! is say [`Turns`]. No network is used, so no schedule is followed: these letters go whenever nothing else is to be done.
+//! is say [`DoubleBuffer`]. No network is used, so no schedule is followed: these letters go whenever nothing else is to be done.
 
-use super::super::{Tally, other_call};
-use super::double_buffer::Turns;
+use super::super::{RunCounters, other_call};
+use super::double_buffer::DoubleBuffer;
 pub use super::double_buffer::{BOXES, HEAD};
-use super::network::Leg;
+use super::network::ScheduledRange;
 use crate::node::Node;
-use crate::private::Private;
-use crate::shm::{Neighbours, Pages};
+use crate::private_comm::PrivateComm;
+use crate::shm::{NodeMemory, PageKind};
 use reshard::engine::Buffers;
 use reshard::rank::{Cursor, Fragment, RankPacker};
 use reshard_plan::{Error, ErrorKind, Result};
@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 const LINE: usize = 64;
 
 /// All lanes of a rank.
-pub struct Boxes {
-    neighbours: Neighbours,
-    out: Vec<Lane>,
-    into: Vec<Lane>,
+pub struct NodeChannels {
+    neighbours: NodeMemory,
+    out: Vec<NodeChannel>,
+    into: Vec<NodeChannel>,
     /// Bytes of a box.
     letter: usize,
     /// This rank, in the whole job.
@@ -31,23 +31,23 @@ pub struct Boxes {
 }
 
 /// What goes from one rank of the node to another.
-struct Lane {
+struct NodeChannel {
     /// The rank of the other side, in the whole job.
     other: usize,
-    turns: Turns,
+    turns: DoubleBuffer,
     parcels: Vec<Fragment>,
     /// Which of the parcels is under way, and how far it is.
     next: usize,
     cursor: Option<Cursor>,
 }
 
-impl Boxes {
+impl NodeChannels {
     /// Collective. `sends` and `receives` stay within it.
     pub fn new(
-        comm: &Private,
+        comm: &PrivateComm,
         node: &Node,
         porter: &RankPacker,
-        [sends, receives]: [Vec<Leg>; 2],
+        [sends, receives]: [Vec<ScheduledRange>; 2],
         letter: usize,
         limit: Option<Duration>,
     ) -> Result<Self> {
@@ -56,17 +56,23 @@ impl Boxes {
         let bytes = size.checked_mul(node.ranks().len()).ok_or_else(|| {
             Error::new(ErrorKind::TooLarge, format!("{} boxes of {letter} bytes", node.ranks().len()))
         })?;
-        let neighbours = Neighbours::share(comm, bytes, Pages::Ordinary, limit)?;
-        let lanes = |legs: Vec<Leg>, outwards: bool| {
-            let mut lanes: Vec<Lane> = Vec::new();
+        let neighbours = NodeMemory::share(comm, bytes, PageKind::Ordinary, limit)?;
+        let lanes = |legs: Vec<ScheduledRange>, outwards: bool| {
+            let mut lanes: Vec<NodeChannel> = Vec::new();
             for leg in legs {
                 let (from, to, _) = porter.ends(&leg.parcel);
                 let other = if outwards { to } else { from } as usize;
                 if let Some(lane) = lanes.iter_mut().find(|lane| lane.other == other) {
                     lane.parcels.push(leg.parcel);
                 } else if let Some(receiver) = node.place(to as usize) {
-                    let turns = Turns::new(from as usize, receiver * size);
-                    lanes.push(Lane { other, turns, parcels: vec![leg.parcel], next: 0, cursor: None });
+                    let turns = DoubleBuffer::new(from as usize, receiver * size);
+                    lanes.push(NodeChannel {
+                        other,
+                        turns,
+                        parcels: vec![leg.parcel],
+                        next: 0,
+                        cursor: None,
+                    });
                 }
             }
             lanes
@@ -82,7 +88,7 @@ impl Boxes {
 
     /// Everything is filled, and everything emptied.
     pub fn is_done(&self) -> bool {
-        self.out.iter().chain(&self.into).all(Lane::is_done)
+        self.out.iter().chain(&self.into).all(NodeChannel::is_done)
     }
 
     /// Empties and fills one box of each lane, where there is one to empty or to fill.
@@ -90,7 +96,7 @@ impl Boxes {
         &mut self,
         porter: &mut RankPacker,
         data: &mut Buffers<'_>,
-        tally: &mut Tally,
+        tally: &mut RunCounters,
     ) -> Result<bool> {
         let Self { neighbours, out, into, letter, rank, call } = self;
         let mut moved = false;
@@ -141,7 +147,7 @@ impl Boxes {
     }
 }
 
-impl Lane {
+impl NodeChannel {
     fn is_done(&self) -> bool {
         self.next == self.parcels.len()
     }
@@ -155,8 +161,8 @@ impl Lane {
     }
 
     /// The box that is filled or emptied next.
-    fn place(&self, neighbours: &Neighbours, letter: usize) -> *mut u8 {
-        let Turns { sender, at, .. } = self.turns;
+    fn place(&self, neighbours: &NodeMemory, letter: usize) -> *mut u8 {
+        let DoubleBuffer { sender, at, .. } = self.turns;
         neighbours.place(sender, at + HEAD + self.turns.number() * letter, letter)
     }
 

@@ -9,14 +9,14 @@ pub(super) mod double_buffer;
 mod in_node;
 mod network;
 
-use super::{Moving, Progress, Tally, named};
+use super::{MoverBackend, Progress, RunCounters, named};
 use crate::ffi::comm::Comm;
 use crate::node::Node;
-use crate::owned::Head;
-use crate::private::{Private, Registration};
+use crate::owned::Envelope;
+use crate::private_comm::{PrivateComm, Registration};
 use barriers::Barriers;
-use in_node::{BOXES, Boxes, HEAD};
-use network::{AHEAD, Inbox, Leg, Marks, Outbox};
+use in_node::{BOXES, HEAD, NodeChannels};
+use network::{AHEAD, NetworkReceiver, NetworkSender, RunTag, ScheduledRange};
 use reshard::engine::{Buffers, MessagesOptions};
 use reshard::rank::{Program, RankPacker, Step, messages};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
@@ -47,7 +47,7 @@ enum Pace {
 }
 
 /// What a rank has room for.
-pub struct Room {
+pub struct MessageSizing {
     porter: RankPacker,
     program: Program,
     mixed: bool,
@@ -69,12 +69,12 @@ struct Counts {
     lanes: usize,
 }
 
-impl Room {
+impl MessageSizing {
     /// For this rank's share of the memory, if it is limited. If it is `mixed`, parcels within a node do not take the network.
     /// Collective the first time for a communicator.
     pub fn new(
         plan: &Arc<Plan>,
-        comm: &Private,
+        comm: &PrivateComm,
         options: &MessagesOptions,
         mixed: bool,
         limit: Option<Duration>,
@@ -87,7 +87,9 @@ impl Room {
         let node = mixed.then_some(node);
         let (porter, program) = made?;
         let (abroad, near) = sorted(&porter, &program, node);
-        let most = |legs: &[Leg]| legs.chunk_by(|a, b| a.step == b.step).map(<[Leg]>::len).max().unwrap_or(0);
+        let most = |legs: &[ScheduledRange]| {
+            legs.chunk_by(|a, b| a.step == b.step).map(<[ScheduledRange]>::len).max().unwrap_or(0)
+        };
         let (going, coming) = (most(&abroad[0]), most(&abroad[1]));
         // A parcel of the next step may begin while the last is still coming.
         let coming = if coming < abroad[1].len() { coming + 1 } else { coming };
@@ -106,7 +108,7 @@ impl Room {
             let mine = (memory / ranks).saturating_sub(fixed);
             let boxes = counts.lanes * BOXES;
             let slots = sender + coming + boxes;
-            let least = slots as u64 * (porter.longest_elem() + Head::BYTES as u64);
+            let least = slots as u64 * (porter.longest_elem() + Envelope::BYTES as u64);
             if mine < least || memory / ranks < fixed {
                 return Err(Error::new(
                     ErrorKind::Memory,
@@ -121,7 +123,7 @@ impl Room {
             // Shorter letters first, down to a few pages; then fewer; then as short as it takes.
             let fit = |counts: &Counts| {
                 let each = (mine / (counts.sends + counts.receives + boxes).max(1) as u64) as usize;
-                each.saturating_sub(Head::BYTES)
+                each.saturating_sub(Envelope::BYTES)
             };
             if fit(&counts) < FEW_PAGES {
                 (counts.sends, counts.receives) = (sender * 2, coming);
@@ -140,17 +142,21 @@ impl Room {
 }
 
 /// What a porter sends and receives, in this order: between nodes, and within this one.
-fn sorted(porter: &RankPacker, program: &Program, node: Option<&Node>) -> ([Vec<Leg>; 2], [Vec<Leg>; 2]) {
-    let (mut abroad, mut near): ([Vec<Leg>; 2], [Vec<Leg>; 2]) = Default::default();
+fn sorted(
+    porter: &RankPacker,
+    program: &Program,
+    node: Option<&Node>,
+) -> ([Vec<ScheduledRange>; 2], [Vec<ScheduledRange>; 2]) {
+    let (mut abroad, mut near): ([Vec<ScheduledRange>; 2], [Vec<ScheduledRange>; 2]) = Default::default();
     let is_near = |rank: u64| node.is_some_and(|node| node.has(rank as usize));
     for Step { number, sends, receives } in &program.steps {
         for parcel in &program.sends[sends.clone()] {
             let legs = if is_near(porter.ends(parcel).1) { &mut near } else { &mut abroad };
-            legs[0].push(Leg { step: *number, parcel: parcel.clone() });
+            legs[0].push(ScheduledRange { step: *number, parcel: parcel.clone() });
         }
         for parcel in &program.receives[receives.clone()] {
             let legs = if is_near(porter.ends(parcel).0) { &mut near } else { &mut abroad };
-            legs[1].push(Leg { step: *number, parcel: parcel.clone() });
+            legs[1].push(ScheduledRange { step: *number, parcel: parcel.clone() });
         }
     }
     (abroad, near)
@@ -158,25 +164,25 @@ fn sorted(porter: &RankPacker, program: &Program, node: Option<&Node>) -> ([Vec<
 
 pub struct MessagesMover {
     porter: RankPacker,
-    comm: Arc<Private>,
-    marks: Marks,
-    outbox: Outbox,
-    inbox: Inbox,
-    boxes: Option<Boxes>,
+    comm: Arc<PrivateComm>,
+    marks: RunTag,
+    outbox: NetworkSender,
+    inbox: NetworkReceiver,
+    boxes: Option<NodeChannels>,
     /// Bytes of letters, and of the boxes that are used.
     letter_bytes: u64,
     boxes_bytes: u64,
     pace: Pace,
     /// Steps of all ranks.
     steps: u64,
-    tally: Tally,
+    tally: RunCounters,
 }
 
 impl MessagesMover {
     /// With the room this rank has, and letters of a length all agree on. Collective.
     pub fn new(
         registration: &Registration,
-        Room { porter, program, mixed, counts, letter }: Room,
+        MessageSizing { porter, program, mixed, counts, letter }: MessageSizing,
         groups: usize,
         lockstep: bool,
         limit: Option<Duration>,
@@ -187,25 +193,26 @@ impl MessagesMover {
         let node = mixed.then(|| comm.node(limit)).transpose()?;
         let (abroad, near) = sorted(&porter, &program, node);
         let letter = porter.letter();
-        let boxes = node.map(|node| Boxes::new(comm, node, &porter, near, letter, limit)).transpose()?;
+        let boxes =
+            node.map(|node| NodeChannels::new(comm, node, &porter, near, letter, limit)).transpose()?;
         let pace = match (program.meets, lockstep) {
             (true, _) => Pace::Barriers(Barriers::new()?),
             (false, true) => Pace::Lockstep,
             (false, false) => Pace::Free,
         };
         let [sends, receives] = abroad;
-        let outbox = Outbox::new(&porter, sends, counts.going, counts.sends, letter, lockstep)?;
-        let inbox = Inbox::new(&porter, receives, counts.coming, counts.receives, letter)?;
+        let outbox = NetworkSender::new(&porter, sends, counts.going, counts.sends, letter, lockstep)?;
+        let inbox = NetworkReceiver::new(&porter, receives, counts.coming, counts.receives, letter)?;
         let meets = if program.meets { Barriers::BYTES } else { 0 };
-        let letter_bytes = ((counts.sends + counts.receives) * (letter + Head::BYTES) + meets) as u64;
+        let letter_bytes = ((counts.sends + counts.receives) * (letter + Envelope::BYTES) + meets) as u64;
         let boxes_bytes = (counts.lanes * (HEAD + BOXES * letter)) as u64;
-        let tally = Tally::default();
+        let tally = RunCounters::default();
         let comm = Arc::clone(comm);
-        let marks = Marks {
+        let marks = RunTag {
             tag: registration.tag(),
             barriers: registration.tag() + groups as u32,
             engine: registration.number(),
-            ..Marks::default()
+            ..RunTag::default()
         };
         Ok(Self {
             porter,
@@ -235,7 +242,7 @@ impl MessagesMover {
     }
 }
 
-impl Moving for MessagesMover {
+impl MoverBackend for MessagesMover {
     fn begin(&mut self, data: &mut Buffers<'_>, call: u64) {
         self.porter.begin(data);
         self.outbox.begin();
@@ -246,21 +253,21 @@ impl Moving for MessagesMover {
         if let Pace::Barriers(barriers) = &mut self.pace {
             barriers.begin();
         }
-        self.marks = Marks { run: self.marks.run + 1, call, ..self.marks };
-        self.tally = Tally { steps: self.steps, ..Tally::default() };
+        self.marks = RunTag { run: self.marks.run + 1, call, ..self.marks };
+        self.tally = RunCounters { steps: self.steps, ..RunCounters::default() };
     }
 
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let last = self.last_step()?;
         let Self { porter, comm, marks, outbox, inbox, boxes, tally, .. } = self;
-        let comm: (&Comm, Marks) = (comm, *marks);
+        let comm: (&Comm, RunTag) = (comm, *marks);
         let mut moved = inbox.advance(porter, comm, data, last, tally)?
             || outbox.advance(porter, comm, data, last, tally)?;
         if !moved && let Some(boxes) = boxes {
             moved = boxes.advance(porter, data, tally)?;
         }
         moved = moved || porter.work_alone(data);
-        let done = outbox.is_done() && inbox.is_done() && boxes.as_ref().is_none_or(Boxes::is_done);
+        let done = outbox.is_done() && inbox.is_done() && boxes.as_ref().is_none_or(NodeChannels::is_done);
         match &self.pace {
             // The last steps may be the others'.
             Pace::Barriers(barriers) if done && barriers.over() < self.steps => Ok(Progress::of(moved)),
@@ -278,7 +285,7 @@ impl Moving for MessagesMover {
     }
 
     fn late(&self) -> String {
-        let near = self.boxes.as_ref().map_or_else(Vec::new, Boxes::late);
+        let near = self.boxes.as_ref().map_or_else(Vec::new, NodeChannels::late);
         let abroad = [self.outbox.late(&self.porter), self.inbox.late(&self.porter)].concat();
         let late = [abroad, near].concat();
         match &self.pace {
@@ -287,7 +294,7 @@ impl Moving for MessagesMover {
         }
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> RunCounters {
         self.tally
     }
 

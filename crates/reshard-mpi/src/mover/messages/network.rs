@@ -13,9 +13,9 @@
 //! its receiver has received all before it, so both are at it: receives are posted for all parcels of that step before any
 //! later one gets a place.
 
-use super::super::{Tally, named, other_call};
+use super::super::{RunCounters, named, other_call};
 use crate::ffi::comm::Comm;
-use crate::owned::{Head, Slot};
+use crate::owned::{Envelope, Slot};
 use reshard::engine::Buffers;
 use reshard::rank::{Cursor, Fragment, RankPacker};
 use reshard_plan::{Error, ErrorKind, Result};
@@ -30,14 +30,14 @@ const ACKNOWLEDGED: usize = 8;
 
 /// A parcel, and the step it goes in.
 #[derive(Clone)]
-pub struct Leg {
+pub struct ScheduledRange {
     pub step: u64,
     pub parcel: Fragment,
 }
 
 /// Whose letters they are: which engine's, and of which run. The first of the engine's tags is that of its first group.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Marks {
+pub struct RunTag {
     pub tag: u32,
     /// The tag of barriers, behind those of all groups.
     pub barriers: u32,
@@ -46,16 +46,16 @@ pub struct Marks {
     pub call: u64,
 }
 
-impl Marks {
-    pub fn head(self, ordinal: u64, letter: usize) -> Head {
-        Head { engine: self.engine, run: self.run, call: self.call, piece: ordinal << 32 | letter as u64 }
+impl RunTag {
+    pub fn head(self, ordinal: u64, letter: usize) -> Envelope {
+        Envelope { engine: self.engine, run: self.run, call: self.call, piece: ordinal << 32 | letter as u64 }
     }
 }
 
 /// For each leg, how many before it go between the same ranks in the same group.
-fn ordinals(legs: &[Leg], peer: impl Fn(&Fragment) -> (u64, usize)) -> Vec<u64> {
+fn ordinals(legs: &[ScheduledRange], peer: impl Fn(&Fragment) -> (u64, usize)) -> Vec<u64> {
     let mut counts = HashMap::new();
-    let mut next = |leg: &Leg| {
+    let mut next = |leg: &ScheduledRange| {
         let count = counts.entry(peer(&leg.parcel)).or_insert(0);
         *count += 1;
         *count - 1
@@ -64,8 +64,8 @@ fn ordinals(legs: &[Leg], peer: impl Fn(&Fragment) -> (u64, usize)) -> Vec<u64> 
 }
 
 /// Letters that leave.
-pub struct Outbox {
-    legs: Vec<Leg>,
+pub struct NetworkSender {
+    legs: Vec<ScheduledRange>,
     ordinals: Vec<u64>,
     /// Those of the step under way: from here, as many as there are cursors in use.
     first: usize,
@@ -91,11 +91,11 @@ impl Going {
     }
 }
 
-impl Outbox {
+impl NetworkSender {
     /// At most `most` parcels go in a step.
     pub fn new(
         porter: &RankPacker,
-        legs: Vec<Leg>,
+        legs: Vec<ScheduledRange>,
         most: usize,
         slots: usize,
         letter: usize,
@@ -132,10 +132,10 @@ impl Outbox {
     pub fn advance(
         &mut self,
         porter: &mut RankPacker,
-        (comm, marks): (&Comm, Marks),
+        (comm, marks): (&Comm, RunTag),
         data: &Buffers<'_>,
         last: u64,
-        tally: &mut Tally,
+        tally: &mut RunCounters,
     ) -> Result<bool> {
         let mut free = self.settle()?;
         let sent = self.going[..self.open].iter().all(Going::is_done);
@@ -194,8 +194,8 @@ impl Outbox {
 }
 
 /// Letters that come.
-pub struct Inbox {
-    legs: Vec<Leg>,
+pub struct NetworkReceiver {
+    legs: Vec<ScheduledRange>,
     /// For each, the one before it that comes from the same rank for the same arrays.
     behind: Vec<Option<usize>>,
     ordinals: Vec<u64>,
@@ -237,11 +237,11 @@ struct Posted {
     come: Option<(usize, usize)>,
 }
 
-impl Inbox {
+impl NetworkReceiver {
     /// At most `most` parcels come in a step.
     pub fn new(
         porter: &RankPacker,
-        legs: Vec<Leg>,
+        legs: Vec<ScheduledRange>,
         most: usize,
         slots: usize,
         letter: usize,
@@ -249,7 +249,7 @@ impl Inbox {
         let from = |parcel: &Fragment| (porter.ends(parcel).0, porter.ends(parcel).2);
         let ordinals = ordinals(&legs, from);
         let (mut latest, mut numbers) = (HashMap::new(), HashMap::new());
-        let mut queue_of = |leg: &Leg| {
+        let mut queue_of = |leg: &ScheduledRange| {
             let next = numbers.len();
             *numbers.entry(from(&leg.parcel)).or_insert(next)
         };
@@ -288,10 +288,10 @@ impl Inbox {
     pub fn advance(
         &mut self,
         porter: &mut RankPacker,
-        (comm, marks): (&Comm, Marks),
+        (comm, marks): (&Comm, RunTag),
         data: &mut Buffers<'_>,
         last: u64,
-        tally: &mut Tally,
+        tally: &mut RunCounters,
     ) -> Result<bool> {
         let room = self.coming.len();
         while let Some(leg) = self.legs.get(self.end)
@@ -316,7 +316,7 @@ impl Inbox {
     }
 
     /// One receive for each parcel before a second for any, earlier parcels first.
-    fn post(&mut self, porter: &RankPacker, comm: &Comm, marks: Marks) -> Result<()> {
+    fn post(&mut self, porter: &RankPacker, comm: &Comm, marks: RunTag) -> Result<()> {
         let room = self.coming.len();
         for ahead in 1..=AHEAD {
             for at in self.first..self.end {
@@ -345,7 +345,7 @@ impl Inbox {
         slot: usize,
         leg: usize,
         porter: &RankPacker,
-        (comm, marks): (&Comm, Marks),
+        (comm, marks): (&Comm, RunTag),
     ) -> Result<()> {
         let (from, _, group) = porter.ends(&self.legs[leg].parcel);
         self.slots[slot].receive(comm, from as usize, marks.tag + group as u32)?;
@@ -359,9 +359,9 @@ impl Inbox {
     fn unpack(
         &mut self,
         porter: &mut RankPacker,
-        (comm, marks): (&Comm, Marks),
+        (comm, marks): (&Comm, RunTag),
         data: &mut Buffers<'_>,
-        tally: &mut Tally,
+        tally: &mut RunCounters,
     ) -> Result<bool> {
         let room = self.coming.len();
         for slot in 0..self.posted.len() {
@@ -399,7 +399,7 @@ impl Inbox {
         slot: usize,
         porter: &RankPacker,
         comm: &Comm,
-        marks: Marks,
+        marks: RunTag,
     ) -> Result<Option<(usize, usize, usize)>> {
         let Some(Posted { leg, number, come }) = self.posted[slot] else { return Ok(None) };
         if let Some((letter, bytes)) = come {

@@ -1,6 +1,6 @@
 //! Two copies through small shared boxes: a rank packs what another assembles.
 //!
-//! Each pair of ranks has a [`Lane`] with places for some boxes, used in turn, so the sender packs the next while the receiver
+//! Each pair of ranks has a [`BufferRing`] with places for some boxes, used in turn, so the sender packs the next while the receiver
 //! works on the last. Numbers that only grow say who may touch a box: the sender has *filled* so many; the receiver has
 //! *emptied* the boxes of all its chunks up to one. There is nothing else to wait for, within a run or between runs.
 //!
@@ -14,11 +14,11 @@
 
 pub(super) mod queue;
 
-use super::{Moving, Progress, Tally, named, other_call, too_little};
+use super::{MoverBackend, Progress, RunCounters, named, other_call, too_little};
 use crate::ffi::collective::Reduce;
-use crate::private::Private;
-use crate::shm::{Neighbours, Pages};
-use queue::{Emptying, Filling, LINE, Lane, MANY, Shelf, Spot, tell_emptied};
+use crate::private_comm::PrivateComm;
+use crate::shm::{NodeMemory, PageKind};
+use queue::{BufferHandle, BufferRing, Consumer, LINE, MANY, Producer, WarmBuffers, tell_emptied};
 use reshard::engine::Buffers;
 use reshard::rank::{self, ReceiverGroup, StagedCopy};
 use reshard_plan::{Plan, Result};
@@ -32,7 +32,7 @@ const FEW: usize = 2;
 const PLENTY: usize = 8 << 20;
 
 /// Boxes are used in turn, and those of many ranks have more pages than a processor remembers.
-const PAGES: Pages = Pages::Huge;
+const PAGES: PageKind = PageKind::Huge;
 
 /// With little memory, chunks are not made so short that there are more than this: each rank lists those of all.
 const MOST_CHUNKS: u64 = 1 << 22;
@@ -40,12 +40,12 @@ const MOST_CHUNKS: u64 = 1 << 22;
 /// The most receivers of a bundle.
 const MOST: usize = 8;
 
-pub struct RelayMover {
+pub struct PrivateMover {
     relay: StagedCopy,
-    neighbours: Neighbours,
-    outgoing: Vec<Outgoing>,
-    incoming: Vec<Emptying>,
-    shelf: Shelf,
+    neighbours: NodeMemory,
+    outgoing: Vec<SendState>,
+    incoming: Vec<Consumer>,
+    shelf: WarmBuffers,
     /// This rank's chunks of which others have something, in their order.
     joint: Vec<usize>,
     /// The others.
@@ -61,24 +61,24 @@ pub struct RelayMover {
     first: usize,
     /// Chunks of a turn: half of the boxes, as others work on the other half.
     turn: usize,
-    tally: Tally,
+    tally: RunCounters,
     bytes: usize,
 }
 
 /// The boxes this rank fills.
-struct Outgoing {
-    boxes: Filling,
+struct SendState {
+    boxes: Producer,
     /// Chunks of the receiver, in a run.
     chunks: u64,
     /// The next chunk of which this rank has something, in this run.
     next: u64,
 }
 
-impl RelayMover {
+impl PrivateMover {
     /// Collective. All boxes of a chunk have together about `chunk` bytes, less if all ranks' would take more than `memory`.
     pub fn new(
         plan: &Arc<Plan>,
-        comm: &Private,
+        comm: &PrivateComm,
         chunk: u64,
         memory: Option<u64>,
         limit: Option<Duration>,
@@ -94,19 +94,19 @@ impl RelayMover {
         let mut outgoing = Vec::with_capacity(relay.outgoing().len());
         for to in relay.outgoing() {
             let (other, room, boxes) = (to.to as usize, room(to), boxes(to, most));
-            let lane = Lane { sender: me, at: take(Lane::head(boxes)), other, room, boxes };
+            let lane = BufferRing { sender: me, at: take(BufferRing::head(boxes)), other, room, boxes };
             table[other] = [lane.at, room, boxes].map(|number| number as u64);
-            outgoing.push(Outgoing { boxes: Filling::new(lane), chunks: to.chunks as u64, next: 0 });
+            outgoing.push(SendState { boxes: Producer::new(lane), chunks: to.chunks as u64, next: 0 });
         }
-        let mut spot = |room: usize| Spot { rank: me, at: take(room), room };
+        let mut spot = |room: usize| BufferHandle { rank: me, at: take(room), room };
         let (count, room) = at_hand(&relay, chunk);
-        let shelf = Shelf::new((0..count).map(|_| spot(room)));
+        let shelf = WarmBuffers::new((0..count).map(|_| spot(room)));
         let places = || {
             let lanes = outgoing.iter().map(|to| to.boxes.lane);
             lanes.flat_map(|lane| (0..lane.boxes as u64).map(move |place| (lane, place)))
         };
-        let spots: Vec<Spot> = places().map(|(lane, _)| spot(lane.room)).collect();
-        let neighbours = Neighbours::share(comm, bytes, PAGES, limit)?;
+        let spots: Vec<BufferHandle> = places().map(|(lane, _)| spot(lane.room)).collect();
+        let neighbours = NodeMemory::share(comm, bytes, PAGES, limit)?;
         places().zip(spots).for_each(|((lane, place), spot)| lane.furnish(&neighbours, place, spot));
         let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
         // Also tells that all boxes stand in their places.
@@ -116,10 +116,10 @@ impl RelayMover {
                 let at = sender * mine.len() + (me * 3 + k) * 8;
                 u64::from_ne_bytes(all[at..at + 8].try_into().unwrap_or_default()) as usize
             };
-            Lane { sender, at: number(0), other: sender, room: number(1), boxes: number(2) }
+            BufferRing { sender, at: number(0), other: sender, room: number(1), boxes: number(2) }
         };
-        let incoming: Vec<Emptying> =
-            relay.incoming().iter().map(|&rank| Emptying::new(lane(rank as usize))).collect();
+        let incoming: Vec<Consumer> =
+            relay.incoming().iter().map(|&rank| Consumer::new(lane(rank as usize))).collect();
         let lanes = outgoing.iter().map(|to| to.boxes.lane).chain(incoming.iter().map(|from| from.lane));
         let turn = lanes.map(|lane| lane.boxes / FEW).max().unwrap_or(1);
         let higher = |bundle: &ReceiverGroup| outgoing[bundle.members[0]].boxes.lane.other > me;
@@ -139,7 +139,7 @@ impl RelayMover {
             call: 0,
             first,
             turn,
-            tally: Tally::default(),
+            tally: RunCounters::default(),
             bytes,
         })
     }
@@ -149,7 +149,7 @@ impl RelayMover {
         let Self { relay, neighbours, outgoing, shelf, runs, call, tally, .. } = self;
         let members = &relay.bundles()[bundle].members;
         // All members have as many chunks, and are at the same.
-        let Outgoing { chunks, next, .. } = outgoing[members[0]];
+        let SendState { chunks, next, .. } = outgoing[members[0]];
         if next >= chunks || !members.iter().all(|&member| outgoing[member].boxes.is_free(neighbours)) {
             return None;
         }
@@ -157,7 +157,7 @@ impl RelayMover {
         let own = self.alone.get(self.alone_done) == Some(&(next as usize));
         let keep = own && relay.keeps(data, bundle, next as usize);
         self.alone_done += usize::from(keep);
-        let (mut lanes, mut spots) = ([0; MOST], [Spot::default(); MOST]);
+        let (mut lanes, mut spots) = ([0; MOST], [BufferHandle::default(); MOST]);
         let count = members.len();
         lanes[..count].copy_from_slice(members);
         for (&number, spot) in lanes[..count].iter().zip(&mut spots) {
@@ -230,14 +230,14 @@ impl RelayMover {
     }
 }
 
-impl Moving for RelayMover {
+impl MoverBackend for PrivateMover {
     fn begin(&mut self, _: &mut Buffers<'_>, call: u64) {
         self.call = call;
         (self.joint_done, self.alone_done) = (0, 0);
         for (number, outgoing) in self.outgoing.iter_mut().enumerate() {
             outgoing.next = self.relay.next_chunk(number, 0) as u64;
         }
-        self.tally = Tally::default();
+        self.tally = RunCounters::default();
     }
 
     /// A turn: some chunks for each bundle of receivers, then as many of this rank's own.
@@ -272,7 +272,7 @@ impl Moving for RelayMover {
     }
 
     fn late(&self) -> String {
-        let full = |to: &&Outgoing| to.next < to.chunks && !to.boxes.is_free(&self.neighbours);
+        let full = |to: &&SendState| to.next < to.chunks && !to.boxes.is_free(&self.neighbours);
         let mut late: Vec<usize> = self.outgoing.iter().filter(full).map(|to| to.boxes.lane.other).collect();
         if let Some(&chunk) = self.joint.get(self.joint_done) {
             let needed = self.relay.needs(chunk).map(|sender| &self.incoming[sender]);
@@ -283,12 +283,12 @@ impl Moving for RelayMover {
         named(late)
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> RunCounters {
         self.tally
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.relay.scratch_bytes() + Neighbours::taken(self.bytes, PAGES) as u64
+        self.relay.scratch_bytes() + NodeMemory::taken(self.bytes, PAGES) as u64
     }
 }
 
@@ -297,7 +297,7 @@ impl Moving for RelayMover {
 /// same chunks; how many boxes it has is each sender's own business.
 fn fitting(
     plan: &Arc<Plan>,
-    comm: &Private,
+    comm: &PrivateComm,
     chunk: u64,
     memory: Option<u64>,
     limit: Option<Duration>,
@@ -308,7 +308,7 @@ fn fitting(
         let most_here =
             (FEW..=most).rev().find(|&most| segment(&relay, chunk, most) <= PLENTY).unwrap_or(FEW);
         let Some(memory) = memory else { return Ok((relay, chunk, most_here)) };
-        let taken = Neighbours::taken(segment(&relay, chunk, most_here), PAGES);
+        let taken = NodeMemory::taken(segment(&relay, chunk, most_here), PAGES);
         let all = comm.reduce(relay.scratch_bytes() + taken as u64, Reduce::Sum, limit)?;
         if all <= memory {
             return Ok((relay, chunk, most_here));
@@ -325,7 +325,7 @@ fn fitting(
 
 /// Bytes of a rank's segment: its lanes and their boxes, and those it has at hand.
 fn segment(relay: &StagedCopy, chunk: u64, most: usize) -> usize {
-    let lane = |to: &rank::SendSide| Lane::head(boxes(to, most)) + boxes(to, most) * room(to);
+    let lane = |to: &rank::SendSide| BufferRing::head(boxes(to, most)) + boxes(to, most) * room(to);
     let (count, bytes) = at_hand(relay, chunk);
     LINE + relay.outgoing().iter().map(lane).sum::<usize>() + count * bytes
 }

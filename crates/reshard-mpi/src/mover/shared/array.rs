@@ -5,7 +5,7 @@ use crate::agree::agree;
 use crate::ffi::comm::Comm;
 use crate::ffi::library::is_forked;
 use crate::ffi::wait::DEADLINE;
-use crate::shm::{HEAD, Neighbours, Pages, too_large};
+use crate::shm::{HEAD, NodeMemory, PageKind, too_large};
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// get through within the engine's deadline that panics, and [`Shared::settle`] is an error instead. It panics, too, to look at
 /// the destination of a run that failed because a rank ended, or got stuck, in the middle of copying to it.
 pub struct Shared<T> {
-    neighbours: Neighbours,
+    neighbours: NodeMemory,
     len: usize,
     /// Who may still read it.
     lent: Mutex<Vec<Lent>>,
@@ -57,7 +57,7 @@ impl<T: Pod> Shared<T> {
                 format!("an array cannot be shared, because {apart}; use messages"),
             ));
         }
-        let neighbours = Neighbours::share(&comm, bytes.unwrap_or(0), Pages::Huge, limit)?;
+        let neighbours = NodeMemory::share(&comm, bytes.unwrap_or(0), PageKind::Huge, limit)?;
         // Mostly it is lent to the readers of one engine, and that takes no memory then.
         let lent = Mutex::new(Vec::with_capacity(1));
         Ok(Self { neighbours, len, lent, written: None, elements: PhantomData })
@@ -90,13 +90,13 @@ impl<T: Pod> Shared<T> {
     }
 
     /// The parts of all ranks.
-    pub(crate) fn parts(&self) -> &Neighbours {
+    pub(crate) fn parts(&self) -> &NodeMemory {
         &self.neighbours
     }
 
     /// This part, to be written to by all ranks in the next run of an engine, and those of all. Nobody looks at it until that
     /// run has ended.
-    pub(crate) fn own_and_parts(&mut self, readers: &Arc<Readers>) -> Result<(&mut [T], &Neighbours)> {
+    pub(crate) fn own_and_parts(&mut self, readers: &Arc<Readers>) -> Result<(&mut [T], &NodeMemory)> {
         self.check()?;
         self.settle()?;
         let first = self.first();

@@ -1,23 +1,23 @@
 //! Who copies which units, and who may read and write what meanwhile.
 //!
-//! Numbers that only grow say how far each rank is: see [`Board`]. A source may be read once its owner has begun the run, a
+//! Numbers that only grow say how far each rank is: see [`ProgressBoard`]. A source may be read once its owner has begun the run, a
 //! destination written to once its owner has; units are taken by tickets and counted when they are copied. A rank has received
 //! everything when all units of the lots that lead to it are copied and nobody has taken back what was read for it.
 //!
 //! A rank runs ahead of those that read its source, for a few runs: what it was called with stays on the board so long. One that
 //! is further ahead waits before it begins.
 
-use super::super::word::Memory;
+use super::super::word::SharedMemory;
 use super::super::{Progress, named, other_call};
-use super::progress::{Board, Home, KEPT, Note, Tickets};
+use super::progress::{Home, KEPT, Milestone, ProgressBoard, TaskCounter};
 use super::readers::Readers;
-use crate::shm::Neighbours;
+use crate::shm::NodeMemory;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// Units with the same sources and destinations.
 #[derive(Hash)]
-pub struct Lot {
+pub struct GroupState {
     /// Its number for this rank.
     pub number: usize,
     pub units: u64,
@@ -28,22 +28,22 @@ pub struct Lot {
     pub receivers: Vec<usize>,
 }
 
-impl Lot {
-    fn tickets<'a, M: Memory>(&self, board: &'a Board<M>) -> Tickets<'a, M::Word> {
+impl GroupState {
+    fn tickets<'a, M: SharedMemory>(&self, board: &'a ProgressBoard<M>) -> TaskCounter<'a, M::Word> {
         board.tickets(self.home)
     }
 }
 
 /// All that a rank knows of.
-pub struct Lots<M = Neighbours> {
+pub struct TaskGroups<M = NodeMemory> {
     /// Those that lead to this rank, then all others.
-    lots: Vec<Lot>,
+    lots: Vec<GroupState>,
     own: usize,
     /// For each, the last run in which all its ranks had begun, in the same call.
     ready: Vec<u64>,
     /// Ranks whose sources this one needs; itself is not among them.
     owners: Vec<usize>,
-    board: Arc<Board<M>>,
+    board: Arc<ProgressBoard<M>>,
     readers: Arc<Readers<M>>,
     run: u64,
     call: u64,
@@ -53,13 +53,13 @@ pub struct Lots<M = Neighbours> {
     received: bool,
 }
 
-impl<M: Memory> Lots<M> {
+impl<M: SharedMemory> TaskGroups<M> {
     /// The first `own` of them lead to this rank.
     pub fn new(
-        lots: Vec<Lot>,
+        lots: Vec<GroupState>,
         own: usize,
         owners: Vec<usize>,
-        board: Arc<Board<M>>,
+        board: Arc<ProgressBoard<M>>,
         readers: Arc<Readers<M>>,
     ) -> Self {
         let ready = vec![0; lots.len()];
@@ -112,7 +112,7 @@ impl<M: Memory> Lots<M> {
     /// Copies a unit, if there is one: it is the caller's alone, its sources and destinations are as those they belong to want
     /// them, and stay so until it is copied. Exceptions: one who took its source back or gave up without waiting for that has
     /// told the others, or does not look at its destination any more.
-    pub fn copy(&mut self, copy: impl FnOnce(&Lot, u64)) -> Result<Progress> {
+    pub fn copy(&mut self, copy: impl FnOnce(&GroupState, u64)) -> Result<Progress> {
         let Some((at, unit)) = self.take()? else {
             if self.received {
                 return Ok(Progress::Done);
@@ -138,7 +138,7 @@ impl<M: Memory> Lots<M> {
                 continue;
             }
             if *ready < *run {
-                if board.behind(&lot.ranks, Note::Begun, *run).next().is_some() {
+                if board.behind(&lot.ranks, Milestone::Begun, *run).next().is_some() {
                     continue;
                 }
                 let other = lot.ranks.iter().find(|&&rank| board.is_called_otherwise(rank, *run, *call));
@@ -157,13 +157,13 @@ impl<M: Memory> Lots<M> {
     }
 
     /// Own lots of which not all units are copied.
-    fn unfinished(&self) -> impl Iterator<Item = &Lot> {
+    fn unfinished(&self) -> impl Iterator<Item = &GroupState> {
         self.lots[..self.own].iter().filter(|lot| !lot.tickets(&self.board).are_through(self.run, lot.units))
     }
 
     /// Why own lots will not be finished: somebody panicked over a unit, or a receiver has given up.
     fn hopeless(&self) -> Option<Error> {
-        let gave_up = |rank: &&usize| self.board.read(**rank, Note::GivenUp) == self.run;
+        let gave_up = |rank: &&usize| self.board.read(**rank, Milestone::GivenUp) == self.run;
         self.unfinished().find_map(|lot| {
             let dropped = self.board.dropped_by(lot.home).map(panicked);
             dropped.or_else(|| lot.receivers.iter().find(gave_up).map(|&rank| given_up(rank)))
@@ -172,7 +172,7 @@ impl<M: Memory> Lots<M> {
 
     /// Everything is there, if it could be read in time.
     fn receive(&mut self) -> Result<()> {
-        let taken_back = |rank: &&usize| self.board.read(**rank, Note::TakenBack) >= self.run;
+        let taken_back = |rank: &&usize| self.board.read(**rank, Milestone::TakenBack) >= self.run;
         if let Some(rank) = self.owners.iter().find(taken_back) {
             return Err(Error::new(
                 ErrorKind::Mpi,
@@ -182,16 +182,16 @@ impl<M: Memory> Lots<M> {
                 ),
             ));
         }
-        self.board.write(Note::Received, self.run);
+        self.board.write(Milestone::Received, self.run);
         self.readers.end(self.run);
         self.received = true;
         Ok(())
     }
 
     /// Gives the run up: nobody takes a unit that leads to this rank any more. Says how many were taken, for
-    /// [`Lots::are_back`].
+    /// [`TaskGroups::are_back`].
     pub fn close(&mut self) -> Vec<u64> {
-        self.board.write(Note::GivenUp, self.run);
+        self.board.write(Milestone::GivenUp, self.run);
         let own = self.lots[..self.own].iter();
         own.map(|lot| lot.tickets(&self.board).close(self.run, lot.units)).collect()
     }
@@ -209,7 +209,7 @@ impl<M: Memory> Lots<M> {
 
     /// After that, or when it was waited for in vain: nobody needs to wait for what is not read any more.
     pub fn leave(&mut self) {
-        self.board.write(Note::Received, self.run);
+        self.board.write(Milestone::Received, self.run);
     }
 
     /// Whom the run waits for.
@@ -217,7 +217,8 @@ impl<M: Memory> Lots<M> {
         if !self.begun {
             return named(self.readers.behind(self.run.saturating_sub(KEPT)));
         }
-        let absent = |lot: &Lot| self.board.behind(&lot.ranks, Note::Begun, self.run).collect::<Vec<_>>();
+        let absent =
+            |lot: &GroupState| self.board.behind(&lot.ranks, Milestone::Begun, self.run).collect::<Vec<_>>();
         let late: Vec<usize> = self.unfinished().flat_map(absent).collect();
         if !late.is_empty() {
             return named(late);
@@ -229,17 +230,17 @@ impl<M: Memory> Lots<M> {
     /// Bytes of this rank's board.
     pub fn board_bytes(&self) -> u64 {
         let at_home = self.lots.iter().filter(|lot| lot.home.0 == self.board.rank()).count();
-        Board::bytes(at_home) as u64
+        ProgressBoard::bytes(at_home) as u64
     }
 }
 
 /// A unit that is being copied. If that panics, nobody waits for it.
-struct Dropped<'a, M: Memory> {
-    board: &'a Board<M>,
+struct Dropped<'a, M: SharedMemory> {
+    board: &'a ProgressBoard<M>,
     lot: Home,
 }
 
-impl<M: Memory> Drop for Dropped<'_, M> {
+impl<M: SharedMemory> Drop for Dropped<'_, M> {
     fn drop(&mut self) {
         self.board.drop_work(self.lot);
     }
@@ -276,7 +277,7 @@ mod tests {
         words: Arc<[[AtomicU64; 64]; 3]>,
     }
 
-    impl Memory for Page {
+    impl SharedMemory for Page {
         type Word = AtomicU64;
 
         fn rank(&self) -> usize {
@@ -293,12 +294,12 @@ mod tests {
     }
 
     /// Rank 0 owns what rank 1 receives, in two units, and rank 2 helps.
-    fn lots(rank: usize, words: &Arc<[[AtomicU64; 64]; 3]>) -> Lots<Page> {
-        let lot = Lot { number: 0, units: 2, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
-        let board = Arc::new(Board::within(Page { rank, words: Arc::clone(words) }));
+    fn lots(rank: usize, words: &Arc<[[AtomicU64; 64]; 3]>) -> TaskGroups<Page> {
+        let lot = GroupState { number: 0, units: 2, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
+        let board = Arc::new(ProgressBoard::within(Page { rank, words: Arc::clone(words) }));
         let readers = if rank == 0 { vec![1] } else { Vec::new() };
         let readers = Arc::new(Readers::new(Arc::clone(&board), readers, None, false));
-        Lots::new(vec![lot], usize::from(rank == 1), vec![0], board, readers)
+        TaskGroups::new(vec![lot], usize::from(rank == 1), vec![0], board, readers)
     }
 
     fn page() -> Arc<[[AtomicU64; 64]; 3]> {

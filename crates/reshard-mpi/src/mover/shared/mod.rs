@@ -1,6 +1,6 @@
 //! One copy: what a rank receives is read straight out of the others' shared parts.
 //!
-//! Who may copy what, and when, say [`Lots`]. A source may be read once its owner has begun the run. A rank's run ends when it has
+//! Who may copy what, and when, say [`TaskGroups`]. A source may be read once its owner has begun the run. A rank's run ends when it has
 //! everything; others may still read its source, so it is *lent* to them, and whoever wants to write to it waits for them first:
 //! see [`Shared`](crate::Shared). If that is in vain it is taken back, and who reads it then finds out. No rank waits for one it
 //! has nothing to do with, unless it is many runs ahead; but those that receive parts of the same rows are one lot.
@@ -15,11 +15,11 @@ pub(super) mod groups;
 pub(super) mod progress;
 pub mod readers;
 
-use super::{Moving, Progress, Tally};
+use super::{MoverBackend, Progress, RunCounters};
 use crate::ffi::collective::Reduce;
-use crate::private::Private;
-use groups::{Lot, Lots};
-use progress::{Board, MOST_UNITS};
+use crate::private_comm::PrivateComm;
+use groups::{GroupState, TaskGroups};
+use progress::{MOST_UNITS, ProgressBoard};
 use readers::Readers;
 use reshard::engine::Buffers;
 use reshard::rank::GroupedTasks;
@@ -41,18 +41,18 @@ const LAST_UNITS: Duration = Duration::from_secs(1);
 
 /// Who copies what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hands {
+pub enum WorkSharing {
     /// Each rank what it receives.
     Own,
     /// All ranks everything, if there is enough of it.
     All,
     /// All ranks everything, in units of so many bytes: for tests.
-    AllInUnits(u64),
+    AllInTasks(u64),
 }
 
-pub struct DirectMover {
+pub struct SharedMover {
     direct: GroupedTasks,
-    lots: Lots,
+    lots: TaskGroups,
     /// Units it has copied in this run.
     copied: u64,
     /// Whether it gives way now and then, and since when it has not; none if it has just done so.
@@ -60,16 +60,21 @@ pub struct DirectMover {
     at_work: Option<Instant>,
 }
 
-impl DirectMover {
+impl SharedMover {
     /// Collective.
-    pub fn new(plan: &Arc<Plan>, comm: &Private, hands: Hands, limit: Option<Duration>) -> Result<Self> {
+    pub fn new(
+        plan: &Arc<Plan>,
+        comm: &PrivateComm,
+        hands: WorkSharing,
+        limit: Option<Duration>,
+    ) -> Result<Self> {
         let rank = comm.rank();
         let (together, unit_bytes) = match hands {
-            Hands::Own => (false, None),
-            Hands::All => {
+            WorkSharing::Own => (false, None),
+            WorkSharing::All => {
                 (comm.size() <= MOST_RANKS && GroupedTasks::is_worth_sharing(plan, comm.size()), None)
             }
-            Hands::AllInUnits(bytes) => (true, Some(bytes)),
+            WorkSharing::AllInTasks(bytes) => (true, Some(bytes)),
         };
         let direct = match together {
             true => GroupedTasks::of_all(Arc::clone(plan), comm.size(), unit_bytes),
@@ -98,11 +103,11 @@ impl DirectMover {
             readers.extend(of_lot);
             readers = sorted(readers);
         }
-        let crowded = comm.node(limit)?.is_crowded();
-        let board = Arc::new(Board::share(comm, at_home, limit)?);
-        let readers = Arc::new(Readers::new(Arc::clone(&board), readers, limit, crowded));
-        let lots = Lots::new(lots, own, owners, board, readers);
-        Ok(Self { direct, lots, copied: 0, gives_way: together && crowded, at_work: None })
+        let oversubscribed = comm.node(limit)?.is_oversubscribed();
+        let board = Arc::new(ProgressBoard::share(comm, at_home, limit)?);
+        let readers = Arc::new(Readers::new(Arc::clone(&board), readers, limit, oversubscribed));
+        let lots = TaskGroups::new(lots, own, owners, board, readers);
+        Ok(Self { direct, lots, copied: 0, gives_way: together && oversubscribed, at_work: None })
     }
 
     /// For each array, the sources that must have been entered, and the destinations.
@@ -127,7 +132,7 @@ impl DirectMover {
 }
 
 /// The lots, each with its tickets at the first rank it leads to.
-fn lots_of(plan: &Plan, direct: &GroupedTasks) -> Vec<Lot> {
+fn lots_of(plan: &Plan, direct: &GroupedTasks) -> Vec<GroupState> {
     let mut at_home = std::collections::HashMap::new();
     let lot = |(number, lot): (usize, &reshard::rank::TaskGroup)| {
         let array = &plan.arrays()[lot.array];
@@ -140,7 +145,7 @@ fn lots_of(plan: &Plan, direct: &GroupedTasks) -> Vec<Lot> {
         *count += 1;
         let units = lot.units() as u64;
         assert!(units < MOST_UNITS, "{units} units");
-        Lot { number, units, home, ranks, receivers }
+        GroupState { number, units, home, ranks, receivers }
     };
     direct.lots().iter().enumerate().map(lot).collect()
 }
@@ -169,7 +174,7 @@ fn sorted(mut ranks: Vec<usize>) -> Vec<usize> {
 }
 
 /// All ranks must have cut the plan alike, or two would copy the same unit as different ones.
-fn check_alike(comm: &Private, lots: &[Lot], limit: Option<Duration>) -> Result<()> {
+fn check_alike(comm: &PrivateComm, lots: &[GroupState], limit: Option<Duration>) -> Result<()> {
     let mut hasher = DefaultHasher::new();
     lots.hash(&mut hasher);
     let number = hasher.finish();
@@ -183,7 +188,7 @@ fn check_alike(comm: &Private, lots: &[Lot], limit: Option<Duration>) -> Result<
     Ok(())
 }
 
-impl Moving for DirectMover {
+impl MoverBackend for SharedMover {
     fn begin(&mut self, _: &mut Buffers<'_>, call: u64) {
         (self.copied, self.at_work) = (0, None);
         self.lots.begin(call);
@@ -203,7 +208,7 @@ impl Moving for DirectMover {
         let Self { direct, lots, .. } = self;
         let copied = lots.copy(|lot, unit| {
             // SAFETY: the unit is this rank's alone, and its sources and destinations may be read and written until it is copied:
-            // see `Lots::copy`.
+            // see `TaskGroups::copy`.
             unsafe { direct.run(lot.number, unit as usize, data) };
         })?;
         match copied {
@@ -236,8 +241,8 @@ impl Moving for DirectMover {
         self.lots.late()
     }
 
-    fn tally(&self) -> Tally {
-        Tally { units: self.copied, ..Tally::default() }
+    fn tally(&self) -> RunCounters {
+        RunCounters { units: self.copied, ..RunCounters::default() }
     }
 
     fn scratch_bytes(&self) -> u64 {

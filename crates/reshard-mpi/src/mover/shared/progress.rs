@@ -1,15 +1,15 @@
 //! Numbers that the ranks of a node write down for each other to see. They only grow.
 
-use super::super::word::{Memory, Tie, Word};
-use crate::private::Private;
-use crate::shm::{Neighbours, Pages};
+use super::super::word::{OrderingSite, SharedMemory, Word};
+use crate::private_comm::PrivateComm;
+use crate::shm::{NodeMemory, PageKind};
 use reshard_plan::Result;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What a rank writes down: the number of a run.
 #[derive(Clone, Copy)]
-pub enum Note {
+pub enum Milestone {
     /// It has begun: its source may be read, and its destination written to.
     Begun,
     /// It has everything it receives.
@@ -20,12 +20,12 @@ pub enum Note {
     GivenUp,
 }
 
-impl Note {
+impl Milestone {
     /// With which orderings it is written and read. The last two tell nothing but themselves.
     fn ties(self) -> [Ordering; 2] {
         match self {
-            Self::Begun => [Tie::Begins.order(), Tie::SeesBegun.order()],
-            Self::Received => [Tie::Receives.order(), Tie::SeesReceived.order()],
+            Self::Begun => [OrderingSite::Begins.order(), OrderingSite::SeesBegun.order()],
+            Self::Received => [OrderingSite::Receives.order(), OrderingSite::SeesReceived.order()],
             Self::TakenBack | Self::GivenUp => [Ordering::Relaxed; 2],
         }
     }
@@ -35,7 +35,7 @@ impl Note {
 const LINE: usize = 64;
 
 /// Beside the last note: the lot a rank copied something of when it panicked.
-const PANICKED: usize = Note::GivenUp as usize * LINE + 8;
+const PANICKED: usize = Milestone::GivenUp as usize * LINE + 8;
 
 /// After the notes: for which lot a rank copies now.
 const BUSY: usize = 4 * LINE;
@@ -58,14 +58,14 @@ fn name((rank, lot): Home) -> u64 {
 }
 
 /// The numbers of all ranks.
-pub struct Board<M = Neighbours> {
+pub struct ProgressBoard<M = NodeMemory> {
     memory: M,
 }
 
-impl Board {
+impl ProgressBoard {
     /// With the tickets of so many lots at this rank. Collective.
-    pub fn share(comm: &Private, lots: usize, limit: Option<Duration>) -> Result<Self> {
-        let memory = Neighbours::share(comm, Self::bytes(lots), Pages::Ordinary, limit)?;
+    pub fn share(comm: &PrivateComm, lots: usize, limit: Option<Duration>) -> Result<Self> {
+        let memory = NodeMemory::share(comm, Self::bytes(lots), PageKind::Ordinary, limit)?;
         Ok(Self { memory })
     }
 
@@ -75,7 +75,7 @@ impl Board {
     }
 }
 
-impl<M: Memory> Board<M> {
+impl<M: SharedMemory> ProgressBoard<M> {
     /// In memory that is shared already.
     #[cfg(test)]
     pub fn within(memory: M) -> Self {
@@ -92,14 +92,14 @@ impl<M: Memory> Board<M> {
     }
 
     /// Writes a run down for the others, unless it is there, or a later one.
-    pub fn write(&self, note: Note, run: u64) {
+    pub fn write(&self, note: Milestone, run: u64) {
         self.memory.word(self.rank(), note as usize * LINE).fetch_max(run, note.ties()[0]);
     }
 
     /// This rank begins a run, in a call that a number stands for.
     pub fn begin(&self, run: u64, call: u64) {
         self.call(self.rank(), run).store(call, Ordering::Relaxed);
-        self.write(Note::Begun, run);
+        self.write(Milestone::Begun, run);
     }
 
     /// Whether a rank that has begun a run does so in another call. Asked before this rank takes a unit of a lot that the other
@@ -112,7 +112,7 @@ impl<M: Memory> Board<M> {
         self.memory.word(rank, CALLS + (run % KEPT) as usize * size_of::<u64>())
     }
 
-    pub fn read(&self, rank: usize, note: Note) -> u64 {
+    pub fn read(&self, rank: usize, note: Milestone) -> u64 {
         self.memory.word(rank, note as usize * LINE).load(note.ties()[1])
     }
 
@@ -120,7 +120,7 @@ impl<M: Memory> Board<M> {
     pub fn behind<'a>(
         &'a self,
         ranks: &'a [usize],
-        note: Note,
+        note: Milestone,
         run: u64,
     ) -> impl Iterator<Item = usize> + 'a {
         ranks.iter().copied().filter(move |&rank| self.read(rank, note) < run)
@@ -128,14 +128,14 @@ impl<M: Memory> Board<M> {
 
     /// This rank took its source back: before anything is written to it.
     pub fn take_back(&self, run: u64) {
-        self.write(Note::TakenBack, run);
-        M::Word::fence(Tie::TakesBack.order());
+        self.write(Milestone::TakenBack, run);
+        M::Word::fence(OrderingSite::TakesBack.order());
     }
 
     /// This rank has copied a unit that it took.
-    pub fn put_down(&self, tickets: Tickets<'_, M::Word>) {
+    pub fn put_down(&self, tickets: TaskCounter<'_, M::Word>) {
         // Whoever hears of it also hears of those that took back what was read.
-        M::Word::fence(Tie::HasRead.order());
+        M::Word::fence(OrderingSite::HasRead.order());
         tickets.put_down();
     }
 
@@ -161,9 +161,9 @@ impl<M: Memory> Board<M> {
     }
 
     /// The tickets of a lot.
-    pub fn tickets(&self, (rank, lot): Home) -> Tickets<'_, M::Word> {
+    pub fn tickets(&self, (rank, lot): Home) -> TaskCounter<'_, M::Word> {
         let at = TICKETS + lot * LINE;
-        Tickets { next: self.memory.word(rank, at), copied: self.memory.word(rank, at + 8) }
+        TaskCounter { next: self.memory.word(rank, at), copied: self.memory.word(rank, at + 8) }
     }
 }
 
@@ -178,21 +178,21 @@ pub const MOST_UNITS: u64 = CLOSED;
 
 /// By which the units of a lot are taken, each once in a run, by whoever comes. Who takes one learns nothing by that but its
 /// number: what may be read and written is known from the notes.
-pub struct Tickets<'a, W> {
+pub struct TaskCounter<'a, W> {
     next: &'a W,
     /// Units of all runs.
     copied: &'a W,
 }
 
-impl<W> Clone for Tickets<'_, W> {
+impl<W> Clone for TaskCounter<'_, W> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<W> Copy for Tickets<'_, W> {}
+impl<W> Copy for TaskCounter<'_, W> {}
 
-impl<W: Word> Tickets<'_, W> {
+impl<W: Word> TaskCounter<'_, W> {
     /// The next unit of a run, if there is one for one of this run.
     pub fn next(self, run: u64, units: u64) -> Option<u64> {
         let seen = self.next.load(Ordering::Relaxed);
@@ -213,12 +213,12 @@ impl<W: Word> Tickets<'_, W> {
 
     /// A unit that was taken is copied.
     fn put_down(self) {
-        self.copied.fetch_add(1, Tie::PutsDown.order());
+        self.copied.fetch_add(1, OrderingSite::PutsDown.order());
     }
 
     /// Whether all units of a run, and of those before, are copied.
     pub fn are_through(self, run: u64, units: u64) -> bool {
-        self.copied.load(Tie::SeesThrough.order()) >= run * units
+        self.copied.load(OrderingSite::SeesThrough.order()) >= run * units
     }
 
     /// Nobody takes a unit of this run any more. How many will have been copied, in all runs, when all that were taken are. May
@@ -237,7 +237,7 @@ impl<W: Word> Tickets<'_, W> {
 
     /// Whether so many units were copied, in all runs: those that were taken when it was closed.
     pub fn are_back(self, taken: u64) -> bool {
-        self.copied.load(Tie::SeesLast.order()) >= taken
+        self.copied.load(OrderingSite::SeesLast.order()) >= taken
     }
 }
 
@@ -261,7 +261,7 @@ mod tests {
         const UNITS: u64 = 37;
         const RUNS: u64 = 300;
         let (next, copied) = (AtomicU64::new(0), AtomicU64::new(0));
-        let tickets = Tickets { next: &next, copied: &copied };
+        let tickets = TaskCounter { next: &next, copied: &copied };
         let taken = Mutex::new(vec![[0_u32; UNITS as usize]; RUNS as usize]);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn who_is_late_takes_nothing_of_a_later_run() {
         let (next, copied) = (AtomicU64::new(0), AtomicU64::new(0));
-        let tickets = Tickets { next: &next, copied: &copied };
+        let tickets = TaskCounter { next: &next, copied: &copied };
         assert_eq!([tickets.take(1, 2), tickets.take(1, 2), tickets.take(1, 2)], [Some(0), Some(1), None]);
         assert_eq!(tickets.next(2, 2), Some(0));
         assert_eq!(tickets.take(2, 2), Some(0));
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn what_is_closed_is_not_taken_and_says_what_is_still_out() {
         let (next, copied) = (AtomicU64::new(0), AtomicU64::new(0));
-        let tickets = Tickets { next: &next, copied: &copied };
+        let tickets = TaskCounter { next: &next, copied: &copied };
         (0..4).for_each(|_| assert!(tickets.take(1, 4).is_some()));
         (0..4).for_each(|_| tickets.put_down());
         assert_eq!([tickets.take(2, 4), tickets.take(2, 4)], [Some(0), Some(1)]);
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!([tickets.take(2, 4), tickets.next(2, 4)], [None, None]);
         assert_eq!(tickets.close(2, 4), 6, "whoever asks");
         // Of a run in which nobody has taken anything.
-        let tickets = Tickets { next: &AtomicU64::new(0), copied: &copied };
+        let tickets = TaskCounter { next: &AtomicU64::new(0), copied: &copied };
         assert_eq!(tickets.close(2, 4), 4);
     }
 }

@@ -1,30 +1,35 @@
 //! Sources that are lent: their owner's run has ended, and others still read them.
 
-use super::super::word::Memory;
-use super::super::{Patience, named};
-use super::progress::{Board, Note};
-use crate::shm::Neighbours;
+use super::super::word::SharedMemory;
+use super::super::{Backoff, named};
+use super::progress::{Milestone, ProgressBoard};
+use crate::shm::NodeMemory;
 use reshard_plan::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The ranks that read a rank's source, and how far they are.
-pub struct Readers<M = Neighbours> {
-    board: Arc<Board<M>>,
+pub struct Readers<M = NodeMemory> {
+    board: Arc<ProgressBoard<M>>,
     /// This rank is not among them.
     ranks: Vec<usize>,
     limit: Option<Duration>,
-    crowded: bool,
+    oversubscribed: bool,
     /// The run this rank has begun last, for itself.
     run: AtomicU64,
     /// The last run in which nobody writes to this rank's destinations any more.
     ended: AtomicU64,
 }
 
-impl<M: Memory> Readers<M> {
-    pub fn new(board: Arc<Board<M>>, ranks: Vec<usize>, limit: Option<Duration>, crowded: bool) -> Self {
-        Self { board, ranks, limit, crowded, run: AtomicU64::new(0), ended: AtomicU64::new(0) }
+impl<M: SharedMemory> Readers<M> {
+    pub fn new(
+        board: Arc<ProgressBoard<M>>,
+        ranks: Vec<usize>,
+        limit: Option<Duration>,
+        oversubscribed: bool,
+    ) -> Self {
+        Self { board, ranks, limit, oversubscribed, run: AtomicU64::new(0), ended: AtomicU64::new(0) }
     }
 
     /// The run this rank has begun last, perhaps not yet for the others to see.
@@ -38,7 +43,7 @@ impl<M: Memory> Readers<M> {
 
     /// Those that are not through with a run.
     pub fn behind(&self, run: u64) -> impl Iterator<Item = usize> {
-        self.board.behind(&self.ranks, Note::Received, run)
+        self.board.behind(&self.ranks, Milestone::Received, run)
     }
 
     /// They are through with a run.
@@ -57,13 +62,13 @@ impl<M: Memory> Readers<M> {
     }
 
     fn wait_for(&self, run: u64) -> Result<()> {
-        let mut patience = Patience::lent(self.limit, self.crowded);
+        let mut backoff = Backoff::lent(self.limit, self.oversubscribed);
         loop {
             let mut late = self.behind(run).peekable();
             if late.peek().is_none() {
                 return Ok(());
             }
-            patience.wait(|| named(late))?;
+            backoff.wait(|| named(late))?;
         }
     }
 

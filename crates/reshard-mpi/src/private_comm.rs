@@ -8,7 +8,7 @@ use crate::ffi::comm::Comm;
 use crate::ffi::library::is_forked;
 use crate::ffi::wait::DEADLINE;
 use crate::node::{Node, random};
-use crate::owned::Owned;
+use crate::owned::OwnedMessage;
 use crate::registry::{Failure, Registry, TAGS};
 use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::ops::Deref;
@@ -23,7 +23,7 @@ const NOTICE: u32 = 32_002;
 const NOTICE_BYTES: usize = 512;
 
 /// The private duplicate of a communicator.
-pub struct Private {
+pub struct PrivateComm {
     comm: Comm,
     pub(crate) node: OnceLock<Node>,
     registry: Mutex<Registry>,
@@ -36,7 +36,7 @@ pub struct Private {
     refused: OnceLock<String>,
 }
 
-impl Deref for Private {
+impl Deref for PrivateComm {
     type Target = Comm;
 
     fn deref(&self) -> &Comm {
@@ -54,13 +54,13 @@ impl Comm {
     ///
     /// The parent keeps it until the parent is freed or MPI ends. A clone that lives longer keeps it alive, but not beyond
     /// the end of MPI.
-    pub fn private(&self) -> Result<Arc<Private>> {
+    pub fn private(&self) -> Result<Arc<PrivateComm>> {
         self.private_within(Some(DEADLINE))
     }
 
     /// As [`Comm::private`], but fails when the time is over. Whoever asks again then goes on waiting for the same.
-    pub fn private_within(&self, time: Option<Duration>) -> Result<Arc<Private>> {
-        let private = self.kept_duplicate(time, Private::new)?;
+    pub fn private_within(&self, time: Option<Duration>) -> Result<Arc<PrivateComm>> {
+        let private = self.kept_duplicate(time, PrivateComm::new)?;
         match private.refused.get() {
             None => private.begin(time).map(|()| private),
             Some(why) => Err(Error::new(
@@ -74,7 +74,7 @@ impl Comm {
     }
 }
 
-impl Private {
+impl PrivateComm {
     fn new(comm: Comm) -> Self {
         Self {
             comm,
@@ -156,7 +156,7 @@ impl Private {
 
     /// A message that is here already.
     fn take(&self, rank: usize, bytes: usize, tag: u32) -> Result<Vec<u8>> {
-        let mut message = Owned::receive(&self.comm, bytes, rank, tag)?;
+        let mut message = OwnedMessage::receive(&self.comm, bytes, rank, tag)?;
         let begin = Instant::now();
         while !message.is_done()? {
             if begin.elapsed() > DEADLINE {
@@ -176,7 +176,7 @@ impl Private {
         let mut registry = self.registry();
         registry.told.retain_mut(|sent| !matches!(sent.is_done(), Ok(true)));
         for rank in (0..self.size()).filter(|&rank| rank != self.rank()) {
-            if let Ok(sent) = Owned::send(&self.comm, words.clone(), rank, NOTICE) {
+            if let Ok(sent) = OwnedMessage::send(&self.comm, words.clone(), rank, NOTICE) {
                 registry.told.push(sent);
             }
         }
@@ -200,14 +200,14 @@ impl Private {
 
 /// An engine's number on its communicator, its own as long as it lives.
 pub struct Registration {
-    comm: Arc<Private>,
+    comm: Arc<PrivateComm>,
     number: u64,
     /// Something of it may still be on its way.
     keeps_tags: bool,
 }
 
 impl Registration {
-    pub fn comm(&self) -> &Arc<Private> {
+    pub fn comm(&self) -> &Arc<PrivateComm> {
         &self.comm
     }
 
