@@ -112,7 +112,7 @@ pub fn agree(
         let error = Error::new(
             ErrorKind::Mpi,
             format!(
-                "rank {} did not answer in time: it is gone, stuck, or was never called; call this on all ranks of the \
+                "rank {} did not answer in time: it has exited, is stuck, or never made the call; call this on all ranks of the \
                  communicator, or allow more time; nothing was moved",
                 tally.missing - 1
             ),

@@ -96,11 +96,11 @@ impl MoverBackend for AllToAllV {
         Ok(Progress::Done)
     }
 
-    fn late(&self) -> String {
+    fn awaited(&self) -> String {
         "the others".into()
     }
 
-    fn tally(&self) -> RunCounters {
+    fn counters(&self) -> RunCounters {
         RunCounters { messages: self.messages, ..RunCounters::default() }
     }
 
@@ -192,11 +192,11 @@ impl MoverBackend for AllToAllW {
         Ok(Progress::Done)
     }
 
-    fn late(&self) -> String {
+    fn awaited(&self) -> String {
         "the others".into()
     }
 
-    fn tally(&self) -> RunCounters {
+    fn counters(&self) -> RunCounters {
         RunCounters::default()
     }
 

@@ -20,7 +20,7 @@ use crate::mover::messages::{MessageSizing, MessagesMover};
 use crate::mover::private::PrivateMover;
 use crate::mover::shared::readers::Readers;
 use crate::mover::shared::{SharedMover, WorkSharing};
-use crate::mover::{Mover, MoverBackend, too_little};
+use crate::mover::{Mover, MoverBackend, too_little_memory};
 use crate::private_comm::PrivateComm;
 use bytemuck::Pod;
 use own::Entering;
@@ -115,8 +115,8 @@ impl MpiEngine {
 
     /// The same, but with the mover `Shared` all ranks copy everything, however little, in units of so many bytes.
     #[doc(hidden)]
-    pub fn in_units(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, unit_bytes: u64) -> Result<Self> {
-        Self::with_hands(plan, comm, options, WorkSharing::AllInTasks(unit_bytes))
+    pub fn in_tasks(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, task_bytes: u64) -> Result<Self> {
+        Self::with_hands(plan, comm, options, WorkSharing::AllInTasks(task_bytes))
     }
 
     fn with_hands(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, shared: WorkSharing) -> Result<Self> {
@@ -148,7 +148,7 @@ impl MpiEngine {
                 let room = MessageSizing::new(&plan, &comm, &options.messages, chosen == Mover::Mixed, limit);
                 let mut room = agree_on_result("letters", room, &comm, limit)?;
                 // Both sides of a message cut it alike.
-                room.letter = comm.reduce(room.letter as u64, Reduce::Min, limit)? as usize;
+                room.fragment_bytes = comm.reduce(room.fragment_bytes as u64, Reduce::Min, limit)? as usize;
                 let lockstep = chosen == Mover::Lockstep;
                 let groups = plan.arrays().len();
                 let made = MessagesMover::new(&registration, room, groups, lockstep, limit);
@@ -166,7 +166,7 @@ impl MpiEngine {
         if let Some(memory) = memory {
             let all = comm.reduce(moving.scratch_bytes(), Reduce::Sum, limit)?;
             if all > memory {
-                return Err(too_little(memory, all));
+                return Err(too_little_memory(memory, all));
             }
         }
         let table = BufferTable::new(Arc::clone(&plan));
@@ -176,8 +176,8 @@ impl MpiEngine {
 
     /// With the mover `Shared`: how many units this rank copied in the last run, whoever they were for.
     #[doc(hidden)]
-    pub fn units(&self) -> u64 {
-        self.ways.tally().units
+    pub fn tasks_copied(&self) -> u64 {
+        self.ways.counters().tasks
     }
 
     /// The first tag of its messages.
@@ -304,7 +304,7 @@ impl MpiEngine {
         data.scaling_number().hash(&mut entering.arrays);
         let call = entering.arrays.finish();
         let running = ways.start(plan, data, call)?;
-        arrays.iter().for_each(|parts| parts.lend(&entering));
+        arrays.iter().for_each(|parts| parts.add_readers(&entering));
         Ok(running)
     }
 }

@@ -114,7 +114,7 @@ pub trait OwnParts<'a> {
 
     /// The run has begun: others read the source if it is shared.
     #[doc(hidden)]
-    fn lend(&self, entering: &Entering<'_>);
+    fn add_readers(&self, entering: &Entering<'_>);
 }
 
 impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
@@ -134,7 +134,7 @@ impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
         let (from, from_parts): (&'a [T], _) = match self.from {
             Source::Private(from) => (from, None),
             Source::Shared(from) => {
-                from.check()?;
+                from.check_not_poisoned()?;
                 (from, Some(from.parts()))
             }
         };
@@ -161,9 +161,9 @@ impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
         Ok(())
     }
 
-    fn lend(&self, entering: &Entering<'_>) {
+    fn add_readers(&self, entering: &Entering<'_>) {
         if let (Source::Shared(from), Some(readers)) = (&self.from, entering.readers) {
-            from.lend(readers);
+            from.add_readers(readers);
         }
     }
 }

@@ -58,8 +58,8 @@ impl MoverDriver {
     }
 
     /// What the last run did.
-    pub fn tally(&self) -> RunCounters {
-        self.moving.tally()
+    pub fn counters(&self) -> RunCounters {
+        self.moving.counters()
     }
 
     /// Begins a run.
@@ -104,7 +104,7 @@ impl MoverDriver {
     pub fn refuse(&mut self, error: Error) -> Error {
         if self.broken.is_none() {
             self.runs += 1;
-            self.moving.refuse();
+            self.moving.skip_run();
             self.break_and_tell(&error);
         }
         error
@@ -137,11 +137,11 @@ impl MoverDriver {
         }
         let outcome = self.moving.advance(data);
         if matches!(outcome, Ok(Progress::Done)) {
-            watch.backoff.begin_again();
+            watch.backoff.reset();
             watch.ended = true;
             self.broken = None;
             self.open = false;
-            let (report, tally) = (&mut watch.report, self.moving.tally());
+            let (report, tally) = (&mut watch.report, self.moving.counters());
             (report.messages, report.steps) = (tally.messages, tally.steps);
             (report.pack_seconds, report.unpack_seconds) =
                 (tally.pack.as_secs_f64(), tally.unpack.as_secs_f64());
@@ -173,7 +173,7 @@ impl MoverDriver {
     /// The run failed here.
     fn fail(&mut self, error: Error, watch: &mut Watch) -> Error {
         watch.ended = true;
-        self.moving.give_up();
+        self.moving.abort();
         self.break_and_tell(&error);
         error
     }
@@ -181,7 +181,7 @@ impl MoverDriver {
     /// It failed on another rank, which has told all.
     fn fail_told(&mut self, error: Error) -> Error {
         if self.open {
-            self.moving.give_up();
+            self.moving.abort();
             self.open = false;
         }
         self.broken = Some(error.to_string().into());
@@ -204,11 +204,11 @@ impl MoverDriver {
     fn go_on(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<bool> {
         loop {
             match self.advance(data, watch)? {
-                Progress::Moved => watch.backoff.begin_again(),
+                Progress::Moved => watch.backoff.reset(),
                 Progress::Done => return Ok(true),
                 Progress::Waits => {
                     self.listen(watch)?;
-                    let noted = watch.backoff.note(|| self.moving.late());
+                    let noted = watch.backoff.check_limit(|| self.moving.awaited());
                     return noted.map(|()| false).map_err(|error| self.fail(error, watch));
                 }
             }
@@ -224,10 +224,10 @@ impl MoverDriver {
     fn finish(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<Report> {
         while !watch.ended {
             match self.advance(data, watch)? {
-                Progress::Moved => watch.backoff.begin_again(),
+                Progress::Moved => watch.backoff.reset(),
                 Progress::Waits => {
                     self.listen(watch)?;
-                    let waited = watch.backoff.wait(|| self.moving.late());
+                    let waited = watch.backoff.wait(|| self.moving.awaited());
                     waited.map_err(|error| self.fail(error, watch))?;
                 }
                 Progress::Done => {}
@@ -243,12 +243,12 @@ impl Drop for MoverDriver {
             return;
         }
         if self.open {
-            self.moving.give_up();
+            self.moving.abort();
             let why =
                 "the run was begun there, and neither waited for nor ended before its engine was dropped";
             self.tell_if_open(&Error::new(ErrorKind::Mpi, why));
         }
-        if !self.moving.abandon(self.broken.is_some()) {
+        if !self.moving.shut_down(self.broken.is_some()) {
             self.registration.keep_tags();
         }
     }

@@ -151,8 +151,8 @@ fn never_called(time: Option<Duration>) -> Error {
     Error::new(
         ErrorKind::Mpi,
         format!(
-            "waited {:.1} s for the other ranks to call this for the first time on this communicator: at least one is gone, stuck, \
-             or was never called; call this on all ranks of the communicator, or allow more time; nothing was moved",
+            "waited {:.1} s for the other ranks to call this for the first time on this communicator: at least one has exited, is \
+             stuck, or never made the call; call this on all ranks of the communicator, or allow more time; nothing was moved",
             time.unwrap_or_default().as_secs_f64()
         ),
     )

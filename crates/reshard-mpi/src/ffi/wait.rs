@@ -35,7 +35,7 @@ pub fn wait(requests: &mut [Request], deadline: Option<Duration>) -> Result<()> 
             return Err(Error::new(
                 ErrorKind::Mpi,
                 format!(
-                    "waited {:.3} s for {} of {} messages, which did not come: a partner is gone, stuck or slow; \
+                    "waited {:.3} s for {} of {} messages, which did not come: a peer has exited, is stuck or slow; \
                      see what became of the other ranks, or allow more time",
                     begin.elapsed().as_secs_f64(),
                     open,

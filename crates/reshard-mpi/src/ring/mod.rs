@@ -15,7 +15,7 @@ use crate::agree::{Field, agree, agree_on_result, register};
 use crate::ffi::comm::{Comm, LONGEST_MESSAGE};
 use crate::ffi::library::is_forked;
 use crate::ffi::wait::DEADLINE;
-use crate::mover::{Backoff, named};
+use crate::mover::{Backoff, rank_list};
 use crate::owned::{Envelope, Slot};
 use crate::private_comm::Registration;
 use bytemuck::Pod;
@@ -306,7 +306,7 @@ impl Rank {
         let comm: &Comm = registration.comm();
         self.share.begin();
         (self.letters, self.bytes) = (0, 0);
-        self.head = Envelope { engine: registration.number(), run, call: 0, piece: 0 };
+        self.head = Envelope { engine: registration.number(), run, call: 0, sequence: 0 };
         self.tag = registration.tag();
         let mut waits = 0_u32;
         for coming in &mut self.coming {
@@ -314,7 +314,7 @@ impl Rank {
         }
         while !self.is_over()? {
             if self.advance(comm, memory)? {
-                backoff.begin_again();
+                backoff.reset();
             } else {
                 waits = waits.wrapping_add(1);
                 if waits.is_multiple_of(LISTENS) {
@@ -332,7 +332,7 @@ impl Rank {
         if !self.share.is_over() {
             return Ok(false);
         }
-        self.going.iter_mut().try_fold(true, |over, slot| Ok(slot.settled()?.is_some() && over))
+        self.going.iter_mut().try_fold(true, |over, slot| Ok(slot.poll()?.is_some() && over))
     }
 
     /// Does what can be done now. Whether there was anything.
@@ -358,15 +358,15 @@ impl Rank {
         loop {
             if coming.reading.is_none()
                 && let Some(slot) = coming.offered
-                && let Some(bytes) = coming.slots[slot].settled()?
+                && let Some(bytes) = coming.slots[slot].poll()?
             {
-                let said = coming.slots[slot].head();
+                let said = coming.slots[slot].envelope();
                 if said.engine != head.engine || said.run < head.run {
                     // Of a ring, or a run, that is over.
                     coming.slots[slot].receive(comm, from, tag)?;
                     continue;
                 }
-                if said != (Envelope { piece: coming.come, ..*head }) {
+                if said != (Envelope { sequence: coming.come, ..*head }) {
                     return Err(out_of_step(from));
                 }
                 coming.come += 1;
@@ -424,7 +424,7 @@ impl Rank {
     /// A place to write a letter to, if one is free.
     fn place(&mut self) -> Result<Option<usize>> {
         for (number, slot) in self.going.iter_mut().enumerate() {
-            if slot.settled()?.is_some() {
+            if slot.poll()?.is_some() {
                 return Ok(Some(number));
             }
         }
@@ -435,7 +435,7 @@ impl Rank {
         let slot = &mut self.going[open.slot];
         let letter = Share::letter(open.side, slot.bytes().len(), open.written);
         let sent = &mut self.coming[open.side.index()].sent;
-        let head = Envelope { piece: *sent, ..self.head };
+        let head = Envelope { sequence: *sent, ..self.head };
         *sent += 1;
         let to = (self.neighbours[open.side.index()], self.tag + open.side.index() as u32);
         slot.send(comm, head, letter, to, true)?;
@@ -447,14 +447,14 @@ impl Rank {
 
     /// Nobody waits for what is still to come. False if MPI may still receive some of it.
     fn abandon(&mut self) -> bool {
-        Slot::abandon(self.coming.iter_mut().flat_map(|coming| &mut coming.slots))
+        Slot::cancel_receives(self.coming.iter_mut().flat_map(|coming| &mut coming.slots))
     }
 
     /// Whom this rank waits for: those that items are to come from, and those that have not begun to receive a letter.
     fn late(&self) -> String {
         let comes = SIDES.into_iter().filter(|&side| self.coming[side.index()].awaited > 0);
         let going = self.going.iter().zip(&self.went).filter(|(slot, _)| !slot.is_free());
-        named(comes.chain(going.map(|(_, &side)| side)).map(|side| self.neighbours[side.index()]))
+        rank_list(comes.chain(going.map(|(_, &side)| side)).map(|side| self.neighbours[side.index()]))
     }
 }
 
@@ -462,8 +462,8 @@ fn out_of_step(from: usize) -> Error {
     Error::new(
         ErrorKind::Mpi,
         format!(
-            "rank {from} is in another run than this rank: all ranks must run a ring equally often; what was moved in place is an \
-             unfinished mixture"
+            "rank {from} is in another run than this rank: all ranks must run a ring equally often; what was moved in place is \
+             only partly written"
         ),
     )
 }

@@ -138,8 +138,8 @@ pub fn any(world: &Comm, seed: u64, count: u64) {
                     let mover = Mover::ALL[random.within(0, Mover::ALL.len() as u64 - 1) as usize];
                     let messages = MessagesOptions { barriers: random.one_in(4), ..Default::default() };
                     let options = MpiOptions { mover, messages, deadline: DEADLINE };
-                    let unit = random.within(64, 1 << 12);
-                    match MpiEngine::in_units(load.plan(), world, options, unit) {
+                    let task_bytes = random.within(64, 1 << 12);
+                    match MpiEngine::in_tasks(load.plan(), world, options, task_bytes) {
                         Ok(engine) => break engine,
                         Err(error) => assert!(error.to_string().contains("triangles"), "{error}"),
                     }

@@ -119,9 +119,9 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
                 MessagesOptions { strategy, memory, barriers: random.one_in(4), ..Default::default() };
             let options = MpiOptions { mover, messages, deadline: Some(Duration::from_secs(30)) };
             // For `shared`, half of them by all ranks together, though they are small.
-            let unit = random.one_in(2).then(|| random.within(1, 1 << 12));
-            let made = match unit {
-                Some(unit) => MpiEngine::in_units(Arc::clone(&plan), world, options, unit),
+            let task_bytes = random.one_in(2).then(|| random.within(1, 1 << 12));
+            let made = match task_bytes {
+                Some(task_bytes) => MpiEngine::in_tasks(Arc::clone(&plan), world, options, task_bytes),
                 None => MpiEngine::new(Arc::clone(&plan), world, options),
             };
             let mut engine = match made {

@@ -160,8 +160,8 @@ pub fn absence(world: &Comm, when: &str) {
             // Rank 2 gets its items from rank 0, which is here.
             match engine.run(&mut part) {
                 Err(error) => {
-                    assert!(error.to_string().contains("for rank 1: it is gone"), "{error}");
-                    assert!(error.to_string().contains("in place is an unfinished mixture"), "{error}");
+                    assert!(error.to_string().contains("for rank 1: it has exited"), "{error}");
+                    assert!(error.to_string().contains("in place is only partly written"), "{error}");
                     let said = engine.run(&mut part).unwrap_err().to_string();
                     assert!(
                         said.contains("an earlier run failed") || said.contains("cannot go on"),

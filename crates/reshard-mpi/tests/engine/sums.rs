@@ -27,7 +27,7 @@ fn one<T: Element + Number>(world: &Comm, random: &mut Random) {
         [Mover::Private, Mover::Messages, Mover::Mixed, Mover::Lockstep, Mover::Shared, Mover::SharedSource]
     {
         let options = MpiOptions { mover, deadline: Some(Duration::from_secs(30)), ..MpiOptions::default() };
-        let mut engine = MpiEngine::in_units(Arc::clone(&plan), world, options, 300).unwrap();
+        let mut engine = MpiEngine::in_tasks(Arc::clone(&plan), world, options, 300).unwrap();
         // Twice: what one run leaves behind must not disturb the next.
         for _ in 0..2 {
             let mut parts = scaled.parts();

@@ -53,7 +53,7 @@ pub fn faults(world: &Comm, seed: u64, count: u64) {
         let mut load = Load::random(&mut random, world);
         let plan = load.plan();
         let limit = |deadline| MpiOptions { mover, deadline, ..MpiOptions::default() };
-        let make = |deadline| MpiEngine::in_units(Arc::clone(&plan), world, limit(deadline), 256).unwrap();
+        let make = |deadline| MpiEngine::in_tasks(Arc::clone(&plan), world, limit(deadline), 256).unwrap();
         let mut before = make(LONG);
         let mut engine = make(Some(DEADLINE));
         load.fill(world, mover);

@@ -225,7 +225,7 @@ pub fn strides_of_its_own(world: &Comm, mover: Mover) {
     let [from, to] = texts.each_ref().map(|text| own(text));
     let moving = Move::new(from.clone(), to.clone()).unwrap();
     let mut engine =
-        MpiEngine::in_units(Arc::new(Plan::new(vec![moving]).unwrap()), world, options(mover, LONG), 64)
+        MpiEngine::in_tasks(Arc::new(Plan::new(vec![moving]).unwrap()), world, options(mover, LONG), 64)
             .unwrap();
     assert_eq!(engine.source_len(0) as u64, from.span(rank).unwrap());
     let mut source = vec![u64::MAX; engine.source_len(0)];

@@ -1,5 +1,7 @@
-//! All ranks meet after each step, without waiting: in rounds, each rank tells another, twice as far away in each round, that it has
-//! come so far, and hears it of one. Messages of the engine's own, as MPI's barriers cannot be left by a rank that gives up.
+//! Barriers between the steps of a schedule, without blocking: a dissemination barrier over messages of the engine's own.
+//!
+//! In each round a rank tells another one, twice as far away as in the round before, that it has come so far, and is told so
+//! by one. MPI's own barriers would not do: a rank that aborts cannot leave them.
 
 use super::network::RunTag;
 use crate::owned::{Envelope, Slot};
@@ -8,85 +10,89 @@ use reshard_plan::{Error, ErrorKind, Result};
 
 /// One rank's side of all barriers of a run.
 pub struct Barriers {
-    /// So many steps are over.
-    over: u64,
-    /// The round of the barrier under way, and what is done of it.
+    /// Steps whose barrier is passed.
+    passed: u64,
+    /// The round of the current barrier.
     round: u32,
-    told: bool,
-    listens: bool,
-    out: Slot,
-    into: Slot,
+    /// The message of this round is sent.
+    sent: bool,
+    /// A receive for this round is posted.
+    posted: bool,
+    send_slot: Slot,
+    receive_slot: Slot,
 }
 
 impl Barriers {
-    /// What they take: two messages without content.
+    /// Bytes of the barriers' slots: two messages without content.
     pub const BYTES: usize = 2 * Envelope::BYTES;
 
     pub fn new() -> Result<Self> {
-        let (out, into) = (Slot::new(0)?, Slot::new(0)?);
-        Ok(Self { over: 0, round: 0, told: false, listens: false, out, into })
+        let (send_slot, receive_slot) = (Slot::new(0)?, Slot::new(0)?);
+        Ok(Self { passed: 0, round: 0, sent: false, posted: false, send_slot, receive_slot })
     }
 
+    /// Begins a run.
     pub fn begin(&mut self) {
-        (self.over, self.round, self.told, self.listens) = (0, 0, false, false);
+        (self.passed, self.round, self.sent, self.posted) = (0, 0, false, false);
     }
 
-    pub fn over(&self) -> u64 {
-        self.over
+    /// Steps whose barrier is passed.
+    pub fn passed(&self) -> u64 {
+        self.passed
     }
 
-    /// Meets the others as often as it takes to be at a step, without waiting for them. How many steps are over.
-    pub fn meet(&mut self, comm: &PrivateComm, marks: RunTag, step: u64) -> Result<u64> {
-        while self.over < step {
-            let ahead = 1 << self.round;
-            if ahead >= comm.size() {
-                (self.over, self.round) = (self.over + 1, 0);
+    /// Passes barriers until `step` is reached, without blocking. Returns the number of barriers passed.
+    pub fn advance(&mut self, comm: &PrivateComm, tag: RunTag, step: u64) -> Result<u64> {
+        while self.passed < step {
+            let distance = 1 << self.round;
+            if distance >= comm.size() {
+                (self.passed, self.round) = (self.passed + 1, 0);
                 continue;
             }
-            let head = marks.head(self.over, self.round as usize);
-            if !self.told {
-                if self.out.settled()?.is_none() {
+            let expected = tag.envelope(self.passed, self.round as usize);
+            if !self.sent {
+                if self.send_slot.poll()?.is_none() {
                     break;
                 }
-                let to = (comm.rank() + ahead) % comm.size();
-                self.out.send(comm, head, 0..0, (to, marks.barriers), false)?;
-                self.told = true;
+                let to = (comm.rank() + distance) % comm.size();
+                self.send_slot.send(comm, expected, 0..0, (to, tag.barrier_tag), false)?;
+                self.sent = true;
             }
             let from = self.waits_for(comm);
-            if !self.listens {
-                self.into.receive(comm, from, marks.barriers)?;
-                self.listens = true;
+            if !self.posted {
+                self.receive_slot.receive(comm, from, tag.barrier_tag)?;
+                self.posted = true;
             }
-            if self.into.settled()?.is_none() {
+            if self.receive_slot.poll()?.is_none() {
                 break;
             }
-            self.listens = false;
-            let said = self.into.head();
-            // Of an engine, or a run, that is over.
-            if said.engine != head.engine || said.run < head.run {
+            self.posted = false;
+            let envelope = self.receive_slot.envelope();
+            // A stray message of an engine, or a run, that is over.
+            if envelope.engine != expected.engine || envelope.run < expected.run {
                 continue;
             }
-            if said != head {
+            if envelope != expected {
                 return Err(Error::new(
                     ErrorKind::Mpi,
                     format!(
                         "rank {from} is at another step, or was called otherwise: give all ranks the same, and run the engine \
-                         equally often on all; the destination is an unfinished mixture"
+                         equally often on all; the destination is only partly written"
                     ),
                 ));
             }
-            (self.round, self.told) = (self.round + 1, false);
+            (self.round, self.sent) = (self.round + 1, false);
         }
-        Ok(self.over)
+        Ok(self.passed)
     }
 
-    /// Whom it hears next.
+    /// The rank whose message of this round is awaited.
     pub fn waits_for(&self, comm: &PrivateComm) -> usize {
         (comm.rank() + comm.size() - (1 << self.round) % comm.size()) % comm.size()
     }
 
-    /// Nobody waits for what is still to come. False if MPI may still receive it.
-    pub fn abandon(&mut self) -> bool {
-        Slot::abandon([&mut self.into].into_iter())
+    /// Cancels the posted receive. False if MPI may still write to it.
+    pub fn cancel_receives(&mut self) -> bool {
+        Slot::cancel_receives([&mut self.receive_slot].into_iter())
     }
 }

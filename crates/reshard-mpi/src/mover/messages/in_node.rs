@@ -1,11 +1,11 @@
-//! Letters between ranks of one node: packed into boxes that both can reach, and unpacked out of them.
+//! Fragments between ranks of one node: packed into buffers that both map, and unpacked from them.
 //!
-//! Each sender has a lane of two boxes for each of its receivers, so one is filled while the other is emptied: whose turn it
-//! is say [`DoubleBuffer`]. No network is used, so no schedule is followed: these letters go whenever nothing else is to be done.
+//! Each sender has a [`DoubleBuffer`] for each of its receivers, so one buffer is filled while the other is emptied. No network is
+//! used, so no schedule is followed: these fragments go whenever nothing else can be done.
 
-use super::super::{RunCounters, other_call};
+use super::super::{RunCounters, call_mismatch};
 use super::double_buffer::DoubleBuffer;
-pub use super::double_buffer::{BOXES, HEAD};
+pub use super::double_buffer::{BUFFERS_PER_PAIR, HEADER_BYTES};
 use super::network::ScheduledRange;
 use crate::node::Node;
 use crate::private_comm::PrivateComm;
@@ -15,159 +15,161 @@ use reshard::rank::{Cursor, Fragment, RankPacker};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// All lanes of a rank.
+/// All channels of a rank to and from other ranks of its node.
 pub struct NodeChannels {
-    neighbours: NodeMemory,
+    memory: NodeMemory,
     out: Vec<NodeChannel>,
     into: Vec<NodeChannel>,
-    /// Bytes of a box.
-    letter: usize,
-    /// This rank, in the whole job.
+    /// Bytes of a buffer.
+    fragment_bytes: usize,
+    /// This rank's number in the whole job.
     rank: usize,
-    /// What stands for what the caller gave for this run.
+    /// Fingerprint of the current call.
     call: u64,
 }
 
-/// What goes from one rank of the node to another.
+/// What one rank of the node sends another in a run, and the double buffer it goes through.
 struct NodeChannel {
-    /// The rank of the other side, in the whole job.
-    other: usize,
-    turns: DoubleBuffer,
-    parcels: Vec<Fragment>,
-    /// Which of the parcels is under way, and how far it is.
+    /// The peer's rank in the whole job.
+    peer: usize,
+    queue: DoubleBuffer,
+    /// The ranges of messages that are sent, in order.
+    ranges: Vec<Fragment>,
+    /// Index of the current range.
     next: usize,
+    /// How far the current range is packed or unpacked.
     cursor: Option<Cursor>,
 }
 
 impl NodeChannels {
-    /// Collective. `sends` and `receives` stay within it.
+    /// Shares the double buffers of the node. `sends` and `receives` are the ranges that stay within the node. Collective.
     pub fn new(
         comm: &PrivateComm,
         node: &Node,
-        porter: &RankPacker,
+        packer: &RankPacker,
         [sends, receives]: [Vec<ScheduledRange>; 2],
-        letter: usize,
+        fragment_bytes: usize,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let size = (HEAD + BOXES * letter).next_multiple_of(LINE);
-        // A place for every rank of the node: one that is not used takes no memory.
+        let size = (HEADER_BYTES + BUFFERS_PER_PAIR * fragment_bytes).next_multiple_of(LINE);
+        // Address space for every rank of the node: buffers that are not used take no memory.
         let bytes = size.checked_mul(node.ranks().len()).ok_or_else(|| {
-            Error::new(ErrorKind::TooLarge, format!("{} boxes of {letter} bytes", node.ranks().len()))
+            Error::new(
+                ErrorKind::TooLarge,
+                format!("{} buffers of {fragment_bytes} bytes", node.ranks().len()),
+            )
         })?;
-        let neighbours = NodeMemory::share(comm, bytes, PageKind::Ordinary, limit)?;
-        let lanes = |legs: Vec<ScheduledRange>, outwards: bool| {
-            let mut lanes: Vec<NodeChannel> = Vec::new();
-            for leg in legs {
-                let (from, to, _) = porter.ends(&leg.parcel);
-                let other = if outwards { to } else { from } as usize;
-                if let Some(lane) = lanes.iter_mut().find(|lane| lane.other == other) {
-                    lane.parcels.push(leg.parcel);
+        let memory = NodeMemory::share(comm, bytes, PageKind::Ordinary, limit)?;
+        let channels = |scheduled: Vec<ScheduledRange>, outwards: bool| {
+            let mut channels: Vec<NodeChannel> = Vec::new();
+            for ScheduledRange { range, .. } in scheduled {
+                let (from, to, _) = packer.ends(&range);
+                let peer = if outwards { to } else { from } as usize;
+                if let Some(channel) = channels.iter_mut().find(|channel| channel.peer == peer) {
+                    channel.ranges.push(range);
                 } else if let Some(receiver) = node.place(to as usize) {
-                    let turns = DoubleBuffer::new(from as usize, receiver * size);
-                    lanes.push(NodeChannel {
-                        other,
-                        turns,
-                        parcels: vec![leg.parcel],
-                        next: 0,
-                        cursor: None,
-                    });
+                    let queue = DoubleBuffer::new(from as usize, receiver * size);
+                    channels.push(NodeChannel { peer, queue, ranges: vec![range], next: 0, cursor: None });
                 }
             }
-            lanes
+            channels
         };
-        let (out, into) = (lanes(sends, true), lanes(receives, false));
-        Ok(Self { neighbours, out, into, letter, rank: comm.rank(), call: 0 })
+        let (out, into) = (channels(sends, true), channels(receives, false));
+        Ok(Self { memory, out, into, fragment_bytes, rank: comm.rank(), call: 0 })
     }
 
+    /// Begins a run.
     pub fn begin(&mut self, call: u64) {
         self.call = call;
-        self.out.iter_mut().chain(&mut self.into).for_each(|lane| (lane.next, lane.cursor) = (0, None));
+        let channels = self.out.iter_mut().chain(&mut self.into);
+        channels.for_each(|channel| (channel.next, channel.cursor) = (0, None));
     }
 
-    /// Everything is filled, and everything emptied.
+    /// True if everything is sent and received.
     pub fn is_done(&self) -> bool {
         self.out.iter().chain(&self.into).all(NodeChannel::is_done)
     }
 
-    /// Empties and fills one box of each lane, where there is one to empty or to fill.
+    /// Empties and fills at most one buffer of each channel. Returns whether any was.
     pub fn advance(
         &mut self,
-        porter: &mut RankPacker,
+        packer: &mut RankPacker,
         data: &mut Buffers<'_>,
-        tally: &mut RunCounters,
+        counters: &mut RunCounters,
     ) -> Result<bool> {
-        let Self { neighbours, out, into, letter, rank, call } = self;
+        let Self { memory, out, into, fragment_bytes, rank, call } = self;
         let mut moved = false;
-        for lane in into {
-            let Some(parcel) = lane.parcel(porter, data) else { continue };
-            match lane.turns.filled(neighbours) {
+        for channel in into {
+            let Some(range) = channel.range(packer, data) else { continue };
+            match channel.queue.filled(memory) {
                 None => continue,
-                Some(given) if given != *call => return Err(other_call(lane.other, *rank)),
+                Some(given) if given != *call => return Err(call_mismatch(channel.peer, *rank)),
                 Some(_) => {}
             }
             let began = Instant::now();
-            let place = lane.place(neighbours, *letter);
-            // SAFETY: the sender's number says that it has filled this box; it writes there again only when ours says that
+            let buffer = channel.buffer(memory, *fragment_bytes);
+            // SAFETY: the sender's counter says that it has filled this buffer; it writes there again only when ours says that
             // it is emptied, which is below.
-            let filled = unsafe { std::slice::from_raw_parts(place, *letter) };
-            let mut cursor = lane.cursor.unwrap_or_default();
-            porter.unpack(data, &parcel, &mut cursor, filled);
-            lane.go_on(cursor);
-            lane.turns.give_back(neighbours);
-            tally.unpack += began.elapsed();
+            let filled = unsafe { std::slice::from_raw_parts(buffer, *fragment_bytes) };
+            let mut cursor = channel.cursor.unwrap_or_default();
+            packer.unpack(data, &range, &mut cursor, filled);
+            channel.set_cursor(cursor);
+            channel.queue.pop(memory);
+            counters.unpack += began.elapsed();
             moved = true;
         }
-        for lane in out {
-            let Some(parcel) = lane.parcel(porter, data) else { continue };
-            if !lane.turns.is_free(neighbours) {
+        for channel in out {
+            let Some(range) = channel.range(packer, data) else { continue };
+            if !channel.queue.is_free(memory) {
                 continue;
             }
             let began = Instant::now();
-            let place = lane.place(neighbours, *letter);
-            // SAFETY: a box in our own segment. The receiver has emptied it (its number says so) and reads it again only when
+            let buffer = channel.buffer(memory, *fragment_bytes);
+            // SAFETY: a buffer in our own segment. The receiver has emptied it (its counter says so) and reads it again only when
             // ours says that it is filled, which is below.
-            let room = unsafe { std::slice::from_raw_parts_mut(place, *letter) };
-            let mut cursor = lane.cursor.unwrap_or_default();
-            porter.pack(data, &parcel, &mut cursor, room);
-            tally.messages += u64::from(cursor.finished());
-            lane.go_on(cursor);
-            lane.turns.pass(neighbours, *call);
-            tally.pack += began.elapsed();
+            let free = unsafe { std::slice::from_raw_parts_mut(buffer, *fragment_bytes) };
+            let mut cursor = channel.cursor.unwrap_or_default();
+            packer.pack(data, &range, &mut cursor, free);
+            counters.messages += u64::from(cursor.finished());
+            channel.set_cursor(cursor);
+            channel.queue.push(memory, *call);
+            counters.pack += began.elapsed();
             moved = true;
         }
         Ok(moved)
     }
 
-    /// Ranks that are waited for.
-    pub fn late(&self) -> Vec<usize> {
-        let lanes = self.out.iter().chain(&self.into);
-        lanes.filter(|lane| !lane.is_done()).map(|lane| lane.other).collect()
+    /// Ranks that the run waits for.
+    pub fn awaited(&self) -> Vec<usize> {
+        let channels = self.out.iter().chain(&self.into);
+        channels.filter(|channel| !channel.is_done()).map(|channel| channel.peer).collect()
     }
 }
 
 impl NodeChannel {
     fn is_done(&self) -> bool {
-        self.next == self.parcels.len()
+        self.next == self.ranges.len()
     }
 
-    /// The parcel under way, opened if it is new; nothing if all are through. One of which nothing travels goes in an empty
-    /// box, which tells how its sender was called.
-    fn parcel(&mut self, porter: &RankPacker, data: &Buffers<'_>) -> Option<Fragment> {
-        let parcel = self.parcels.get(self.next)?;
-        self.cursor.get_or_insert_with(|| porter.open(data, parcel));
-        Some(parcel.clone())
+    /// The current range, with a cursor if it is new; none if all are sent or received. A range of which nothing travels goes as
+    /// an empty buffer, which carries its sender's call.
+    fn range(&mut self, packer: &RankPacker, data: &Buffers<'_>) -> Option<Fragment> {
+        let range = self.ranges.get(self.next)?;
+        self.cursor.get_or_insert_with(|| packer.open(data, range));
+        Some(range.clone())
     }
 
-    /// The box that is filled or emptied next.
-    fn place(&self, neighbours: &NodeMemory, letter: usize) -> *mut u8 {
-        let DoubleBuffer { sender, at, .. } = self.turns;
-        neighbours.place(sender, at + HEAD + self.turns.number() * letter, letter)
+    /// The address of the buffer that is filled or emptied next.
+    fn buffer(&self, memory: &NodeMemory, fragment_bytes: usize) -> *mut u8 {
+        let DoubleBuffer { sender, at, .. } = self.queue;
+        memory.place(sender, at + HEADER_BYTES + self.queue.number() * fragment_bytes, fragment_bytes)
     }
 
-    /// A box is filled, or emptied.
-    fn go_on(&mut self, cursor: Cursor) {
+    /// Records how far the current range is, after a buffer was filled or emptied.
+    fn set_cursor(&mut self, cursor: Cursor) {
         self.cursor = Some(cursor);
         if cursor.finished() {
             (self.next, self.cursor) = (self.next + 1, None);

@@ -1,7 +1,8 @@
-//! Packed messages in the order of a schedule: what travels between nodes.
+//! Packed messages in the order of a schedule: how data travels between nodes.
 //!
-//! Parcels between ranks of one node may take the short way, through [`Boxes`]; all others are [letters](network).
-//! While nothing can be sent or received, a rank does what it can do alone.
+//! A step of the schedule sends ranges of messages, and a range travels in fragments of at most a slot's length: through
+//! [MPI](network), or, between ranks of one node, through [buffers that both map](in_node). While nothing can be sent or
+//! received, a rank copies what it keeps.
 
 mod barriers;
 pub(super) mod double_buffer;
@@ -9,69 +10,72 @@ pub(super) mod double_buffer;
 mod in_node;
 mod network;
 
-use super::{MoverBackend, Progress, RunCounters, named};
+use super::{MoverBackend, Progress, RunCounters, rank_list};
 use crate::ffi::comm::Comm;
 use crate::node::Node;
 use crate::owned::Envelope;
 use crate::private_comm::{PrivateComm, Registration};
 use barriers::Barriers;
-use in_node::{BOXES, HEAD, NodeChannels};
-use network::{AHEAD, NetworkReceiver, NetworkSender, RunTag, ScheduledRange};
+use in_node::{BUFFERS_PER_PAIR, HEADER_BYTES, NodeChannels};
+use network::{MAX_POSTED_PER_RANGE, NetworkReceiver, NetworkSender, RunTag, ScheduledRange};
 use reshard::engine::{Buffers, MessagesOptions};
 use reshard::rank::{Program, RankPacker, Step, messages};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A letter has at most so many bytes: few enough for MPI to send it without asking first (Open MPI between nodes: below
-/// 64 KiB), enough to make nothing of what a message costs.
-const LETTER: usize = 1 << 15;
+/// The longest fragment between nodes: short enough for MPI's eager protocol (Open MPI between nodes: below 64 KiB), long enough
+/// to make the cost of a message small.
+const MAX_FRAGMENT_BYTES: usize = 1 << 15;
 
-/// The same where all ranks are on one node: there MPI copies out of the sender's memory, and asking is what costs.
-const LETTER_ON_ONE_NODE: usize = 1 << 18;
+/// The longest fragment where all ranks are on one node: there MPI copies out of the sender's memory, and the rendezvous is what
+/// costs.
+const MAX_FRAGMENT_BYTES_ON_ONE_NODE: usize = 1 << 18;
 
-/// Letters shorter than this cost more than they save.
-const FEW_PAGES: usize = 1 << 13;
+/// Fragments shorter than this cost more time than the memory they save is worth.
+const MIN_EFFICIENT_FRAGMENT_BYTES: usize = 1 << 13;
 
-/// Letters of one rank under way to others.
-const SENDS: usize = 16;
+/// Fragments that one rank may have in flight to others.
+const MAX_SENDS_IN_FLIGHT: usize = 16;
 
-/// When a rank may go on to the next step.
+/// When a rank may go on to the next step of the schedule.
 enum Pace {
-    /// As soon as it can: sending and receiving each on their own.
+    /// As soon as it can: sends and receives advance independently.
     Free,
-    /// When it has received all of a step, and what it sent is being received.
+    /// When it has received all of a step, and its receivers have begun to receive what it sent.
     Lockstep,
-    /// When all ranks have.
+    /// When all ranks have finished the step.
     Barriers(Barriers),
 }
 
-/// What a rank has room for.
+/// What a rank sends and receives, and the sizes of its slots: what is decided before all ranks agree on the fragment size.
 pub struct MessageSizing {
-    porter: RankPacker,
+    packer: RankPacker,
     program: Program,
     mixed: bool,
-    counts: Counts,
-    /// Bytes of a letter. All ranks must cut alike: the shortest of all ranks' counts.
-    pub letter: usize,
+    counts: SlotCounts,
+    /// The longest fragment this rank has memory for, in bytes. All ranks must use the smallest of all ranks' values.
+    pub fragment_bytes: usize,
 }
 
-/// How much there is to do at a time.
+/// How many ranges, slots and channels a rank has at a time.
 #[derive(Clone, Copy)]
-struct Counts {
-    /// The most parcels that go and come in a step.
-    going: usize,
-    coming: usize,
-    /// Slots for letters that go and come.
-    sends: usize,
-    receives: usize,
-    /// Lanes out of this rank, within the node.
-    lanes: usize,
+struct SlotCounts {
+    /// The most ranges sent in a step.
+    sent_ranges: usize,
+    /// The most ranges received at a time.
+    received_ranges: usize,
+    /// Slots for fragments to send.
+    send_slots: usize,
+    /// Slots for fragments to receive.
+    receive_slots: usize,
+    /// Channels out of this rank, within the node.
+    channels: usize,
 }
 
 impl MessageSizing {
-    /// For this rank's share of the memory, if it is limited. If it is `mixed`, parcels within a node do not take the network.
-    /// Collective the first time for a communicator.
+    /// Sizes the slots for this rank's share of the memory, if that is limited. If `mixed`, ranges within a node do not take the
+    /// network. Collective the first time for a communicator.
     pub fn new(
         plan: &Arc<Plan>,
         comm: &PrivateComm,
@@ -81,224 +85,238 @@ impl MessageSizing {
     ) -> Result<Self> {
         let node = comm.node(limit)?;
         let one_node = node.largest() == comm.size();
-        // Boxes stay in the caches, letters need not.
-        let letter = if one_node && !mixed { LETTER_ON_ONE_NODE } else { LETTER };
-        let made = messages(plan, comm.rank() as u64, options, letter);
+        // The buffers within a node should stay in the caches, slots for MPI need not.
+        let max_bytes = if one_node && !mixed { MAX_FRAGMENT_BYTES_ON_ONE_NODE } else { MAX_FRAGMENT_BYTES };
+        let made = messages(plan, comm.rank() as u64, options, max_bytes);
         let node = mixed.then_some(node);
-        let (porter, program) = made?;
-        let (abroad, near) = sorted(&porter, &program, node);
-        let most = |legs: &[ScheduledRange]| {
-            legs.chunk_by(|a, b| a.step == b.step).map(<[ScheduledRange]>::len).max().unwrap_or(0)
+        let (packer, program) = made?;
+        let (network, in_node) = split_by_node(&packer, &program, node);
+        let most = |ranges: &[ScheduledRange]| {
+            ranges.chunk_by(|a, b| a.step == b.step).map(<[ScheduledRange]>::len).max().unwrap_or(0)
         };
-        let (going, coming) = (most(&abroad[0]), most(&abroad[1]));
-        // A parcel of the next step may begin while the last is still coming.
-        let coming = if coming < abroad[1].len() { coming + 1 } else { coming };
-        let mut receivers: Vec<u64> = near[0].iter().map(|leg| porter.ends(&leg.parcel).1).collect();
+        let (sent_ranges, received_ranges) = (most(&network[0]), most(&network[1]));
+        // A range of the next step may begin while the last one of this step is still coming.
+        let received_ranges =
+            if received_ranges < network[1].len() { received_ranges + 1 } else { received_ranges };
+        let mut receivers: Vec<u64> =
+            in_node[0].iter().map(|scheduled| packer.ends(&scheduled.range).1).collect();
         receivers.sort_unstable();
         receivers.dedup();
-        let sender = usize::from(going > 0);
-        let mut counts =
-            Counts { going, coming, sends: sender * SENDS, receives: coming * AHEAD, lanes: receivers.len() };
-        let mut letter = porter.letter();
+        let sender = usize::from(sent_ranges > 0);
+        let mut counts = SlotCounts {
+            sent_ranges,
+            received_ranges,
+            send_slots: sender * MAX_SENDS_IN_FLIGHT,
+            receive_slots: received_ranges * MAX_POSTED_PER_RANGE,
+            channels: receivers.len(),
+        };
+        let mut fragment_bytes = packer.letter();
         if let Some(memory) = options.memory {
-            // Each rank has its share: the plan's ranks together keep to the amount.
+            // Each rank has an equal share: so the plan's ranks together stay within the limit.
             let ranks = plan.ranks().len().max(1) as u64;
-            let meets = if program.meets { Barriers::BYTES } else { 0 };
-            let fixed = porter.scratch_bytes() + (counts.lanes * HEAD + meets) as u64;
+            let barriers = if program.meets { Barriers::BYTES } else { 0 };
+            let fixed = packer.scratch_bytes() + (counts.channels * HEADER_BYTES + barriers) as u64;
             let mine = (memory / ranks).saturating_sub(fixed);
-            let boxes = counts.lanes * BOXES;
-            let slots = sender + coming + boxes;
-            let least = slots as u64 * (porter.longest_elem() + Envelope::BYTES as u64);
+            let buffers = counts.channels * BUFFERS_PER_PAIR;
+            let slots = sender + received_ranges + buffers;
+            let least = slots as u64 * (packer.longest_elem() + Envelope::BYTES as u64);
             if mine < least || memory / ranks < fixed {
                 return Err(Error::new(
                     ErrorKind::Memory,
                     format!(
                         "{memory} bytes were given for the messages of {ranks} ranks; this plan needs at least {} bytes, so much \
-                         for each rank as the one that needs most: a head and one element for each of {slots} messages under way, \
+                         for each rank as the one that needs most: an envelope and one element for each of {slots} messages in flight, \
                          and {fixed} beside them",
                         (least + fixed) * ranks,
                     ),
                 ));
             }
-            // Shorter letters first, down to a few pages; then fewer; then as short as it takes.
-            let fit = |counts: &Counts| {
-                let each = (mine / (counts.sends + counts.receives + boxes).max(1) as u64) as usize;
+            // First shorter fragments, down to a few pages; then fewer; then as short as it takes.
+            let fit = |counts: &SlotCounts| {
+                let slots = counts.send_slots + counts.receive_slots + buffers;
+                let each = (mine / slots.max(1) as u64) as usize;
                 each.saturating_sub(Envelope::BYTES)
             };
-            if fit(&counts) < FEW_PAGES {
-                (counts.sends, counts.receives) = (sender * 2, coming);
+            if fit(&counts) < MIN_EFFICIENT_FRAGMENT_BYTES {
+                (counts.send_slots, counts.receive_slots) = (sender * 2, received_ranges);
             }
-            if fit(&counts) < FEW_PAGES {
-                counts.sends = sender;
+            if fit(&counts) < MIN_EFFICIENT_FRAGMENT_BYTES {
+                counts.send_slots = sender;
             }
-            letter = letter.min(fit(&counts));
+            fragment_bytes = fragment_bytes.min(fit(&counts));
         }
-        if abroad.iter().chain(&near).all(Vec::is_empty) {
+        if network.iter().chain(&in_node).all(Vec::is_empty) {
             // Nothing is sent or received: any length will do.
-            letter = usize::MAX;
+            fragment_bytes = usize::MAX;
         }
-        Ok(Self { porter, program, mixed, counts, letter })
+        Ok(Self { packer, program, mixed, counts, fragment_bytes })
     }
 }
 
-/// What a porter sends and receives, in this order: between nodes, and within this one.
-fn sorted(
-    porter: &RankPacker,
+/// The ranges a rank sends and receives, in this order: through the network, and within its node.
+fn split_by_node(
+    packer: &RankPacker,
     program: &Program,
     node: Option<&Node>,
 ) -> ([Vec<ScheduledRange>; 2], [Vec<ScheduledRange>; 2]) {
-    let (mut abroad, mut near): ([Vec<ScheduledRange>; 2], [Vec<ScheduledRange>; 2]) = Default::default();
+    let (mut network, mut in_node): ([Vec<ScheduledRange>; 2], [Vec<ScheduledRange>; 2]) = Default::default();
     let is_near = |rank: u64| node.is_some_and(|node| node.has(rank as usize));
     for Step { number, sends, receives } in &program.steps {
-        for parcel in &program.sends[sends.clone()] {
-            let legs = if is_near(porter.ends(parcel).1) { &mut near } else { &mut abroad };
-            legs[0].push(ScheduledRange { step: *number, parcel: parcel.clone() });
+        for range in &program.sends[sends.clone()] {
+            let ranges = if is_near(packer.ends(range).1) { &mut in_node } else { &mut network };
+            ranges[0].push(ScheduledRange { step: *number, range: range.clone() });
         }
-        for parcel in &program.receives[receives.clone()] {
-            let legs = if is_near(porter.ends(parcel).0) { &mut near } else { &mut abroad };
-            legs[1].push(ScheduledRange { step: *number, parcel: parcel.clone() });
+        for range in &program.receives[receives.clone()] {
+            let ranges = if is_near(packer.ends(range).0) { &mut in_node } else { &mut network };
+            ranges[1].push(ScheduledRange { step: *number, range: range.clone() });
         }
     }
-    (abroad, near)
+    (network, in_node)
 }
 
+/// The movers `messages`, `mixed` and `lockstep`.
 pub struct MessagesMover {
-    porter: RankPacker,
+    packer: RankPacker,
     comm: Arc<PrivateComm>,
-    marks: RunTag,
-    outbox: NetworkSender,
-    inbox: NetworkReceiver,
-    boxes: Option<NodeChannels>,
-    /// Bytes of letters, and of the boxes that are used.
-    letter_bytes: u64,
-    boxes_bytes: u64,
+    tag: RunTag,
+    sender: NetworkSender,
+    receiver: NetworkReceiver,
+    /// The channels within the node; none unless `mixed`.
+    channels: Option<NodeChannels>,
+    /// Bytes of all slots.
+    slot_bytes: u64,
+    /// Bytes of the buffers within the node that are used.
+    channel_bytes: u64,
     pace: Pace,
-    /// Steps of all ranks.
+    /// Steps of the whole schedule.
     steps: u64,
-    tally: RunCounters,
+    counters: RunCounters,
 }
 
 impl MessagesMover {
-    /// With the room this rank has, and letters of a length all agree on. Collective.
+    /// Allocates the slots and shares the buffers within the node. All ranks must give the same `fragment_bytes`. Collective.
     pub fn new(
         registration: &Registration,
-        MessageSizing { porter, program, mixed, counts, letter }: MessageSizing,
+        MessageSizing { packer, program, mixed, counts, fragment_bytes }: MessageSizing,
         groups: usize,
         lockstep: bool,
         limit: Option<Duration>,
     ) -> Result<Self> {
         let comm = registration.comm();
-        let letter = letter.min(porter.letter());
-        let porter = porter.with_letters(letter);
+        let fragment_bytes = fragment_bytes.min(packer.letter());
+        let packer = packer.with_letters(fragment_bytes);
         let node = mixed.then(|| comm.node(limit)).transpose()?;
-        let (abroad, near) = sorted(&porter, &program, node);
-        let letter = porter.letter();
-        let boxes =
-            node.map(|node| NodeChannels::new(comm, node, &porter, near, letter, limit)).transpose()?;
+        let (network, in_node) = split_by_node(&packer, &program, node);
+        let fragment_bytes = packer.letter();
+        let channels = node
+            .map(|node| NodeChannels::new(comm, node, &packer, in_node, fragment_bytes, limit))
+            .transpose()?;
         let pace = match (program.meets, lockstep) {
             (true, _) => Pace::Barriers(Barriers::new()?),
             (false, true) => Pace::Lockstep,
             (false, false) => Pace::Free,
         };
-        let [sends, receives] = abroad;
-        let outbox = NetworkSender::new(&porter, sends, counts.going, counts.sends, letter, lockstep)?;
-        let inbox = NetworkReceiver::new(&porter, receives, counts.coming, counts.receives, letter)?;
-        let meets = if program.meets { Barriers::BYTES } else { 0 };
-        let letter_bytes = ((counts.sends + counts.receives) * (letter + Envelope::BYTES) + meets) as u64;
-        let boxes_bytes = (counts.lanes * (HEAD + BOXES * letter)) as u64;
-        let tally = RunCounters::default();
+        let [sends, receives] = network;
+        let SlotCounts { sent_ranges, received_ranges, send_slots, receive_slots, .. } = counts;
+        let sender = NetworkSender::new(&packer, sends, sent_ranges, send_slots, fragment_bytes, lockstep)?;
+        let receiver =
+            NetworkReceiver::new(&packer, receives, received_ranges, receive_slots, fragment_bytes)?;
+        let barriers = if program.meets { Barriers::BYTES } else { 0 };
+        let slot_bytes =
+            ((send_slots + receive_slots) * (fragment_bytes + Envelope::BYTES) + barriers) as u64;
+        let channel_bytes = (counts.channels * (HEADER_BYTES + BUFFERS_PER_PAIR * fragment_bytes)) as u64;
         let comm = Arc::clone(comm);
-        let marks = RunTag {
+        let tag = RunTag {
             tag: registration.tag(),
-            barriers: registration.tag() + groups as u32,
+            barrier_tag: registration.tag() + groups as u32,
             engine: registration.number(),
             ..RunTag::default()
         };
         Ok(Self {
-            porter,
+            packer,
             comm,
-            marks,
-            outbox,
-            inbox,
-            boxes,
-            letter_bytes,
-            boxes_bytes,
+            tag,
+            sender,
+            receiver,
+            channels,
+            slot_bytes,
+            channel_bytes,
             pace,
             steps: program.all_steps,
-            tally,
+            counters: RunCounters::default(),
         })
     }
 
-    /// The last step anything may be done of.
+    /// The last step of which anything may be sent or received now.
     fn last_step(&mut self) -> Result<u64> {
         let at = |step: Option<u64>| step.unwrap_or(u64::MAX);
-        let at = at(self.outbox.step()).min(at(self.inbox.step()));
+        let at = at(self.sender.step()).min(at(self.receiver.step()));
         match &mut self.pace {
             Pace::Free => Ok(u64::MAX),
             Pace::Lockstep => Ok(at),
-            // A rank without anything to do in a step, or in any, meets the others all the same.
-            Pace::Barriers(barriers) => barriers.meet(&self.comm, self.marks, at.min(self.steps)),
+            // A rank with nothing to do in a step, or in any, takes part in the barriers all the same.
+            Pace::Barriers(barriers) => barriers.advance(&self.comm, self.tag, at.min(self.steps)),
         }
     }
 }
 
 impl MoverBackend for MessagesMover {
     fn begin(&mut self, data: &mut Buffers<'_>, call: u64) {
-        self.porter.begin(data);
-        self.outbox.begin();
-        self.inbox.begin();
-        if let Some(boxes) = &mut self.boxes {
-            boxes.begin(call);
+        self.packer.begin(data);
+        self.sender.begin();
+        self.receiver.begin();
+        if let Some(channels) = &mut self.channels {
+            channels.begin(call);
         }
         if let Pace::Barriers(barriers) = &mut self.pace {
             barriers.begin();
         }
-        self.marks = RunTag { run: self.marks.run + 1, call, ..self.marks };
-        self.tally = RunCounters { steps: self.steps, ..RunCounters::default() };
+        self.tag = RunTag { run: self.tag.run + 1, call, ..self.tag };
+        self.counters = RunCounters { steps: self.steps, ..RunCounters::default() };
     }
 
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let last = self.last_step()?;
-        let Self { porter, comm, marks, outbox, inbox, boxes, tally, .. } = self;
-        let comm: (&Comm, RunTag) = (comm, *marks);
-        let mut moved = inbox.advance(porter, comm, data, last, tally)?
-            || outbox.advance(porter, comm, data, last, tally)?;
-        if !moved && let Some(boxes) = boxes {
-            moved = boxes.advance(porter, data, tally)?;
+        let Self { packer, comm, tag, sender, receiver, channels, counters, .. } = self;
+        let comm: (&Comm, RunTag) = (comm, *tag);
+        let mut moved = receiver.advance(packer, comm, data, last, counters)?
+            || sender.advance(packer, comm, data, last, counters)?;
+        if !moved && let Some(channels) = channels {
+            moved = channels.advance(packer, data, counters)?;
         }
-        moved = moved || porter.work_alone(data);
-        let done = outbox.is_done() && inbox.is_done() && boxes.as_ref().is_none_or(NodeChannels::is_done);
+        moved = moved || packer.work_alone(data);
+        let done =
+            sender.is_done() && receiver.is_done() && channels.as_ref().is_none_or(NodeChannels::is_done);
         match &self.pace {
-            // The last steps may be the others'.
-            Pace::Barriers(barriers) if done && barriers.over() < self.steps => Ok(Progress::of(moved)),
+            // The last steps may be those of other ranks.
+            Pace::Barriers(barriers) if done && barriers.passed() < self.steps => Ok(Progress::of(moved)),
             _ if done && !moved => Ok(Progress::Done),
             _ => Ok(Progress::of(moved)),
         }
     }
 
-    fn abandon(&mut self, failed: bool) -> bool {
+    fn shut_down(&mut self, failed: bool) -> bool {
         let barriers = match &mut self.pace {
-            Pace::Barriers(barriers) => barriers.abandon(),
+            Pace::Barriers(barriers) => barriers.cancel_receives(),
             Pace::Free | Pace::Lockstep => true,
         };
-        self.inbox.abandon() && barriers && !failed
+        self.receiver.cancel_receives() && barriers && !failed
     }
 
-    fn late(&self) -> String {
-        let near = self.boxes.as_ref().map_or_else(Vec::new, NodeChannels::late);
-        let abroad = [self.outbox.late(&self.porter), self.inbox.late(&self.porter)].concat();
-        let late = [abroad, near].concat();
+    fn awaited(&self) -> String {
+        let in_node = self.channels.as_ref().map_or_else(Vec::new, NodeChannels::awaited);
+        let late = [self.sender.awaited(&self.packer), self.receiver.awaited(&self.packer), in_node].concat();
         match &self.pace {
-            Pace::Barriers(barriers) if late.is_empty() => named([barriers.waits_for(&self.comm)]),
-            _ => named(late),
+            Pace::Barriers(barriers) if late.is_empty() => rank_list([barriers.waits_for(&self.comm)]),
+            _ => rank_list(late),
         }
     }
 
-    fn tally(&self) -> RunCounters {
-        self.tally
+    fn counters(&self) -> RunCounters {
+        self.counters
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.letter_bytes + self.boxes_bytes + self.porter.scratch_bytes()
+        self.slot_bytes + self.channel_bytes + self.packer.scratch_bytes()
     }
 }

@@ -1,19 +1,20 @@
-//! Letters on their way through MPI: those that leave a rank, and those that come to it.
+//! Fragments that travel through MPI: those that leave a rank, and those that come to it.
 //!
-//! Parcels go in the order of the schedule, both ways on their own: a rank sends its next step while something of an earlier
-//! one is still coming, as the papers' machines with one port each way do. Letters are short enough for MPI to send them
-//! without asking first, and every few of them wait until the other side has begun to receive: so a rank that is slow to
-//! take its letters holds up those who send to it instead of filling its memory.
+//! A step of the schedule sends ranges of messages ([`ScheduledRange`]); each range travels in fragments that fit a slot. Ranges go
+//! in the order of the schedule, both ways independently: a rank sends its next step while something of an earlier one is still
+//! in flight to it, as the papers' machines with one port each way do. Fragments are short enough for MPI's eager protocol, and
+//! every few of them one is sent synchronously, so that it completes only when the receiver has begun to receive: a slow
+//! receiver holds up its senders (flow control) instead of filling up with unexpected messages.
 //!
-//! Even what lies in one piece is packed into a slot. Sent from where it is, it would still be read by the library after a
-//! rank has given up waiting and its owner has the memory back; a slot can be left behind. The copy is made in the caches
-//! while earlier letters travel.
+//! Even contiguous data is packed into a slot. Sent in place, it would still be read by MPI after a rank has stopped
+//! waiting and its owner has the memory back; a slot can be leaked. The copy is made in the caches while earlier fragments
+//! travel.
 //!
-//! Why nobody waits for ever: take the earliest step of which something has not arrived. Its sender has sent all before it,
-//! its receiver has received all before it, so both are at it: receives are posted for all parcels of that step before any
-//! later one gets a place.
+//! Why there is no deadlock: take the earliest step of which something has not arrived. Its sender has sent all before it,
+//! its receiver has received all before it, so both are at it: receives are posted for all ranges of that step before any
+//! later one gets a slot.
 
-use super::super::{RunCounters, named, other_call};
+use super::super::{RunCounters, call_mismatch, rank_list};
 use crate::ffi::comm::Comm;
 use crate::owned::{Envelope, Slot};
 use reshard::engine::Buffers;
@@ -22,133 +23,150 @@ use reshard_plan::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// For each parcel that is coming, so many letters can be under way.
-pub const AHEAD: usize = 2;
+/// Receives posted at a time for each range that is being received.
+pub const MAX_POSTED_PER_RANGE: usize = 2;
 
-/// Every so many letters of a parcel, one is done only when the other side has begun to receive it.
-const ACKNOWLEDGED: usize = 8;
+/// Of this many fragments of a range one is sent synchronously: it completes only when the receiver has begun to receive it.
+const SYNCHRONOUS_INTERVAL: usize = 8;
 
-/// A parcel, and the step it goes in.
+/// The range of a message that goes in a step of the schedule. (The kernel's type for it is `Fragment`; here a fragment is what
+/// fits a slot.)
 #[derive(Clone)]
 pub struct ScheduledRange {
     pub step: u64,
-    pub parcel: Fragment,
+    pub range: Fragment,
 }
 
-/// Whose letters they are: which engine's, and of which run. The first of the engine's tags is that of its first group.
+/// Identifies the fragments of one run of one engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTag {
+    /// The MPI tag of the engine's first group of arrays; the other groups follow.
     pub tag: u32,
-    /// The tag of barriers, behind those of all groups.
-    pub barriers: u32,
+    /// The MPI tag of barriers, after those of all groups.
+    pub barrier_tag: u32,
+    /// The number of the engine on its communicator.
     pub engine: u64,
     pub run: u64,
+    /// Fingerprint of the call.
     pub call: u64,
 }
 
 impl RunTag {
-    pub fn head(self, ordinal: u64, letter: usize) -> Envelope {
-        Envelope { engine: self.engine, run: self.run, call: self.call, piece: ordinal << 32 | letter as u64 }
+    /// The envelope of a fragment: which range between the two ranks, and which fragment of it.
+    pub fn envelope(self, ordinal: u64, fragment: usize) -> Envelope {
+        Envelope {
+            engine: self.engine,
+            run: self.run,
+            call: self.call,
+            sequence: ordinal << 32 | fragment as u64,
+        }
     }
 }
 
-/// For each leg, how many before it go between the same ranks in the same group.
-fn ordinals(legs: &[ScheduledRange], peer: impl Fn(&Fragment) -> (u64, usize)) -> Vec<u64> {
+/// For each range, the number of earlier ones between the same ranks in the same group of arrays.
+fn ordinals(ranges: &[ScheduledRange], peer: impl Fn(&Fragment) -> (u64, usize)) -> Vec<u64> {
     let mut counts = HashMap::new();
-    let mut next = |leg: &ScheduledRange| {
-        let count = counts.entry(peer(&leg.parcel)).or_insert(0);
+    let mut next = |scheduled: &ScheduledRange| {
+        let count = counts.entry(peer(&scheduled.range)).or_insert(0);
         *count += 1;
         *count - 1
     };
-    legs.iter().map(&mut next).collect()
+    ranges.iter().map(&mut next).collect()
 }
 
-/// Letters that leave.
+/// The fragments that leave a rank.
 pub struct NetworkSender {
-    legs: Vec<ScheduledRange>,
+    /// The ranges to send, in the order of the schedule.
+    ranges: Vec<ScheduledRange>,
+    /// For each range, its ordinal: see [`ordinals`].
     ordinals: Vec<u64>,
-    /// Those of the step under way: from here, as many as there are cursors in use.
+    /// The first range of the current step.
     first: usize,
-    going: Vec<Going>,
+    /// How far each range of the current step is sent.
+    progress: Vec<SendProgress>,
+    /// The number of ranges of the current step.
     open: usize,
     slots: Vec<Slot>,
-    /// Whom the last letter of each slot went to.
+    /// For each slot, the rank its last fragment was sent to.
     sent_to: Vec<usize>,
-    /// A step is over when the other side has begun to receive all of it.
+    /// A step ends only when the receivers have begun to receive all of it.
     lockstep: bool,
 }
 
+/// How far a range is sent.
 #[derive(Clone, Copy, Default)]
-struct Going {
+struct SendProgress {
     cursor: Cursor,
-    letters: usize,
+    /// Fragments sent.
+    fragments: usize,
 }
 
-impl Going {
-    /// All is sent. A parcel of which nothing travels goes in an empty letter, which tells how its sender was called.
+impl SendProgress {
+    /// True if all is sent. A range of which nothing travels is sent as an empty fragment, which carries its sender's call.
     fn is_done(&self) -> bool {
-        self.cursor.finished() && self.letters > 0
+        self.cursor.finished() && self.fragments > 0
     }
 }
 
 impl NetworkSender {
-    /// At most `most` parcels go in a step.
+    /// At most `max_ranges` ranges go in a step; fragments have at most `fragment_bytes` bytes.
     pub fn new(
-        porter: &RankPacker,
-        legs: Vec<ScheduledRange>,
-        most: usize,
+        packer: &RankPacker,
+        ranges: Vec<ScheduledRange>,
+        max_ranges: usize,
         slots: usize,
-        letter: usize,
+        fragment_bytes: usize,
         lockstep: bool,
     ) -> Result<Self> {
-        let to = |parcel: &Fragment| (porter.ends(parcel).1, porter.ends(parcel).2);
+        let to = |range: &Fragment| (packer.ends(range).1, packer.ends(range).2);
         Ok(Self {
-            ordinals: ordinals(&legs, to),
-            legs,
+            ordinals: ordinals(&ranges, to),
+            ranges,
             first: 0,
-            going: vec![Going::default(); most],
+            progress: vec![SendProgress::default(); max_ranges],
             open: 0,
-            slots: places(slots, letter)?,
+            slots: new_slots(slots, fragment_bytes)?,
             sent_to: vec![0; slots],
             lockstep,
         })
     }
 
+    /// Begins a run.
     pub fn begin(&mut self) {
         (self.first, self.open) = (0, 0);
     }
 
-    /// The step under way, or the next; none if all is sent.
+    /// The current step, or the next; none if all is sent.
     pub fn step(&self) -> Option<u64> {
-        self.legs.get(self.first).map(|leg| leg.step)
+        self.ranges.get(self.first).map(|scheduled| scheduled.step)
     }
 
-    /// Nothing more goes, and everything has gone.
+    /// True if everything is sent and every send is complete.
     pub fn is_done(&self) -> bool {
         self.step().is_none() && self.slots.iter().all(Slot::is_free)
     }
 
-    /// Packs and sends one letter of each parcel of the step, as long as there are slots; takes no step beyond `last`.
+    /// Packs and sends one fragment of each range of the step, as long as there are free slots; begins no step beyond `last`.
     pub fn advance(
         &mut self,
-        porter: &mut RankPacker,
-        (comm, marks): (&Comm, RunTag),
+        packer: &mut RankPacker,
+        (comm, tag): (&Comm, RunTag),
         data: &Buffers<'_>,
         last: u64,
-        tally: &mut RunCounters,
+        counters: &mut RunCounters,
     ) -> Result<bool> {
-        let mut free = self.settle()?;
-        let sent = self.going[..self.open].iter().all(Going::is_done);
+        let mut free = self.reclaim_slots()?;
+        let sent = self.progress[..self.open].iter().all(SendProgress::is_done);
         if sent && self.open > 0 && (free == self.slots.len() || !self.lockstep) {
             self.first += self.open;
             self.open = 0;
         }
         if self.open == 0 {
             let Some(step) = self.step().filter(|&step| step <= last) else { return Ok(false) };
-            let legs = self.legs[self.first..].iter().take_while(|leg| leg.step == step);
-            for (going, leg) in self.going.iter_mut().zip(legs) {
-                *going = Going { cursor: porter.open(data, &leg.parcel), letters: 0 };
-                tally.messages += u64::from(!going.cursor.finished());
+            let ranges = self.ranges[self.first..].iter().take_while(|scheduled| scheduled.step == step);
+            for (progress, scheduled) in self.progress.iter_mut().zip(ranges) {
+                *progress = SendProgress { cursor: packer.open(data, &scheduled.range), fragments: 0 };
+                counters.messages += u64::from(!progress.cursor.finished());
                 self.open += 1;
             }
         }
@@ -157,157 +175,164 @@ impl NetworkSender {
             if free == 0 {
                 break;
             }
-            if self.going[k].is_done() {
+            if self.progress[k].is_done() {
                 continue;
             }
             let Some(number) = self.slots.iter().position(Slot::is_free) else { break };
             let slot = &mut self.slots[number];
             let began = Instant::now();
-            let parcel = &self.legs[self.first + k].parcel;
-            let going = &mut self.going[k];
-            let bytes = porter.pack(data, parcel, &mut going.cursor, slot.bytes());
-            let (_, to, group) = porter.ends(parcel);
-            let acknowledged = self.lockstep || going.letters % ACKNOWLEDGED == ACKNOWLEDGED - 1;
-            let head = marks.head(self.ordinals[self.first + k], going.letters);
-            slot.send(comm, head, 0..bytes, (to as usize, marks.tag + group as u32), acknowledged)?;
+            let range = &self.ranges[self.first + k].range;
+            let progress = &mut self.progress[k];
+            let bytes = packer.pack(data, range, &mut progress.cursor, slot.bytes());
+            let (_, to, group) = packer.ends(range);
+            let synchronous =
+                self.lockstep || progress.fragments % SYNCHRONOUS_INTERVAL == SYNCHRONOUS_INTERVAL - 1;
+            let envelope = tag.envelope(self.ordinals[self.first + k], progress.fragments);
+            slot.send(comm, envelope, 0..bytes, (to as usize, tag.tag + group as u32), synchronous)?;
             self.sent_to[number] = to as usize;
-            going.letters += 1;
+            progress.fragments += 1;
             free -= 1;
-            tally.pack += began.elapsed();
+            counters.pack += began.elapsed();
             moved = true;
         }
         Ok(moved)
     }
 
-    /// Takes back slots whose letters are gone. Returns how many are free.
-    fn settle(&mut self) -> Result<usize> {
-        self.slots.iter_mut().try_fold(0, |free, slot| Ok(free + usize::from(slot.settled()?.is_some())))
+    /// Frees slots whose sends are complete. Returns the number of free slots.
+    fn reclaim_slots(&mut self) -> Result<usize> {
+        self.slots.iter_mut().try_fold(0, |free, slot| Ok(free + usize::from(slot.poll()?.is_some())))
     }
 
-    /// Ranks that something is on its way to.
-    pub fn late(&self, porter: &RankPacker) -> Vec<usize> {
-        let open = self.legs[self.first..].iter().take(self.open);
-        let open = open.map(|leg| porter.ends(&leg.parcel).1 as usize);
+    /// Ranks to which something is still to be sent, or in flight.
+    pub fn awaited(&self, packer: &RankPacker) -> Vec<usize> {
+        let open = self.ranges[self.first..].iter().take(self.open);
+        let open = open.map(|scheduled| packer.ends(&scheduled.range).1 as usize);
         let sent = self.slots.iter().zip(&self.sent_to).filter(|(slot, _)| !slot.is_free());
         open.chain(sent.map(|(_, to)| *to)).collect()
     }
 }
 
-/// Letters that come.
+/// The fragments that come to a rank.
 pub struct NetworkReceiver {
-    legs: Vec<ScheduledRange>,
-    /// For each, the one before it that comes from the same rank for the same arrays.
-    behind: Vec<Option<usize>>,
+    /// The ranges to receive, in the order of the schedule.
+    ranges: Vec<ScheduledRange>,
+    /// For each range, the one before it in its queue.
+    predecessor: Vec<Option<usize>>,
+    /// For each range, its ordinal: see [`ordinals`].
     ordinals: Vec<u64>,
-    /// For each, by which queue it comes: that of its rank and arrays.
+    /// For each range, the queue it comes through: that of its sender and group of arrays.
     queue_of: Vec<usize>,
-    queues: Vec<Queue>,
-    /// Parcels that are coming: `first` to `end`, in a ring.
+    queues: Vec<ReceiveQueue>,
+    /// The ranges `first..end` are being received.
     first: usize,
     end: usize,
-    coming: Vec<Coming>,
+    /// How far they are received: a ring, indexed modulo its length.
+    progress: Vec<ReceiveProgress>,
     slots: Vec<Slot>,
-    /// What each slot is for, while it is.
-    posted: Vec<Option<Posted>>,
+    /// For each slot, the receive posted with it.
+    posted: Vec<Option<PostedReceive>>,
 }
 
-/// A parcel that is coming.
+/// How far a range is received, in fragments.
 #[derive(Clone, Default)]
-struct Coming {
+struct ReceiveProgress {
     cursor: Cursor,
-    letters: usize,
+    /// All fragments of the range.
+    fragments: usize,
     posted: usize,
     unpacked: usize,
 }
 
-/// Receives from one rank for the same arrays: MPI fills them in the order they were posted in, so only the next is asked for.
+/// Receives with one source and tag: MPI completes them in the order they were posted, so only the next one is tested.
 #[derive(Clone, Copy, Default)]
-struct Queue {
+struct ReceiveQueue {
     posted: usize,
-    come: usize,
+    completed: usize,
 }
 
-/// A receive under way, or a letter that waits for those before it.
+/// A receive in flight, or a received fragment that waits for those before it.
 #[derive(Clone, Copy)]
-struct Posted {
-    leg: usize,
+struct PostedReceive {
+    /// Index of the range it was posted for; of the range that came, once it has.
+    range: usize,
     /// Its number in the queue.
     number: usize,
-    /// Which letter has come, and its bytes.
-    come: Option<(usize, usize)>,
+    /// Once complete: the index of the fragment in its range, and its bytes.
+    arrived: Option<(usize, usize)>,
 }
 
 impl NetworkReceiver {
-    /// At most `most` parcels come in a step.
+    /// At most `max_ranges` ranges are received at a time; fragments have at most `fragment_bytes` bytes.
     pub fn new(
-        porter: &RankPacker,
-        legs: Vec<ScheduledRange>,
-        most: usize,
+        packer: &RankPacker,
+        ranges: Vec<ScheduledRange>,
+        max_ranges: usize,
         slots: usize,
-        letter: usize,
+        fragment_bytes: usize,
     ) -> Result<Self> {
-        let from = |parcel: &Fragment| (porter.ends(parcel).0, porter.ends(parcel).2);
-        let ordinals = ordinals(&legs, from);
+        let from = |range: &Fragment| (packer.ends(range).0, packer.ends(range).2);
+        let ordinals = ordinals(&ranges, from);
         let (mut latest, mut numbers) = (HashMap::new(), HashMap::new());
-        let mut queue_of = |leg: &ScheduledRange| {
+        let mut queue_of = |scheduled: &ScheduledRange| {
             let next = numbers.len();
-            *numbers.entry(from(&leg.parcel)).or_insert(next)
+            *numbers.entry(from(&scheduled.range)).or_insert(next)
         };
-        let queue_of: Vec<usize> = legs.iter().map(&mut queue_of).collect();
-        let behind = queue_of.iter().enumerate().map(|(at, queue)| latest.insert(*queue, at));
+        let queue_of: Vec<usize> = ranges.iter().map(&mut queue_of).collect();
+        let predecessor = queue_of.iter().enumerate().map(|(at, queue)| latest.insert(*queue, at));
         Ok(Self {
-            behind: behind.collect(),
+            predecessor: predecessor.collect(),
             ordinals,
-            queues: vec![Queue::default(); numbers.len()],
+            queues: vec![ReceiveQueue::default(); numbers.len()],
             queue_of,
-            legs,
+            ranges,
             first: 0,
             end: 0,
-            coming: vec![Coming::default(); most],
-            slots: places(slots, letter)?,
+            progress: vec![ReceiveProgress::default(); max_ranges],
+            slots: new_slots(slots, fragment_bytes)?,
             posted: vec![None; slots],
         })
     }
 
+    /// Begins a run.
     pub fn begin(&mut self) {
         (self.first, self.end) = (0, 0);
-        self.queues.fill(Queue::default());
+        self.queues.fill(ReceiveQueue::default());
     }
 
-    /// The earliest step of which something is to come; none if all is here.
+    /// The earliest step of which something is still to be received; none if all is received.
     pub fn step(&self) -> Option<u64> {
-        self.legs.get(self.first).map(|leg| leg.step)
+        self.ranges.get(self.first).map(|scheduled| scheduled.step)
     }
 
-    /// Nothing more comes.
+    /// True if everything is received.
     pub fn is_done(&self) -> bool {
         self.step().is_none()
     }
 
-    /// Posts receives for parcels of steps up to `last`, as long as there are slots, and unpacks a letter that has come.
+    /// Posts receives for ranges of steps up to `last`, as long as there are free slots, and unpacks a fragment that has arrived.
     pub fn advance(
         &mut self,
-        porter: &mut RankPacker,
-        (comm, marks): (&Comm, RunTag),
+        packer: &mut RankPacker,
+        (comm, tag): (&Comm, RunTag),
         data: &mut Buffers<'_>,
         last: u64,
-        tally: &mut RunCounters,
+        counters: &mut RunCounters,
     ) -> Result<bool> {
-        let room = self.coming.len();
-        while let Some(leg) = self.legs.get(self.end)
-            && self.end - self.first < room
-            && leg.step <= last
+        let window = self.progress.len();
+        while let Some(scheduled) = self.ranges.get(self.end)
+            && self.end - self.first < window
+            && scheduled.step <= last
         {
-            let (cursor, letters) =
-                (porter.open(data, &leg.parcel), porter.letters(data, &leg.parcel).max(1));
-            self.coming[self.end % room] = Coming { cursor, letters, posted: 0, unpacked: 0 };
+            let (cursor, fragments) =
+                (packer.open(data, &scheduled.range), packer.letters(data, &scheduled.range).max(1));
+            self.progress[self.end % window] = ReceiveProgress { cursor, fragments, posted: 0, unpacked: 0 };
             self.end += 1;
         }
-        self.post(porter, comm, marks)?;
-        let moved = self.unpack(porter, (comm, marks), data, tally)?;
+        self.post(packer, comm, tag)?;
+        let moved = self.unpack(packer, (comm, tag), data, counters)?;
         while self.first < self.end {
-            let coming = &self.coming[self.first % room];
-            if coming.unpacked < coming.letters {
+            let progress = &self.progress[self.first % window];
+            if progress.unpacked < progress.fragments {
                 break;
             }
             self.first += 1;
@@ -315,66 +340,66 @@ impl NetworkReceiver {
         Ok(moved)
     }
 
-    /// One receive for each parcel before a second for any, earlier parcels first.
-    fn post(&mut self, porter: &RankPacker, comm: &Comm, marks: RunTag) -> Result<()> {
-        let room = self.coming.len();
-        for ahead in 1..=AHEAD {
+    /// Posts receives: one for each range before a second one for any, earlier ranges first.
+    fn post(&mut self, packer: &RankPacker, comm: &Comm, tag: RunTag) -> Result<()> {
+        let window = self.progress.len();
+        for max_posted in 1..=MAX_POSTED_PER_RANGE {
             for at in self.first..self.end {
-                let Coming { letters, posted, unpacked, .. } = self.coming[at % room];
-                if posted == letters || posted - unpacked >= ahead {
+                let ReceiveProgress { fragments, posted, unpacked, .. } = self.progress[at % window];
+                if posted == fragments || posted - unpacked >= max_posted {
                     continue;
                 }
-                let all_posted = |behind: usize| {
-                    let coming = &self.coming[behind % room];
-                    behind < self.first || coming.posted == coming.letters
+                let all_posted = |earlier: usize| {
+                    let progress = &self.progress[earlier % window];
+                    earlier < self.first || progress.posted == progress.fragments
                 };
-                if !self.behind[at].is_none_or(all_posted) {
+                if !self.predecessor[at].is_none_or(all_posted) {
                     continue;
                 }
                 let Some(slot) = self.posted.iter().position(Option::is_none) else { return Ok(()) };
-                self.receive(slot, at, porter, (comm, marks))?;
-                self.coming[at % room].posted += 1;
+                self.receive(slot, at, packer, (comm, tag))?;
+                self.progress[at % window].posted += 1;
             }
         }
         Ok(())
     }
 
-    /// Offers a slot for the next letter that comes by the queue of a leg.
+    /// Posts a receive with a slot, for the next fragment that comes through the queue of a range.
     fn receive(
         &mut self,
         slot: usize,
-        leg: usize,
-        porter: &RankPacker,
-        (comm, marks): (&Comm, RunTag),
+        range: usize,
+        packer: &RankPacker,
+        (comm, tag): (&Comm, RunTag),
     ) -> Result<()> {
-        let (from, _, group) = porter.ends(&self.legs[leg].parcel);
-        self.slots[slot].receive(comm, from as usize, marks.tag + group as u32)?;
-        let queue = &mut self.queues[self.queue_of[leg]];
-        self.posted[slot] = Some(Posted { leg, number: queue.posted, come: None });
+        let (from, _, group) = packer.ends(&self.ranges[range].range);
+        self.slots[slot].receive(comm, from as usize, tag.tag + group as u32)?;
+        let queue = &mut self.queues[self.queue_of[range]];
+        self.posted[slot] = Some(PostedReceive { range, number: queue.posted, arrived: None });
         queue.posted += 1;
         Ok(())
     }
 
-    /// Unpacks a letter that has come, if one has.
+    /// Unpacks a fragment that has arrived and is the next of its range, if there is one.
     fn unpack(
         &mut self,
-        porter: &mut RankPacker,
-        (comm, marks): (&Comm, RunTag),
+        packer: &mut RankPacker,
+        (comm, tag): (&Comm, RunTag),
         data: &mut Buffers<'_>,
-        tally: &mut RunCounters,
+        counters: &mut RunCounters,
     ) -> Result<bool> {
-        let room = self.coming.len();
+        let window = self.progress.len();
         for slot in 0..self.posted.len() {
-            let Some((leg, letter, bytes)) = self.take_in(slot, porter, comm, marks)? else { continue };
-            if letter != self.coming[leg % room].unpacked {
+            let Some((at, fragment, bytes)) = self.poll(slot, packer, comm, tag)? else { continue };
+            if fragment != self.progress[at % window].unpacked {
                 continue;
             }
             let began = Instant::now();
-            let parcel = &self.legs[leg].parcel;
-            let coming = &mut self.coming[leg % room];
-            let unpacked = porter.unpack(data, parcel, &mut coming.cursor, self.slots[slot].bytes());
+            let range = &self.ranges[at].range;
+            let progress = &mut self.progress[at % window];
+            let unpacked = packer.unpack(data, range, &mut progress.cursor, self.slots[slot].bytes());
             if unpacked != bytes {
-                let from = named([porter.ends(parcel).0 as usize]);
+                let from = rank_list([packer.ends(range).0 as usize]);
                 return Err(Error::new(
                     ErrorKind::Mpi,
                     format!(
@@ -383,73 +408,74 @@ impl NetworkReceiver {
                     ),
                 ));
             }
-            coming.unpacked += 1;
+            progress.unpacked += 1;
             self.posted[slot] = None;
-            tally.unpack += began.elapsed();
+            counters.unpack += began.elapsed();
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// The letter that has come into a slot, by its head: its leg, which of the leg's letters it is, and its bytes. One of an
-    /// engine or a run that is over is thrown away, and its place offered again: letters behind it then come into other places
-    /// than they were expected in, and say themselves which they are.
-    fn take_in(
+    /// Tests a slot. For a fragment that has arrived returns, by its envelope, the index of its range, its index in the range, and
+    /// its bytes. A fragment of an engine or a run that is over is dropped and its slot posted again: fragments behind it then
+    /// arrive in other slots than they were expected in, which their envelopes resolve.
+    fn poll(
         &mut self,
         slot: usize,
-        porter: &RankPacker,
+        packer: &RankPacker,
         comm: &Comm,
-        marks: RunTag,
+        tag: RunTag,
     ) -> Result<Option<(usize, usize, usize)>> {
-        let Some(Posted { leg, number, come }) = self.posted[slot] else { return Ok(None) };
-        if let Some((letter, bytes)) = come {
-            return Ok(Some((leg, letter, bytes)));
+        let Some(PostedReceive { range, number, arrived }) = self.posted[slot] else { return Ok(None) };
+        if let Some((fragment, bytes)) = arrived {
+            return Ok(Some((range, fragment, bytes)));
         }
-        let queue = &mut self.queues[self.queue_of[leg]];
-        if number != queue.come {
+        let queue = &mut self.queues[self.queue_of[range]];
+        if number != queue.completed {
             return Ok(None);
         }
-        let Some(bytes) = self.slots[slot].settled()? else { return Ok(None) };
-        queue.come += 1;
-        let head = self.slots[slot].head();
-        if head.engine != marks.engine || head.run < marks.run {
-            self.receive(slot, leg, porter, (comm, marks))?;
+        let Some(bytes) = self.slots[slot].poll()? else { return Ok(None) };
+        queue.completed += 1;
+        let envelope = self.slots[slot].envelope();
+        if envelope.engine != tag.engine || envelope.run < tag.run {
+            self.receive(slot, range, packer, (comm, tag))?;
             return Ok(None);
         }
-        let (from, _, group) = porter.ends(&self.legs[leg].parcel);
+        let (from, _, group) = packer.ends(&self.ranges[range].range);
         let refused = |what: &str| Error::new(ErrorKind::Mpi, format!("rank {from} {what}"));
-        if head.run != marks.run {
+        if envelope.run != tag.run {
             return Err(refused(
-                "is in a later run than this rank: all ranks must run an engine equally often; the destination is an unfinished \
-                 mixture",
+                "is in a later run than this rank: all ranks must run an engine equally often; the destination is only partly \
+                 written",
             ));
         }
-        if head.call != marks.call {
-            return Err(other_call(from as usize, comm.rank()));
+        if envelope.call != tag.call {
+            return Err(call_mismatch(from as usize, comm.rank()));
         }
-        let (ordinal, letter) = (head.piece >> 32, (head.piece & u64::from(u32::MAX)) as usize);
-        let meant = (self.first..self.end).find(|&at| {
-            let (other, _, of_group) = porter.ends(&self.legs[at].parcel);
-            (other, of_group, self.ordinals[at]) == (from, group, ordinal)
+        let (ordinal, fragment) =
+            (envelope.sequence >> 32, (envelope.sequence & u64::from(u32::MAX)) as usize);
+        let found = (self.first..self.end).find(|&at| {
+            let (sender, _, of_group) = packer.ends(&self.ranges[at].range);
+            (sender, of_group, self.ordinals[at]) == (from, group, ordinal)
         });
-        let leg =
-            meant.ok_or_else(|| refused("sent something that is not expected: it runs another plan"))?;
-        self.posted[slot] = Some(Posted { leg, number, come: Some((letter, bytes)) });
-        Ok(Some((leg, letter, bytes)))
+        let range =
+            found.ok_or_else(|| refused("sent something that is not expected: it runs another plan"))?;
+        self.posted[slot] = Some(PostedReceive { range, number, arrived: Some((fragment, bytes)) });
+        Ok(Some((range, fragment, bytes)))
     }
 
-    /// Nobody waits for what is still to come. False if MPI may still receive some of it.
-    pub fn abandon(&mut self) -> bool {
-        Slot::abandon(self.slots.iter_mut())
+    /// Cancels the posted receives. False if MPI may still write to one.
+    pub fn cancel_receives(&mut self) -> bool {
+        Slot::cancel_receives(self.slots.iter_mut())
     }
 
-    /// Ranks that something is to come from.
-    pub fn late(&self, porter: &RankPacker) -> Vec<usize> {
-        let open = self.legs[self.first..self.end].iter();
-        open.map(|leg| porter.ends(&leg.parcel).0 as usize).collect()
+    /// Ranks from which something is still to be received.
+    pub fn awaited(&self, packer: &RankPacker) -> Vec<usize> {
+        let open = self.ranges[self.first..self.end].iter();
+        open.map(|scheduled| packer.ends(&scheduled.range).0 as usize).collect()
     }
 }
 
-fn places(count: usize, letter: usize) -> Result<Vec<Slot>> {
-    (0..count).map(|_| Slot::new(letter)).collect()
+fn new_slots(count: usize, fragment_bytes: usize) -> Result<Vec<Slot>> {
+    (0..count).map(|_| Slot::new(fragment_bytes)).collect()
 }

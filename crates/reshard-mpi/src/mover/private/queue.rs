@@ -1,202 +1,208 @@
-//! Boxes that wander: how a box gets from one rank of a node to another, and which one.
+//! SPSC ring buffers of buffer handles: how a staging buffer gets from one rank of a node to another, and which one.
 //!
-//! A lane leads from a sender to a receiver. It has places for some boxes, used in turn, and each place says which box stands
-//! there: any one that is large enough, in anybody's segment. The sender, when it is its turn, may put another box there and
-//! pack into that; the receiver, when it has emptied it, may put another one back. So each rank has some boxes at hand, on a
-//! [`WarmBuffers`]: it packs into the one it emptied last, whose lines its own processor has, and gives back one that it has not
-//! touched for long. If every box stayed on its lane, a sender would have to take each line back from the processor that
-//! read it last.
+//! A ring leads from a sender to a receiver. It has a few entries, used in turn, and each entry holds the handle of a staging
+//! buffer: any one that is large enough, in the segment of any rank. The sender may exchange the buffer of a free entry and pack
+//! into another one; the receiver may exchange the buffer that it has emptied and return another one. So each rank keeps a few
+//! [`WarmBuffers`]: it packs into the one it emptied last, whose cache lines its own processor holds, and returns one that
+//! it has not touched for long. If every buffer stayed in its ring, a sender would have to fetch each cache line from the
+//! processor that read it last.
 
 use super::super::word::{OrderingSite, SharedMemory, Word};
 use crate::shm::NodeMemory;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// A cache line, so that nobody's counter is another's neighbour.
+/// Bytes of a cache line: counters of different ranks are this far apart to avoid false sharing.
 pub const LINE: usize = 64;
 
+/// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
-/// A box: whose segment it lies in, where, and how many bytes it has room for.
+/// A staging buffer: the rank in whose segment it lies, its offset there, and its length, both in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferHandle {
     pub rank: usize,
     pub at: usize,
-    pub room: usize,
+    pub bytes: usize,
 }
 
 impl BufferHandle {
+    /// Words of a handle in an entry.
     const WORDS: usize = 3;
 
-    pub fn first(&self, neighbours: &NodeMemory) -> *mut u8 {
-        neighbours.place(self.rank, self.at, self.room)
+    /// The address of the buffer in this process.
+    pub fn first(&self, memory: &NodeMemory) -> *mut u8 {
+        memory.place(self.rank, self.at, self.bytes)
     }
 }
 
-/// The most places of a lane.
-pub const MANY: usize = 8;
+/// The most entries of a ring.
+pub const MAX_BUFFERS_PER_PAIR: usize = 8;
 
-/// Where a rank writes down how far it has emptied the boxes of all its lanes.
+/// Offset in bytes of the word in which a receiver publishes how far it has emptied the buffers of all its rings.
 const EMPTIED: usize = 0;
 
-/// The way from one rank to another. Its head, in the sender's segment, has a counter of the boxes filled, and the places: which
-/// box stands there, and the number of the call in which it was filled.
+/// A ring from one rank to another. Its header, in the sender's segment, has a monotonic counter of the buffers filled, and the
+/// entries: the handle of a buffer, and the fingerprint of the call in which it was filled.
 #[derive(Clone, Copy)]
 pub struct BufferRing {
-    /// Whose segment the head lies in, and where.
+    /// The rank in whose segment the header lies.
     pub sender: usize,
+    /// Offset of the header in bytes.
     pub at: usize,
-    /// The other rank: for the sender the receiver, for the receiver the sender.
-    pub other: usize,
-    /// Bytes of the smallest box that will do.
-    pub room: usize,
-    /// How many places there are.
-    pub boxes: usize,
+    /// The peer: for the sender the receiver, for the receiver the sender.
+    pub peer: usize,
+    /// Bytes of the smallest buffer that is large enough.
+    pub min_bytes: usize,
+    /// The number of entries.
+    pub entries: usize,
 }
 
-/// Words of a place: a spot, and a call.
-const PLACE: usize = BufferHandle::WORDS + 1;
+/// Words of an entry: a handle and a call fingerprint.
+const ENTRY_WORDS: usize = BufferHandle::WORDS + 1;
+/// Index of the call fingerprint in an entry.
 const CALL: usize = BufferHandle::WORDS;
 
 impl BufferRing {
-    /// Bytes of the head of a lane with so many places.
-    pub fn head(boxes: usize) -> usize {
-        (WORD + boxes * PLACE * WORD).next_multiple_of(LINE)
+    /// Bytes of the header of a ring with this many entries.
+    pub fn header_bytes(entries: usize) -> usize {
+        (WORD + entries * ENTRY_WORDS * WORD).next_multiple_of(LINE)
     }
 
-    /// Puts a box to a place, at first.
-    pub fn furnish<M: SharedMemory>(&self, memory: &M, place: u64, spot: BufferHandle) {
-        self.put(memory, place, spot);
+    /// Puts the first buffer into an entry, before any run.
+    pub fn init_entry<M: SharedMemory>(&self, memory: &M, entry: u64, buffer: BufferHandle) {
+        self.put(memory, entry, buffer);
     }
 
-    /// Which place is used after so many others.
-    fn number(&self, used: u64) -> usize {
-        (used % self.boxes as u64) as usize
+    /// The entry that is used after `used` uses of the ring.
+    fn entry(&self, used: u64) -> usize {
+        (used % self.entries as u64) as usize
     }
 
-    /// Boxes filled, in all runs.
+    /// The monotonic counter of buffers filled, in all runs.
     fn filled<'m, M: SharedMemory>(&self, memory: &'m M) -> &'m M::Word {
         memory.word(self.sender, self.at)
     }
 
-    /// The box at the place used after so many others. Whose turn it is, is told by counters, with everything before them.
-    fn look<M: SharedMemory>(&self, memory: &M, used: u64) -> BufferHandle {
+    /// The buffer in the entry used after `used` uses. Relaxed: the counters say whose entry it is, and order these accesses.
+    fn get<M: SharedMemory>(&self, memory: &M, used: u64) -> BufferHandle {
         let word = |number| self.word(memory, used, number).load(Ordering::Relaxed) as usize;
-        BufferHandle { rank: word(0), at: word(1), room: word(2) }
+        BufferHandle { rank: word(0), at: word(1), bytes: word(2) }
     }
 
-    /// Puts a box there.
-    fn put<M: SharedMemory>(&self, memory: &M, used: u64, spot: BufferHandle) {
-        for (number, word) in [spot.rank, spot.at, spot.room].into_iter().enumerate() {
+    /// Puts a buffer into the entry used after `used` uses.
+    fn put<M: SharedMemory>(&self, memory: &M, used: u64, buffer: BufferHandle) {
+        for (number, word) in [buffer.rank, buffer.at, buffer.bytes].into_iter().enumerate() {
             self.word(memory, used, number).store(word as u64, Ordering::Relaxed);
         }
     }
 
     fn word<'m, M: SharedMemory>(&self, memory: &'m M, used: u64, number: usize) -> &'m M::Word {
-        let place = self.at + WORD + self.number(used) * PLACE * WORD;
-        memory.word(self.sender, place + number * WORD)
+        let entry = self.at + WORD + self.entry(used) * ENTRY_WORDS * WORD;
+        memory.word(self.sender, entry + number * WORD)
     }
 }
 
-/// The sender's side of a lane.
+/// The sender's side of a ring.
 pub struct Producer {
-    pub lane: BufferRing,
-    /// Boxes filled, in all runs.
+    pub ring: BufferRing,
+    /// Buffers filled, in all runs.
     filled: u64,
-    /// How far the receiver must be for a box to be free.
-    held: [u64; MANY],
+    /// For each entry, the count of the receiver from which on it is free.
+    free_at: [u64; MAX_BUFFERS_PER_PAIR],
 }
 
 impl Producer {
-    pub fn new(lane: BufferRing) -> Self {
-        Self { lane, filled: 0, held: [0; MANY] }
+    pub fn new(ring: BufferRing) -> Self {
+        Self { ring, filled: 0, free_at: [0; MAX_BUFFERS_PER_PAIR] }
     }
 
-    /// Whether there is a box to fill: the receiver has emptied it.
+    /// True if there is a buffer to fill: the receiver has emptied it.
     pub fn is_free<M: SharedMemory>(&self, memory: &M) -> bool {
-        let emptied = memory.word(self.lane.other, EMPTIED).load(OrderingSite::LaneSeesEmptied.order());
-        emptied >= self.held[self.lane.number(self.filled)]
+        let emptied = memory.word(self.ring.peer, EMPTIED).load(OrderingSite::RingSeesEmptied.order());
+        emptied >= self.free_at[self.ring.entry(self.filled)]
     }
 
-    /// The box to fill, if there is one. It stands in its place now.
-    pub fn choose<M: SharedMemory>(&self, memory: &M, shelf: &mut WarmBuffers) -> BufferHandle {
-        let spot = shelf.hand_out(self.lane.look(memory, self.filled), self.lane.room);
-        self.lane.put(memory, self.filled, spot);
-        spot
+    /// Chooses the buffer to fill and puts it into the entry. The entry must be free.
+    pub fn choose<M: SharedMemory>(&self, memory: &M, warm: &mut WarmBuffers) -> BufferHandle {
+        let buffer = warm.take_for_packing(self.ring.get(memory, self.filled), self.ring.min_bytes);
+        self.ring.put(memory, self.filled, buffer);
+        buffer
     }
 
-    /// It is filled, in a call with this number, and free again when the receiver has told so much.
-    pub fn pass<M: SharedMemory>(&mut self, memory: &M, call: u64, until: u64) {
-        self.lane.word(memory, self.filled, CALL).store(call, Ordering::Relaxed);
-        self.held[self.lane.number(self.filled)] = until;
+    /// Publishes the filled buffer, with the fingerprint of its call. Its entry is free again when the receiver's count reaches
+    /// `free_at`.
+    pub fn push<M: SharedMemory>(&mut self, memory: &M, call: u64, free_at: u64) {
+        self.ring.word(memory, self.filled, CALL).store(call, Ordering::Relaxed);
+        self.free_at[self.ring.entry(self.filled)] = free_at;
         self.filled += 1;
-        self.lane.filled(memory).store(self.filled, OrderingSite::LaneFills.order());
+        self.ring.filled(memory).store(self.filled, OrderingSite::RingFills.order());
     }
 }
 
-/// The receiver's side of a lane.
+/// The receiver's side of a ring.
 pub struct Consumer {
-    pub lane: BufferRing,
-    /// Boxes emptied, in all runs.
+    pub ring: BufferRing,
+    /// Buffers emptied, in all runs.
     emptied: u64,
 }
 
 impl Consumer {
-    pub fn new(lane: BufferRing) -> Self {
-        Self { lane, emptied: 0 }
+    pub fn new(ring: BufferRing) -> Self {
+        Self { ring, emptied: 0 }
     }
 
-    /// Whether there is a box to empty.
+    /// True if there is a filled buffer.
     pub fn is_filled<M: SharedMemory>(&self, memory: &M) -> bool {
-        self.lane.filled(memory).load(OrderingSite::LaneSeesFilled.order()) > self.emptied
+        self.ring.filled(memory).load(OrderingSite::RingSeesFilled.order()) > self.emptied
     }
 
-    /// That box.
-    pub fn look<M: SharedMemory>(&self, memory: &M) -> BufferHandle {
-        self.lane.look(memory, self.emptied)
+    /// The filled buffer.
+    pub fn peek<M: SharedMemory>(&self, memory: &M) -> BufferHandle {
+        self.ring.get(memory, self.emptied)
     }
 
-    /// The number of the call it was filled in.
+    /// The fingerprint of the call in which the buffer was filled.
     pub fn call<M: SharedMemory>(&self, memory: &M) -> u64 {
-        self.lane.word(memory, self.emptied, CALL).load(Ordering::Relaxed)
+        self.ring.word(memory, self.emptied, CALL).load(Ordering::Relaxed)
     }
 
-    /// It is emptied. The sender is told by [`tell_emptied`].
-    pub fn give_back<M: SharedMemory>(&mut self, memory: &M, shelf: &mut WarmBuffers) {
-        self.lane.put(memory, self.emptied, shelf.take_in(self.look(memory), self.lane.room));
+    /// Returns the emptied buffer, or a colder one in its place. [`publish_emptied`] makes the sender see that.
+    pub fn pop<M: SharedMemory>(&mut self, memory: &M, warm: &mut WarmBuffers) {
+        self.ring.put(memory, self.emptied, warm.swap_emptied(self.peek(memory), self.ring.min_bytes));
         self.emptied += 1;
     }
 }
 
-/// This rank has given back boxes, and tells all senders how far it is.
-pub fn tell_emptied<M: SharedMemory>(memory: &M, told: u64) {
-    memory.word(memory.rank(), EMPTIED).store(told, OrderingSite::LaneEmpties.order());
+/// Publishes to all senders how far this rank has emptied their buffers.
+pub fn publish_emptied<M: SharedMemory>(memory: &M, count: u64) {
+    memory.word(memory.rank(), EMPTIED).store(count, OrderingSite::RingEmpties.order());
 }
 
-/// The boxes a rank has at hand, always as many. The one it emptied last is the last.
+/// The spare buffers of a rank, always equally many, ordered by last use: the one it emptied last is the last.
 pub struct WarmBuffers {
-    spots: VecDeque<BufferHandle>,
+    buffers: VecDeque<BufferHandle>,
 }
 
 impl WarmBuffers {
-    pub fn new(spots: impl ExactSizeIterator<Item = BufferHandle>) -> Self {
-        // No more are ever there at once.
-        Self { spots: spots.collect() }
+    pub fn new(buffers: impl ExactSizeIterator<Item = BufferHandle>) -> Self {
+        // Exchanges keep the number: no allocation later.
+        Self { buffers: buffers.collect() }
     }
 
-    /// For a box that came back, one with at least so much room to pack into: the one emptied last.
-    pub fn hand_out(&mut self, back: BufferHandle, room: usize) -> BufferHandle {
-        let last = self.spots.iter().rposition(|spot| spot.room >= room);
-        let Some(last) = last.and_then(|last| self.spots.remove(last)) else { return back };
-        self.spots.push_front(back);
+    /// Exchanges a buffer that came back for the warmest one of at least `min_bytes`, to pack into: the one emptied last.
+    pub fn take_for_packing(&mut self, returned: BufferHandle, min_bytes: usize) -> BufferHandle {
+        let last = self.buffers.iter().rposition(|buffer| buffer.bytes >= min_bytes);
+        let Some(last) = last.and_then(|last| self.buffers.remove(last)) else { return returned };
+        self.buffers.push_front(returned);
         last
     }
 
-    /// For a box that was emptied, one with at least so much room to give back: the one not touched for longest.
-    pub fn take_in(&mut self, emptied: BufferHandle, room: usize) -> BufferHandle {
-        let first = self.spots.iter().position(|spot| spot.room >= room);
-        let Some(first) = first.and_then(|first| self.spots.remove(first)) else { return emptied };
-        self.spots.push_back(emptied);
+    /// Exchanges an emptied buffer for the coldest one of at least `min_bytes`, to return: the one not touched for longest.
+    pub fn swap_emptied(&mut self, emptied: BufferHandle, min_bytes: usize) -> BufferHandle {
+        let first = self.buffers.iter().position(|buffer| buffer.bytes >= min_bytes);
+        let Some(first) = first.and_then(|first| self.buffers.remove(first)) else { return emptied };
+        self.buffers.push_back(emptied);
         first
     }
 }
@@ -205,33 +211,33 @@ impl WarmBuffers {
 mod tests {
     use super::*;
 
-    fn spot(at: usize, room: usize) -> BufferHandle {
-        BufferHandle { rank: 0, at, room }
+    fn buffer(at: usize, bytes: usize) -> BufferHandle {
+        BufferHandle { rank: 0, at, bytes }
     }
 
     #[test]
-    fn what_was_emptied_last_is_filled_next() {
-        let mut shelf = WarmBuffers::new([spot(0, 8), spot(1, 8)].into_iter());
-        assert_eq!(shelf.take_in(spot(2, 8), 8), spot(0, 8), "not touched for longest");
-        assert_eq!(shelf.take_in(spot(3, 8), 8), spot(1, 8));
-        assert_eq!(shelf.hand_out(spot(4, 8), 8), spot(3, 8), "emptied last");
-        assert_eq!(shelf.hand_out(spot(5, 8), 8), spot(2, 8));
-        assert_eq!(shelf.take_in(spot(6, 8), 8), spot(5, 8), "came back, and nobody touched it");
+    fn the_buffer_emptied_last_is_filled_next() {
+        let mut warm = WarmBuffers::new([buffer(0, 8), buffer(1, 8)].into_iter());
+        assert_eq!(warm.swap_emptied(buffer(2, 8), 8), buffer(0, 8), "not touched for longest");
+        assert_eq!(warm.swap_emptied(buffer(3, 8), 8), buffer(1, 8));
+        assert_eq!(warm.take_for_packing(buffer(4, 8), 8), buffer(3, 8), "emptied last");
+        assert_eq!(warm.take_for_packing(buffer(5, 8), 8), buffer(2, 8));
+        assert_eq!(warm.swap_emptied(buffer(6, 8), 8), buffer(5, 8), "came back, and was not touched");
     }
 
     #[test]
-    fn no_box_is_too_small_for_its_lane() {
-        let mut shelf = WarmBuffers::new([spot(0, 8), spot(1, 16), spot(2, 8)].into_iter());
-        assert_eq!(shelf.hand_out(spot(3, 32), 16), spot(1, 16));
-        assert_eq!(shelf.hand_out(spot(4, 64), 64), spot(4, 64), "none at hand is large enough");
-        assert_eq!(shelf.take_in(spot(5, 16), 16), spot(3, 32));
-        assert_eq!(shelf.take_in(spot(6, 64), 64), spot(6, 64));
+    fn no_buffer_is_too_small_for_its_ring() {
+        let mut warm = WarmBuffers::new([buffer(0, 8), buffer(1, 16), buffer(2, 8)].into_iter());
+        assert_eq!(warm.take_for_packing(buffer(3, 32), 16), buffer(1, 16));
+        assert_eq!(warm.take_for_packing(buffer(4, 64), 64), buffer(4, 64), "no spare one is large enough");
+        assert_eq!(warm.swap_emptied(buffer(5, 16), 16), buffer(3, 32));
+        assert_eq!(warm.swap_emptied(buffer(6, 64), 64), buffer(6, 64));
     }
 
     #[test]
-    fn without_a_shelf_every_box_stays_on_its_lane() {
-        let mut shelf = WarmBuffers::new([].into_iter());
-        assert_eq!(shelf.hand_out(spot(0, 8), 8), spot(0, 8));
-        assert_eq!(shelf.take_in(spot(1, 8), 8), spot(1, 8));
+    fn without_spare_buffers_every_buffer_stays_in_its_ring() {
+        let mut warm = WarmBuffers::new([].into_iter());
+        assert_eq!(warm.take_for_packing(buffer(0, 8), 8), buffer(0, 8));
+        assert_eq!(warm.swap_emptied(buffer(1, 8), 8), buffer(1, 8));
     }
 }

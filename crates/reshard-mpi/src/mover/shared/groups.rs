@@ -1,94 +1,101 @@
-//! Who copies which units, and who may read and write what meanwhile.
+//! Which rank copies which tasks, and what it may read and write meanwhile.
 //!
-//! Numbers that only grow say how far each rank is: see [`ProgressBoard`]. A source may be read once its owner has begun the run, a
-//! destination written to once its owner has; units are taken by tickets and counted when they are copied. A rank has received
-//! everything when all units of the lots that lead to it are copied and nobody has taken back what was read for it.
+//! Monotonic counters say how far each rank is: see [`ProgressBoard`]. A source may be read once its owner has begun the run, a
+//! destination written once its owner has; tasks are taken from an atomic counter and counted when they are copied. A rank has
+//! received everything when all tasks of the groups that lead to it are copied and nobody has revoked a source read for it.
 //!
-//! A rank runs ahead of those that read its source, for a few runs: what it was called with stays on the board so long. One that
-//! is further ahead waits before it begins.
+//! A rank may run ahead of those that read its source by [`CALL_HISTORY`] runs: so long the fingerprints of its calls stay on
+//! the board. A rank that is further ahead waits before it begins.
 
 use super::super::word::SharedMemory;
-use super::super::{Progress, named, other_call};
-use super::progress::{Home, KEPT, Milestone, ProgressBoard, TaskCounter};
+use super::super::{Progress, call_mismatch, rank_list};
+use super::progress::{CALL_HISTORY, GroupHome, Milestone, ProgressBoard, TaskCounter};
 use super::readers::Readers;
 use crate::shm::NodeMemory;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// Units with the same sources and destinations.
+/// Tasks with the same sources and destinations, as the mover knows them.
 #[derive(Hash)]
 pub struct GroupState {
-    /// Its number for this rank.
+    /// Index of the group among the kernel's groups on this rank.
     pub number: usize,
-    pub units: u64,
-    pub home: Home,
-    /// Ranks it leads from or to: they must have begun.
+    /// Tasks of the group.
+    pub tasks: u64,
+    /// Where the group's task counter is.
+    pub home: GroupHome,
+    /// Ranks that own a source or a destination of the group: all must have begun before a task is copied.
     pub ranks: Vec<usize>,
-    /// Ranks it leads to.
+    /// Ranks that own a destination of the group.
     pub receivers: Vec<usize>,
 }
 
 impl GroupState {
-    fn tickets<'a, M: SharedMemory>(&self, board: &'a ProgressBoard<M>) -> TaskCounter<'a, M::Word> {
-        board.tickets(self.home)
+    fn counter<'a, M: SharedMemory>(&self, board: &'a ProgressBoard<M>) -> TaskCounter<'a, M::Word> {
+        board.task_counter(self.home)
     }
 }
 
-/// All that a rank knows of.
+/// All task groups of which this rank may copy tasks.
 pub struct TaskGroups<M = NodeMemory> {
-    /// Those that lead to this rank, then all others.
-    lots: Vec<GroupState>,
+    /// The groups that lead to this rank, then all others.
+    groups: Vec<GroupState>,
+    /// The number of groups that lead to this rank.
     own: usize,
-    /// For each, the last run in which all its ranks had begun, in the same call.
+    /// For each group, the last run that all its ranks had begun with the same call.
     ready: Vec<u64>,
-    /// Ranks whose sources this one needs; itself is not among them.
+    /// Ranks whose sources this rank needs, without itself.
     owners: Vec<usize>,
     board: Arc<ProgressBoard<M>>,
     readers: Arc<Readers<M>>,
+    /// The current run.
     run: u64,
+    /// Fingerprint of the current call.
     call: u64,
-    /// The others know that this rank has begun.
+    /// The beginning of the run is published.
     begun: bool,
-    /// All of this rank's destination is there.
+    /// This rank has received everything of the run.
     received: bool,
 }
 
 impl<M: SharedMemory> TaskGroups<M> {
-    /// The first `own` of them lead to this rank.
+    /// The first `own` of the groups lead to this rank.
     pub fn new(
-        lots: Vec<GroupState>,
+        groups: Vec<GroupState>,
         own: usize,
         owners: Vec<usize>,
         board: Arc<ProgressBoard<M>>,
         readers: Arc<Readers<M>>,
     ) -> Self {
-        let ready = vec![0; lots.len()];
-        Self { lots, own, ready, owners, board, readers, run: 0, call: 0, begun: false, received: false }
+        let ready = vec![0; groups.len()];
+        Self { groups, own, ready, owners, board, readers, run: 0, call: 0, begun: false, received: false }
     }
 
-    /// Those that this rank's source is lent to.
+    /// The ranks that read this rank's source.
     pub fn readers(&self) -> &Arc<Readers<M>> {
         &self.readers
     }
 
+    /// Begins the next run, with the fingerprint of its call.
     pub fn begin(&mut self, call: u64) {
         self.run += 1;
         self.call = call;
         (self.begun, self.received) = (false, false);
         self.readers.begin(self.run);
-        self.tell_begun();
+        self.publish_begin();
     }
 
-    /// Tells the others that this rank has begun, unless one of them still needs what is written down at the same place.
-    fn tell_begun(&mut self) -> bool {
-        if !self.begun && self.readers.are_through(self.run.saturating_sub(KEPT)) {
+    /// Publishes that this rank has begun, unless a reader still needs the fingerprint that would be overwritten. Returns whether
+    /// the beginning is published.
+    fn publish_begin(&mut self) -> bool {
+        if !self.begun && self.readers.are_done(self.run.saturating_sub(CALL_HISTORY)) {
             self.board.begin(self.run, self.call);
             self.begun = true;
         }
         self.begun
     }
 
-    /// The next run is none for this rank: it does not begin it, and nobody need wait for it.
+    /// Skips the next run: this rank does not begin it, and no rank need wait for it.
     pub fn skip(&mut self) {
         self.run += 1;
         (self.begun, self.received) = (true, false);
@@ -98,9 +105,9 @@ impl<M: SharedMemory> TaskGroups<M> {
         self.readers.end(self.run);
     }
 
-    /// Notices what the others did. Whether this rank has begun for them, too: if not, there is nothing it could do.
-    pub fn look(&mut self) -> Result<bool> {
-        if !self.tell_begun() {
+    /// Polls the other ranks' progress. False if this rank's beginning is not published yet: then it can copy nothing.
+    pub fn poll(&mut self) -> Result<bool> {
+        if !self.publish_begin() {
             return Ok(false);
         }
         if !self.received && self.unfinished().next().is_none() {
@@ -109,140 +116,143 @@ impl<M: SharedMemory> TaskGroups<M> {
         Ok(true)
     }
 
-    /// Copies a unit, if there is one: it is the caller's alone, its sources and destinations are as those they belong to want
-    /// them, and stay so until it is copied. Exceptions: one who took its source back or gave up without waiting for that has
-    /// told the others, or does not look at its destination any more.
+    /// Takes a task, if there is one, and has `copy` copy it. The task is the caller's alone, its sources are complete, its
+    /// destinations may be written, and both stay so until it is copied. Exceptions: an owner that revoked its source has
+    /// published that, and a receiver that aborted without waiting for the task does not look at its destination any more.
     pub fn copy(&mut self, copy: impl FnOnce(&GroupState, u64)) -> Result<Progress> {
-        let Some((at, unit)) = self.take()? else {
+        let Some((at, task)) = self.take()? else {
             if self.received {
                 return Ok(Progress::Done);
             }
-            return self.hopeless().map_or(Ok(Progress::Waits), Err);
+            return self.failure().map_or(Ok(Progress::Waits), Err);
         };
-        let lot = &self.lots[at];
-        self.board.work_on(Some(lot.home));
-        let dropped = Dropped { board: &self.board, lot: lot.home };
-        copy(lot, unit);
-        std::mem::forget(dropped);
-        self.board.put_down(lot.tickets(&self.board));
-        self.board.work_on(None);
+        let group = &self.groups[at];
+        self.board.set_busy(Some(group.home));
+        let guard = PanicGuard { board: &self.board, group: group.home };
+        copy(group, task);
+        std::mem::forget(guard);
+        self.board.finish_task(group.counter(&self.board));
+        self.board.set_busy(None);
         Ok(Progress::Moved)
     }
 
-    /// Takes a unit whose ranks have all begun: the lot's place, and the unit.
+    /// Takes a task whose ranks have all begun: the index of its group, and of the task.
     fn take(&mut self) -> Result<Option<(usize, u64)>> {
-        let Self { lots, own, ready, board, run, call, .. } = self;
-        for (at, (lot, ready)) in lots.iter().zip(ready).enumerate() {
-            let tickets = lot.tickets(board);
-            if tickets.next(*run, lot.units).is_none() {
+        let Self { groups, own, ready, board, run, call, .. } = self;
+        for (at, (group, ready)) in groups.iter().zip(ready).enumerate() {
+            let counter = group.counter(board);
+            if counter.next(*run, group.tasks).is_none() {
                 continue;
             }
             if *ready < *run {
-                if board.behind(&lot.ranks, Milestone::Begun, *run).next().is_some() {
+                if board.behind(&group.ranks, Milestone::Begun, *run).next().is_some() {
                     continue;
                 }
-                let other = lot.ranks.iter().find(|&&rank| board.is_called_otherwise(rank, *run, *call));
+                let other = group.ranks.iter().find(|&&rank| board.call_differs(rank, *run, *call));
                 match other {
-                    Some(&rank) if at < *own => return Err(other_call(rank, board.rank())),
-                    // Whom it concerns finds out.
+                    Some(&rank) if at < *own => return Err(call_mismatch(rank, board.rank())),
+                    // The receivers of the group report it.
                     Some(_) => continue,
                     None => *ready = *run,
                 }
             }
-            if let Some(unit) = tickets.take(*run, lot.units) {
-                return Ok(Some((at, unit)));
+            if let Some(task) = counter.take(*run, group.tasks) {
+                return Ok(Some((at, task)));
             }
         }
         Ok(None)
     }
 
-    /// Own lots of which not all units are copied.
+    /// The groups that lead to this rank and of which not all tasks are copied.
     fn unfinished(&self) -> impl Iterator<Item = &GroupState> {
-        self.lots[..self.own].iter().filter(|lot| !lot.tickets(&self.board).are_through(self.run, lot.units))
+        self.groups[..self.own]
+            .iter()
+            .filter(|group| !group.counter(&self.board).all_copied(self.run, group.tasks))
     }
 
-    /// Why own lots will not be finished: somebody panicked over a unit, or a receiver has given up.
-    fn hopeless(&self) -> Option<Error> {
-        let gave_up = |rank: &&usize| self.board.read(**rank, Milestone::GivenUp) == self.run;
-        self.unfinished().find_map(|lot| {
-            let dropped = self.board.dropped_by(lot.home).map(panicked);
-            dropped.or_else(|| lot.receivers.iter().find(gave_up).map(|&rank| given_up(rank)))
+    /// Why a group that leads to this rank will never be finished: a rank panicked over a task, or a receiver aborted.
+    fn failure(&self) -> Option<Error> {
+        let aborted = |rank: &&usize| self.board.read(**rank, Milestone::Aborted) == self.run;
+        self.unfinished().find_map(|group| {
+            let panic = self.board.panicked_rank(group.home).map(panicked);
+            panic.or_else(|| group.receivers.iter().find(aborted).map(|&rank| gave_up(rank)))
         })
     }
 
-    /// Everything is there, if it could be read in time.
+    /// All tasks are copied: publishes that this rank has received everything, unless a source was revoked meanwhile.
     fn receive(&mut self) -> Result<()> {
-        let taken_back = |rank: &&usize| self.board.read(**rank, Milestone::TakenBack) >= self.run;
-        if let Some(rank) = self.owners.iter().find(taken_back) {
+        let revoked = |rank: &&usize| self.board.read(**rank, Milestone::Revoked) >= self.run;
+        if let Some(rank) = self.owners.iter().find(revoked) {
             return Err(Error::new(
                 ErrorKind::Mpi,
                 format!(
-                    "rank {rank} waited in vain for this one and took its shared part back; the destination is an unfinished \
-                     mixture"
+                    "rank {rank} waited too long for this one and revoked its shared part; the destination is only partly written"
                 ),
             ));
         }
-        self.board.write(Milestone::Received, self.run);
+        self.board.publish(Milestone::Received, self.run);
         self.readers.end(self.run);
         self.received = true;
         Ok(())
     }
 
-    /// Gives the run up: nobody takes a unit that leads to this rank any more. Says how many were taken, for
-    /// [`TaskGroups::are_back`].
+    /// Aborts the run: no rank takes a task that leads to this rank any more. Returns the counts for
+    /// [`TaskGroups::taken_copied`].
     pub fn close(&mut self) -> Vec<u64> {
-        self.board.write(Milestone::GivenUp, self.run);
-        let own = self.lots[..self.own].iter();
-        own.map(|lot| lot.tickets(&self.board).close(self.run, lot.units)).collect()
+        self.board.publish(Milestone::Aborted, self.run);
+        let own = self.groups[..self.own].iter();
+        own.map(|group| group.counter(&self.board).close(self.run, group.tasks)).collect()
     }
 
-    /// Whether all units that were taken are copied.
-    pub fn are_back(&self, taken: &[u64]) -> bool {
-        let mut own = self.lots.iter().zip(taken);
-        own.all(|(lot, &taken)| lot.tickets(&self.board).are_back(taken))
+    /// True if all tasks that were taken before [`TaskGroups::close`] are copied.
+    pub fn taken_copied(&self, counts: &[u64]) -> bool {
+        let mut own = self.groups.iter().zip(counts);
+        own.all(|(group, &count)| group.counter(&self.board).taken_copied(count))
     }
 
-    /// When they are: nobody writes to this rank's destinations any more.
+    /// After [`TaskGroups::taken_copied`]: records that no rank writes to this rank's destinations any more.
     pub fn end(&self) {
         self.readers.end(self.run);
     }
 
-    /// After that, or when it was waited for in vain: nobody needs to wait for what is not read any more.
+    /// Last step of an abort, also if taken tasks were not copied in time: publishes that this rank reads nothing more, so that no
+    /// owner waits for it.
     pub fn leave(&mut self) {
-        self.board.write(Milestone::Received, self.run);
+        self.board.publish(Milestone::Received, self.run);
     }
 
-    /// Whom the run waits for.
-    pub fn late(&self) -> String {
+    /// The ranks that the run waits for, in words.
+    pub fn awaited(&self) -> String {
         if !self.begun {
-            return named(self.readers.behind(self.run.saturating_sub(KEPT)));
+            return rank_list(self.readers.behind(self.run.saturating_sub(CALL_HISTORY)));
         }
-        let absent =
-            |lot: &GroupState| self.board.behind(&lot.ranks, Milestone::Begun, self.run).collect::<Vec<_>>();
+        let absent = |group: &GroupState| {
+            self.board.behind(&group.ranks, Milestone::Begun, self.run).collect::<Vec<_>>()
+        };
         let late: Vec<usize> = self.unfinished().flat_map(absent).collect();
         if !late.is_empty() {
-            return named(late);
+            return rank_list(late);
         }
-        let busy = |rank: &usize| self.unfinished().any(|lot| self.board.works_on(*rank, lot.home));
-        named((0..self.board.ranks()).filter(busy))
+        let busy = |rank: &usize| self.unfinished().any(|group| self.board.is_busy_with(*rank, group.home));
+        rank_list((0..self.board.ranks()).filter(busy))
     }
 
-    /// Bytes of this rank's board.
+    /// Bytes of this rank's part of the board.
     pub fn board_bytes(&self) -> u64 {
-        let at_home = self.lots.iter().filter(|lot| lot.home.0 == self.board.rank()).count();
+        let at_home = self.groups.iter().filter(|group| group.home.0 == self.board.rank()).count();
         ProgressBoard::bytes(at_home) as u64
     }
 }
 
-/// A unit that is being copied. If that panics, nobody waits for it.
-struct Dropped<'a, M: SharedMemory> {
+/// Guards a task that is being copied: if that panics, publishes it, so that no rank waits for the task.
+struct PanicGuard<'a, M: SharedMemory> {
     board: &'a ProgressBoard<M>,
-    lot: Home,
+    group: GroupHome,
 }
 
-impl<M: SharedMemory> Drop for Dropped<'_, M> {
+impl<M: SharedMemory> Drop for PanicGuard<'_, M> {
     fn drop(&mut self) {
-        self.board.drop_work(self.lot);
+        self.board.set_panicked(self.group);
     }
 }
 
@@ -250,17 +260,17 @@ fn panicked(rank: usize) -> Error {
     Error::new(
         ErrorKind::Mpi,
         format!(
-            "rank {rank} panicked while it copied something that this one receives; the destination is an unfinished mixture"
+            "rank {rank} panicked while it copied something that this one receives; the destination is only partly written"
         ),
     )
 }
 
-fn given_up(rank: usize) -> Error {
+fn gave_up(rank: usize) -> Error {
     Error::new(
         ErrorKind::Mpi,
         format!(
-            "rank {rank} gave the run up, and what it receives is copied together with what this one does; the destination is an \
-             unfinished mixture"
+            "rank {rank} gave the run up, and what it receives is copied together with what this one does; the destination is \
+             only partly written"
         ),
     )
 }
@@ -271,13 +281,16 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::AtomicU64;
 
-    /// The words of all ranks, within one process.
-    struct Page {
+    /// The words of three ranks, within one process.
+    type Words = Arc<[[AtomicU64; 64]; 3]>;
+
+    /// The words of all ranks, as one rank sees them.
+    struct LocalMemory {
         rank: usize,
-        words: Arc<[[AtomicU64; 64]; 3]>,
+        words: Words,
     }
 
-    impl SharedMemory for Page {
+    impl SharedMemory for LocalMemory {
         type Word = AtomicU64;
 
         fn rank(&self) -> usize {
@@ -293,62 +306,62 @@ mod tests {
         }
     }
 
-    /// Rank 0 owns what rank 1 receives, in two units, and rank 2 helps.
-    fn lots(rank: usize, words: &Arc<[[AtomicU64; 64]; 3]>) -> TaskGroups<Page> {
-        let lot = GroupState { number: 0, units: 2, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
-        let board = Arc::new(ProgressBoard::within(Page { rank, words: Arc::clone(words) }));
+    /// Rank 0 owns what rank 1 receives, in two tasks, and rank 2 helps.
+    fn groups(rank: usize, words: &Words) -> TaskGroups<LocalMemory> {
+        let group = GroupState { number: 0, tasks: 2, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
+        let board = Arc::new(ProgressBoard::within(LocalMemory { rank, words: Arc::clone(words) }));
         let readers = if rank == 0 { vec![1] } else { Vec::new() };
         let readers = Arc::new(Readers::new(Arc::clone(&board), readers, None, false));
-        TaskGroups::new(vec![lot], usize::from(rank == 1), vec![0], board, readers)
+        TaskGroups::new(vec![group], usize::from(rank == 1), vec![0], board, readers)
     }
 
-    fn page() -> Arc<[[AtomicU64; 64]; 3]> {
+    fn words() -> Words {
         Arc::new(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))
     }
 
     #[test]
-    fn nobody_waits_for_a_unit_over_which_another_panicked() {
-        let words = page();
-        let [mut owner, mut receiver, mut helper] = [0, 1, 2].map(|rank| lots(rank, &words));
+    fn nobody_waits_for_a_task_over_which_another_rank_panicked() {
+        let words = words();
+        let [mut owner, mut receiver, mut helper] = [0, 1, 2].map(|rank| groups(rank, &words));
         owner.begin(7);
         receiver.begin(7);
         helper.begin(7);
-        // Over another lot, though it may have the same number for that rank.
-        receiver.board.drop_work((2, 0));
-        assert!(receiver.hopeless().is_none());
+        // Over another group, although its counter has the same index on its rank.
+        receiver.board.set_panicked((2, 0));
+        assert!(receiver.failure().is_none());
         let panicked = catch_unwind(AssertUnwindSafe(|| helper.copy(|_, _| panic!("on purpose"))));
         assert!(panicked.is_err());
-        assert!(receiver.look().unwrap());
-        assert_eq!(receiver.copy(|_, unit| assert_eq!(unit, 1)).unwrap(), Progress::Moved);
-        let said = receiver.copy(|_, _| panic!("all are taken")).unwrap_err().to_string();
-        assert!(said.contains("rank 2 panicked while it copied"), "{said}");
+        assert!(receiver.poll().unwrap());
+        assert_eq!(receiver.copy(|_, task| assert_eq!(task, 1)).unwrap(), Progress::Moved);
+        let error = receiver.copy(|_, _| panic!("all are taken")).unwrap_err().to_string();
+        assert!(error.contains("rank 2 panicked while it copied"), "{error}");
     }
 
     #[test]
-    fn who_is_called_otherwise_is_named_by_who_receives_and_not_helped() {
-        let words = page();
-        let [mut owner, mut receiver, mut helper] = [0, 1, 2].map(|rank| lots(rank, &words));
+    fn a_rank_with_another_call_is_named_by_the_receiver_and_not_helped() {
+        let words = words();
+        let [mut owner, mut receiver, mut helper] = [0, 1, 2].map(|rank| groups(rank, &words));
         owner.begin(8);
         receiver.begin(7);
         helper.begin(8);
-        for run in 2..=KEPT {
+        for run in 2..=CALL_HISTORY {
             owner.begin(7);
-            assert!(owner.look().unwrap(), "run {run}");
+            assert!(owner.poll().unwrap(), "run {run}");
         }
-        // Its reader has not seen what it began with.
+        // Its reader has not seen the fingerprint of its first run.
         owner.begin(7);
         owner.begin(7);
-        assert!(!owner.look().unwrap());
-        assert_eq!(owner.late(), "rank 1");
+        assert!(!owner.poll().unwrap());
+        assert_eq!(owner.awaited(), "rank 1");
         assert_eq!(helper.copy(|_, _| panic!("other arrays")).unwrap(), Progress::Waits);
-        let said = receiver.copy(|_, _| panic!("other arrays")).unwrap_err().to_string();
+        let error = receiver.copy(|_, _| panic!("other arrays")).unwrap_err().to_string();
         assert_eq!(
-            said,
-            "rank 0 gives other alpha, beta or arrays in this run than rank 1; give the same on all ranks; the destination is an \
-             unfinished mixture"
+            error,
+            "rank 0 gives other alpha, beta or arrays in this run than rank 1; give the same on all ranks; the destination is \
+             only partly written"
         );
         receiver.close();
         receiver.leave();
-        assert!(!owner.look().unwrap(), "one further ahead");
+        assert!(!owner.poll().unwrap(), "one run further ahead");
     }
 }

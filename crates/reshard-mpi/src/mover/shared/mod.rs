@@ -1,13 +1,14 @@
-//! One copy: what a rank receives is read straight out of the others' shared parts.
+//! One copy: what a rank receives is read straight out of the other ranks' shared parts.
 //!
-//! Who may copy what, and when, say [`TaskGroups`]. A source may be read once its owner has begun the run. A rank's run ends when it has
-//! everything; others may still read its source, so it is *lent* to them, and whoever wants to write to it waits for them first:
-//! see [`Shared`](crate::Shared). If that is in vain it is taken back, and who reads it then finds out. No rank waits for one it
-//! has nothing to do with, unless it is many runs ahead; but those that receive parts of the same rows are one lot.
+//! [`TaskGroups`] says who may copy what, and when. A source may be read once its owner has begun the run. A rank's run ends when
+//! it has received everything; others may still read its source, so whoever wants to write to the source waits for its
+//! readers first: see [`Shared`](crate::Shared). On timeout the source is revoked, and a rank that reads it after that gets an
+//! error. No rank waits for a rank that it exchanges nothing with, unless it is many runs ahead; but ranks that receive parts
+//! of the same rows form one group.
 //!
-//! Where destinations are shared, too, it does not matter who copies: units are taken by whoever has time, own ones first. So
-//! processors are busy until all is done, however few ranks receive something and whatever else they have to do, and what
-//! leads to several ranks is read once for all of them. Ranks never wait for something to help with.
+//! Where destinations are shared, too, it does not matter who copies: idle ranks take tasks, own ones first. So processors are
+//! busy until all is done, however few ranks receive something and whatever else they have to do, and data for several ranks
+//! is read once for all of them. No rank waits for something to help with.
 
 #[allow(unsafe_code)]
 pub mod array;
@@ -19,104 +20,108 @@ use super::{MoverBackend, Progress, RunCounters};
 use crate::ffi::collective::Reduce;
 use crate::private_comm::PrivateComm;
 use groups::{GroupState, TaskGroups};
-use progress::{MOST_UNITS, ProgressBoard};
+use progress::{MAX_TASKS, ProgressBoard};
 use readers::Readers;
 use reshard::engine::Buffers;
-use reshard::rank::GroupedTasks;
+use reshard::rank::{GroupedTasks, TaskGroup};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Among more ranks than this, each copies its own: to know everybody's units takes each as long as there are ranks.
-const MOST_RANKS: usize = 256;
+/// Among more ranks than this each copies only what it receives: listing the tasks of all takes every rank a time that grows
+/// with the number of ranks.
+const MAX_SHARING_RANKS: usize = 256;
 
-/// Where ranks outnumber processors, one that has copied for so long gives way before it takes another unit. If the system takes
-/// the processor away instead, it is in the middle of a unit, and those who wait for it in an MPI that does not give way use up
-/// their own share of the time before it can go on.
-const SPELL: Duration = Duration::from_micros(1500);
+/// Where ranks outnumber processors, a rank that has copied for this long yields before it takes another task. If the system
+/// preempts it instead, it is in the middle of a task, and ranks that wait for it in an MPI that does not yield use up their
+/// own time slices before it can go on.
+const TIME_SLICE: Duration = Duration::from_micros(1500);
 
-/// So long a rank that has given up waits for those that copy to its destination.
-const LAST_UNITS: Duration = Duration::from_secs(1);
+/// How long a rank that aborts a run waits for other ranks that still copy to its destination.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Who copies what.
+/// Which ranks copy what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkSharing {
-    /// Each rank what it receives.
+    /// Each rank copies what it receives.
     Own,
-    /// All ranks everything, if there is enough of it.
+    /// All ranks copy everything, if there is enough of it.
     All,
-    /// All ranks everything, in units of so many bytes: for tests.
+    /// All ranks copy everything, in tasks of this many bytes: for tests.
     AllInTasks(u64),
 }
 
+/// The movers `shared` and `shared-source`.
 pub struct SharedMover {
-    direct: GroupedTasks,
-    lots: TaskGroups,
-    /// Units it has copied in this run.
+    tasks: GroupedTasks,
+    groups: TaskGroups,
+    /// Tasks this rank has copied in this run.
     copied: u64,
-    /// Whether it gives way now and then, and since when it has not; none if it has just done so.
-    gives_way: bool,
-    at_work: Option<Instant>,
+    /// True if this rank yields after each time slice.
+    yields: bool,
+    /// When the current time slice began; none if this rank has just yielded.
+    slice_began: Option<Instant>,
 }
 
 impl SharedMover {
-    /// Collective.
+    /// Cuts the plan into tasks and shares the progress board. Collective.
     pub fn new(
         plan: &Arc<Plan>,
         comm: &PrivateComm,
-        hands: WorkSharing,
+        sharing: WorkSharing,
         limit: Option<Duration>,
     ) -> Result<Self> {
         let rank = comm.rank();
-        let (together, unit_bytes) = match hands {
+        let (together, task_bytes) = match sharing {
             WorkSharing::Own => (false, None),
             WorkSharing::All => {
-                (comm.size() <= MOST_RANKS && GroupedTasks::is_worth_sharing(plan, comm.size()), None)
+                (comm.size() <= MAX_SHARING_RANKS && GroupedTasks::is_worth_sharing(plan, comm.size()), None)
             }
             WorkSharing::AllInTasks(bytes) => (true, Some(bytes)),
         };
-        let direct = match together {
-            true => GroupedTasks::of_all(Arc::clone(plan), comm.size(), unit_bytes),
+        let tasks = match together {
+            true => GroupedTasks::of_all(Arc::clone(plan), comm.size(), task_bytes),
             false => GroupedTasks::new(Arc::clone(plan), rank as u64),
         };
-        let mut lots = lots_of(plan, &direct);
+        let mut groups = group_states(plan, &tasks);
         if together {
-            check_alike(comm, &lots, limit)?;
+            check_equal_groups(comm, &groups, limit)?;
         }
-        let at_home = lots.iter().filter(|lot| lot.home.0 == rank).count();
-        // Own ones first; then each begins with others, so that they do not all help the same.
-        lots.sort_by_key(|lot| {
-            let own = lot.receivers.contains(&rank);
-            (!own, (lot.receivers[0] + comm.size() - rank) % comm.size(), lot.number)
+        let at_home = groups.iter().filter(|group| group.home.0 == rank).count();
+        // Own groups first; then each rank begins with other groups, so that not all help the same receiver.
+        groups.sort_by_key(|group| {
+            let own = group.receivers.contains(&rank);
+            (!own, (group.receivers[0] + comm.size() - rank) % comm.size(), group.number)
         });
-        let own = lots.iter().filter(|lot| lot.receivers.contains(&rank)).count();
+        let own = groups.iter().filter(|group| group.receivers.contains(&rank)).count();
         let (owners, mut readers) = owners_and_readers(plan, rank as u64);
         if together {
-            // All that receive something of a lot look at how its owners were called, whether they read from each or not.
-            let of_lot = direct.lots().iter().flat_map(|lot| {
-                let array = &plan.arrays()[lot.array];
-                let owned = lot.sources.iter().any(|&source| array.sources()[source].rank == rank as u64);
-                let receivers = lot.targets.iter().map(|&target| array.targets()[target].rank as usize);
+            // All receivers of a group check the call fingerprints of all its owners, whether they read from each or not.
+            let of_groups = tasks.lots().iter().flat_map(|group| {
+                let array = &plan.arrays()[group.array];
+                let owned = group.sources.iter().any(|&source| array.sources()[source].rank == rank as u64);
+                let receivers = group.targets.iter().map(|&target| array.targets()[target].rank as usize);
                 receivers.filter(move |&receiver| owned && receiver != rank)
             });
-            readers.extend(of_lot);
+            readers.extend(of_groups);
             readers = sorted(readers);
         }
         let oversubscribed = comm.node(limit)?.is_oversubscribed();
         let board = Arc::new(ProgressBoard::share(comm, at_home, limit)?);
         let readers = Arc::new(Readers::new(Arc::clone(&board), readers, limit, oversubscribed));
-        let lots = TaskGroups::new(lots, own, owners, board, readers);
-        Ok(Self { direct, lots, copied: 0, gives_way: together && oversubscribed, at_work: None })
+        let groups = TaskGroups::new(groups, own, owners, board, readers);
+        Ok(Self { tasks, groups, copied: 0, yields: together && oversubscribed, slice_began: None })
     }
 
-    /// For each array, the sources that must have been entered, and the destinations.
+    /// For each array, the indices of the sources and of the destinations that a run needs entered.
     pub fn parts(&self, arrays: usize) -> Vec<[Vec<usize>; 2]> {
         let mut parts = vec![<[Vec<usize>; 2]>::default(); arrays];
-        for lot in self.direct.lots() {
-            let [sources, targets] = &mut parts[lot.array];
-            sources.extend(&lot.sources);
-            targets.extend(&lot.targets);
+        for group in self.tasks.lots() {
+            let [sources, targets] = &mut parts[group.array];
+            sources.extend(&group.sources);
+            targets.extend(&group.targets);
         }
         for numbers in parts.as_flattened_mut() {
             numbers.sort_unstable();
@@ -125,32 +130,32 @@ impl SharedMover {
         parts
     }
 
-    /// Those that this rank's source is lent to.
+    /// The ranks that read this rank's source.
     pub fn readers(&self) -> &Arc<Readers> {
-        self.lots.readers()
+        self.groups.readers()
     }
 }
 
-/// The lots, each with its tickets at the first rank it leads to.
-fn lots_of(plan: &Plan, direct: &GroupedTasks) -> Vec<GroupState> {
-    let mut at_home = std::collections::HashMap::new();
-    let lot = |(number, lot): (usize, &reshard::rank::TaskGroup)| {
-        let array = &plan.arrays()[lot.array];
+/// The state of each task group, with its task counter on the group's first receiver.
+fn group_states(plan: &Plan, tasks: &GroupedTasks) -> Vec<GroupState> {
+    let mut counters_at = HashMap::new();
+    let state = |(number, group): (usize, &TaskGroup)| {
+        let array = &plan.arrays()[group.array];
         let receivers: Vec<usize> =
-            lot.targets.iter().map(|&target| array.targets()[target].rank as usize).collect();
-        let owners = lot.sources.iter().map(|&source| array.sources()[source].rank as usize);
+            group.targets.iter().map(|&target| array.targets()[target].rank as usize).collect();
+        let owners = group.sources.iter().map(|&source| array.sources()[source].rank as usize);
         let ranks = sorted(owners.chain(receivers.iter().copied()).collect());
-        let count = at_home.entry(receivers[0]).or_insert(0);
+        let count = counters_at.entry(receivers[0]).or_insert(0);
         let home = (receivers[0], *count);
         *count += 1;
-        let units = lot.units() as u64;
-        assert!(units < MOST_UNITS, "{units} units");
-        GroupState { number, units, home, ranks, receivers }
+        let tasks = group.units() as u64;
+        assert!(tasks < MAX_TASKS, "{tasks} tasks");
+        GroupState { number, tasks, home, ranks, receivers }
     };
-    direct.lots().iter().enumerate().map(lot).collect()
+    tasks.lots().iter().enumerate().map(state).collect()
 }
 
-/// Ranks whose sources a rank needs, and ranks that need its: without itself.
+/// The ranks whose sources `rank` needs, and the ranks that need its source; both without itself.
 fn owners_and_readers(plan: &Plan, rank: u64) -> (Vec<usize>, Vec<usize>) {
     let (mut owners, mut readers) = (Vec::new(), Vec::new());
     for array in plan.arrays() {
@@ -173,10 +178,11 @@ fn sorted(mut ranks: Vec<usize>) -> Vec<usize> {
     ranks
 }
 
-/// All ranks must have cut the plan alike, or two would copy the same unit as different ones.
-fn check_alike(comm: &PrivateComm, lots: &[GroupState], limit: Option<Duration>) -> Result<()> {
+/// Fails unless all ranks have cut the plan into equal groups: else two ranks would take one task index for different tasks.
+/// Collective.
+fn check_equal_groups(comm: &PrivateComm, groups: &[GroupState], limit: Option<Duration>) -> Result<()> {
     let mut hasher = DefaultHasher::new();
-    lots.hash(&mut hasher);
+    groups.hash(&mut hasher);
     let number = hasher.finish();
     let most = comm.reduce(number, Reduce::Max, limit)?;
     if comm.reduce(number, Reduce::Min, limit)? != most {
@@ -190,62 +196,62 @@ fn check_alike(comm: &PrivateComm, lots: &[GroupState], limit: Option<Duration>)
 
 impl MoverBackend for SharedMover {
     fn begin(&mut self, _: &mut Buffers<'_>, call: u64) {
-        (self.copied, self.at_work) = (0, None);
-        self.lots.begin(call);
+        (self.copied, self.slice_began) = (0, None);
+        self.groups.begin(call);
     }
 
     #[allow(unsafe_code)]
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
-        // Before others are helped: who waits for this source need not wait for that.
-        if !self.lots.look()? {
+        // Publish first, then help: a rank that waits for this source must not wait until other ranks are helped.
+        if !self.groups.poll()? {
             return Ok(Progress::Waits);
         }
-        // After it has given way it goes on, however long that took.
-        if self.gives_way && self.at_work.get_or_insert_with(Instant::now).elapsed() > SPELL {
-            self.at_work = None;
+        // `Waits` makes the driver yield; the next slice begins after that, however long it took.
+        if self.yields && self.slice_began.get_or_insert_with(Instant::now).elapsed() > TIME_SLICE {
+            self.slice_began = None;
             return Ok(Progress::Waits);
         }
-        let Self { direct, lots, .. } = self;
-        let copied = lots.copy(|lot, unit| {
-            // SAFETY: the unit is this rank's alone, and its sources and destinations may be read and written until it is copied:
+        let Self { tasks, groups, .. } = self;
+        let copied = groups.copy(|group, task| {
+            // SAFETY: the task is this rank's alone, and its sources and destinations may be read and written until it is copied:
             // see `TaskGroups::copy`.
-            unsafe { direct.run(lot.number, unit as usize, data) };
+            unsafe { tasks.run(group.number, task as usize, data) };
         })?;
         match copied {
             Progress::Moved => self.copied += 1,
-            Progress::Waits => self.at_work = None,
+            Progress::Waits => self.slice_began = None,
             Progress::Done => {}
         }
         Ok(copied)
     }
 
-    fn give_up(&mut self) {
-        let taken = self.lots.close();
-        let end = Instant::now() + LAST_UNITS;
-        let mut are_back = self.lots.are_back(&taken);
-        while !are_back && Instant::now() < end {
+    fn abort(&mut self) {
+        let counts = self.groups.close();
+        let end = Instant::now() + ABORT_TIMEOUT;
+        let mut copied = self.groups.taken_copied(&counts);
+        while !copied && Instant::now() < end {
             std::thread::yield_now();
-            are_back = self.lots.are_back(&taken);
+            copied = self.groups.taken_copied(&counts);
         }
-        if are_back {
-            self.lots.end();
+        if copied {
+            self.groups.end();
         }
-        self.lots.leave();
+        self.groups.leave();
     }
 
-    fn refuse(&mut self) {
-        self.lots.skip();
+    fn skip_run(&mut self) {
+        self.groups.skip();
     }
 
-    fn late(&self) -> String {
-        self.lots.late()
+    fn awaited(&self) -> String {
+        self.groups.awaited()
     }
 
-    fn tally(&self) -> RunCounters {
-        RunCounters { units: self.copied, ..RunCounters::default() }
+    fn counters(&self) -> RunCounters {
+        RunCounters { tasks: self.copied, ..RunCounters::default() }
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.direct.scratch_bytes() + self.lots.board_bytes()
+        self.tasks.scratch_bytes() + self.groups.board_bytes()
     }
 }
