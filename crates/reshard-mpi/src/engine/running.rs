@@ -1,11 +1,11 @@
-//! A run under way: begun, looked after now and then, waited for.
+//! A run in flight: begun, progressed now and then, waited for.
 //!
-//! Nothing moves by itself. Whoever computes meanwhile calls [`Running::test`] now and then, and every call moves what can be
-//! moved: letters that have come are unpacked, the next are packed.
+//! There is no progress thread. Whoever computes meanwhile calls [`Running::test`] now and then, and every call moves what can be
+//! moved: fragments that have arrived are unpacked, the next ones are packed.
 //!
-//! A run that fails on one rank cannot end well on those that wait for it, so they are told: whatever kept it from going on,
-//! an argument that was refused, a deadline, a panic, a run that was forgotten. An engine that failed on a rank is of no more
-//! use there; others on the same communicator go on.
+//! A run that fails on one rank cannot succeed on those that wait for it, so the failure is sent to them, whatever it was: an
+//! argument that was refused, a timeout, a panic, a run that was forgotten. An engine that failed on a rank cannot be used there
+//! any more; others on the same communicator go on.
 
 use crate::ffi::library::is_forked;
 use crate::mover::{Backoff, MoverBackend, Progress, RunCounters};
@@ -16,33 +16,34 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Every so often that a rank finds nothing to do, it looks whether another has told that it cannot go on.
-const LISTENS: u32 = 16;
+/// Polls without progress between two checks for a failure notice of another rank.
+const POLLS_PER_NOTICE_CHECK: u32 = 16;
 
-/// What an engine moves with, and whether it still can.
+/// Drives the mover of an engine: waits, times out, and spreads failures.
 pub struct MoverDriver {
     registration: Registration,
-    moving: Box<dyn MoverBackend>,
+    backend: Box<dyn MoverBackend>,
+    /// The timeout of a wait without progress.
     limit: Option<Duration>,
     /// The node has more ranks than processors.
     oversubscribed: bool,
     /// Why nothing can be moved any more.
     broken: Option<Cow<'static, str>>,
-    /// A run was begun, and has not ended: the others do not know.
+    /// A run was begun and has not ended, or failed, and the other ranks do not know yet.
     open: bool,
-    /// Runs begun, or refused: the same number on all ranks that are in the same.
+    /// Runs begun or refused: equal on all ranks that are in the same run.
     runs: u64,
 }
 
 impl MoverDriver {
-    /// Collective the first time for a communicator.
+    /// Drives `backend`. Collective the first time for a communicator.
     pub fn new(
         registration: Registration,
-        moving: Box<dyn MoverBackend>,
+        backend: Box<dyn MoverBackend>,
         limit: Option<Duration>,
     ) -> Result<Self> {
         let oversubscribed = registration.comm().node(limit)?.is_oversubscribed();
-        Ok(Self { registration, moving, limit, oversubscribed, broken: None, open: false, runs: 0 })
+        Ok(Self { registration, backend, limit, oversubscribed, broken: None, open: false, runs: 0 })
     }
 
     pub fn comm(&self) -> &Arc<PrivateComm> {
@@ -54,12 +55,12 @@ impl MoverDriver {
     }
 
     pub fn scratch_bytes(&self) -> u64 {
-        self.moving.scratch_bytes()
+        self.backend.scratch_bytes()
     }
 
-    /// What the last run did.
+    /// What this rank did in the last run.
     pub fn counters(&self) -> RunCounters {
-        self.moving.counters()
+        self.backend.counters()
     }
 
     /// Begins a run.
@@ -69,171 +70,172 @@ impl MoverDriver {
         mut data: Buffers<'r>,
         call: u64,
     ) -> Result<Running<'r>> {
-        let mut watch = self.begin(plan, &mut data, call)?;
-        if self.moving.is_one_call() {
-            self.finish(&mut data, &mut watch)?;
+        let mut state = self.begin(plan, &mut data, call)?;
+        if self.backend.is_one_call() {
+            self.finish(&mut data, &mut state)?;
         }
-        Ok(Running { ways: self, data, watch })
+        Ok(Running { driver: self, data, state })
     }
 
-    /// A whole run.
+    /// Runs from begin to end.
     pub fn run(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<Report> {
-        let mut watch = self.begin(plan, data, call)?;
-        self.finish(data, &mut watch)
+        let mut state = self.begin(plan, data, call)?;
+        self.finish(data, &mut state)
     }
 
-    /// Refuses if nothing can be moved any more: an earlier run failed, here or on another rank.
+    /// Fails if the engine cannot be used any more: an earlier run failed, here or on another rank.
     pub fn check(&mut self) -> Result<()> {
-        // Not after the end of MPI, not in a fork, and not on a thread that may not call it: even movers that need no MPI listen
-        // to what other ranks tell.
+        // Not after the end of MPI, not in a fork, and not on a thread that may not call MPI: even movers that need no MPI check
+        // for failure notices of other ranks.
         self.comm().mpi().check_open()?;
         if let Err(error) = self.registration.check(self.runs + 1, false) {
-            return Err(self.fail_told(error));
+            return Err(self.fail_by_notice(error));
         }
         let Some(why) = &self.broken else { return Ok(()) };
         let error = Error::new(
             ErrorKind::Mpi,
             format!("an earlier run failed ({why}), and nothing more can be moved with it; make a new one"),
         );
-        // Of a run that was forgotten nobody knows yet.
-        self.tell_if_open(&error);
+        // The other ranks do not know yet of a run that was forgotten.
+        self.notify_if_open(&error);
         Err(error)
     }
 
-    /// This rank's own arguments do not allow the next run. The others, who may be in it, are told why.
+    /// Refuses the next run because of this rank's own arguments. The other ranks, which may be in it, are sent the error.
     pub fn refuse(&mut self, error: Error) -> Error {
         if self.broken.is_none() {
             self.runs += 1;
-            self.moving.skip_run();
-            self.break_and_tell(&error);
+            self.backend.skip_run();
+            self.break_and_notify(&error);
         }
         error
     }
 
-    /// After [`MoverDriver::check`].
-    fn begin(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<Watch> {
-        data.check(plan).and_then(|()| self.moving.check(data)).map_err(|error| self.refuse(error))?;
-        // Until it has ended.
+    /// Begins a run, after [`MoverDriver::check`].
+    fn begin(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<RunState> {
+        data.check(plan).and_then(|()| self.backend.check(data)).map_err(|error| self.refuse(error))?;
+        // Holds until the run has ended.
         self.broken = Some("it was begun, and never waited for".into());
         self.open = true;
         self.runs += 1;
         let mut report = Report::default();
         report.bytes = plan.bytes();
-        let watch = Watch {
+        let state = RunState {
             begin: Instant::now(),
             backoff: Backoff::new(self.limit, self.oversubscribed),
             waits: 0,
             report,
             ended: false,
         };
-        self.moving.begin(data, call);
-        Ok(watch)
+        self.backend.begin(data, call);
+        Ok(state)
     }
 
-    /// One piece, if there is one.
-    fn advance(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<Progress> {
+    /// Does a part of the run, if there is one to do.
+    fn advance(&mut self, data: &mut Buffers<'_>, state: &mut RunState) -> Result<Progress> {
         if is_forked() {
             return self.check().map(|()| Progress::Waits);
         }
-        let outcome = self.moving.advance(data);
+        let outcome = self.backend.advance(data);
         if matches!(outcome, Ok(Progress::Done)) {
-            watch.backoff.reset();
-            watch.ended = true;
+            state.backoff.reset();
+            state.ended = true;
             self.broken = None;
             self.open = false;
-            let (report, tally) = (&mut watch.report, self.moving.counters());
-            (report.messages, report.steps) = (tally.messages, tally.steps);
+            let (report, counters) = (&mut state.report, self.backend.counters());
+            (report.messages, report.steps) = (counters.messages, counters.steps);
             (report.pack_seconds, report.unpack_seconds) =
-                (tally.pack.as_secs_f64(), tally.unpack.as_secs_f64());
-            report.wait_seconds = watch.backoff.waited().as_secs_f64();
-            report.seconds = watch.begin.elapsed().as_secs_f64();
+                (counters.pack.as_secs_f64(), counters.unpack.as_secs_f64());
+            report.wait_seconds = state.backoff.waited().as_secs_f64();
+            report.seconds = state.begin.elapsed().as_secs_f64();
         }
-        outcome.map_err(|error| self.fail(error, watch))
+        outcome.map_err(|error| self.fail(error, state))
     }
 
-    /// Nothing could be done: fails if another rank has told that it cannot go on. Asked now and then only, for others may
+    /// After a poll without progress: fails if another rank has sent a failure notice. Checks now and then only, as other ranks may
     /// need the processor.
-    fn listen(&mut self, watch: &mut Watch) -> Result<()> {
-        watch.waits = watch.waits.wrapping_add(1);
-        if !watch.waits.is_multiple_of(LISTENS) {
+    fn check_notices(&mut self, state: &mut RunState) -> Result<()> {
+        state.waits = state.waits.wrapping_add(1);
+        if !state.waits.is_multiple_of(POLLS_PER_NOTICE_CHECK) {
             return Ok(());
         }
         self.registration.check(self.runs, true).map_err(|error| {
             match self.registration.check(self.runs, false) {
-                // Listening itself failed.
-                Ok(()) => self.fail(error, watch),
+                // There is no notice: the check itself failed.
+                Ok(()) => self.fail(error, state),
                 Err(error) => {
-                    watch.ended = true;
-                    self.fail_told(error)
+                    state.ended = true;
+                    self.fail_by_notice(error)
                 }
             }
         })
     }
 
-    /// The run failed here.
-    fn fail(&mut self, error: Error, watch: &mut Watch) -> Error {
-        watch.ended = true;
-        self.moving.abort();
-        self.break_and_tell(&error);
+    /// The run failed on this rank.
+    fn fail(&mut self, error: Error, state: &mut RunState) -> Error {
+        state.ended = true;
+        self.backend.abort();
+        self.break_and_notify(&error);
         error
     }
 
-    /// It failed on another rank, which has told all.
-    fn fail_told(&mut self, error: Error) -> Error {
+    /// The run failed on another rank, which has sent notices to all.
+    fn fail_by_notice(&mut self, error: Error) -> Error {
         if self.open {
-            self.moving.abort();
+            self.backend.abort();
             self.open = false;
         }
         self.broken = Some(error.to_string().into());
         error
     }
 
-    fn break_and_tell(&mut self, error: &Error) {
+    fn break_and_notify(&mut self, error: &Error) {
         self.broken = Some(error.to_string().into());
         self.open = true;
-        self.tell_if_open(error);
+        self.notify_if_open(error);
     }
 
-    fn tell_if_open(&mut self, error: &Error) {
+    fn notify_if_open(&mut self, error: &Error) {
         if std::mem::take(&mut self.open) {
             self.registration.tell(self.runs, &error.to_string());
         }
     }
 
-    /// As much as can be done without waiting. Whether the run is over.
-    fn go_on(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<bool> {
+    /// Does all that can be done without waiting. Returns whether the run is over.
+    fn progress(&mut self, data: &mut Buffers<'_>, state: &mut RunState) -> Result<bool> {
         loop {
-            match self.advance(data, watch)? {
-                Progress::Moved => watch.backoff.reset(),
+            match self.advance(data, state)? {
+                Progress::Moved => state.backoff.reset(),
                 Progress::Done => return Ok(true),
                 Progress::Waits => {
-                    self.listen(watch)?;
-                    let noted = watch.backoff.check_limit(|| self.moving.awaited());
-                    return noted.map(|()| false).map_err(|error| self.fail(error, watch));
+                    self.check_notices(state)?;
+                    let checked = state.backoff.check_limit(|| self.backend.awaited());
+                    return checked.map(|()| false).map_err(|error| self.fail(error, state));
                 }
             }
         }
     }
 
-    /// Of a run that has ended. One that failed says so again.
+    /// The outcome of a run that has ended; a failed run returns its error again.
     fn outcome(&self) -> Result<()> {
         let failed = |why| Err(Error::new(ErrorKind::Mpi, format!("the run failed: {why}")));
         self.broken.as_ref().map_or(Ok(()), failed)
     }
 
-    fn finish(&mut self, data: &mut Buffers<'_>, watch: &mut Watch) -> Result<Report> {
-        while !watch.ended {
-            match self.advance(data, watch)? {
-                Progress::Moved => watch.backoff.reset(),
+    /// Waits until the run is over.
+    fn finish(&mut self, data: &mut Buffers<'_>, state: &mut RunState) -> Result<Report> {
+        while !state.ended {
+            match self.advance(data, state)? {
+                Progress::Moved => state.backoff.reset(),
                 Progress::Waits => {
-                    self.listen(watch)?;
-                    let waited = watch.backoff.wait(|| self.moving.awaited());
-                    waited.map_err(|error| self.fail(error, watch))?;
+                    self.check_notices(state)?;
+                    let waited = state.backoff.wait(|| self.backend.awaited());
+                    waited.map_err(|error| self.fail(error, state))?;
                 }
                 Progress::Done => {}
             }
         }
-        self.outcome().map(|()| watch.report)
+        self.outcome().map(|()| state.report)
     }
 }
 
@@ -243,57 +245,57 @@ impl Drop for MoverDriver {
             return;
         }
         if self.open {
-            self.moving.abort();
+            self.backend.abort();
             let why =
                 "the run was begun there, and neither waited for nor ended before its engine was dropped";
-            self.tell_if_open(&Error::new(ErrorKind::Mpi, why));
+            self.notify_if_open(&Error::new(ErrorKind::Mpi, why));
         }
-        if !self.moving.shut_down(self.broken.is_some()) {
+        if !self.backend.shut_down(self.broken.is_some()) {
             self.registration.keep_tags();
         }
     }
 }
 
-/// What is known of a run.
-struct Watch {
+/// The state of a run in flight.
+struct RunState {
     begin: Instant,
     backoff: Backoff,
-    /// How often nothing could be done.
+    /// Polls without progress.
     waits: u32,
     report: Report,
     ended: bool,
 }
 
-/// A run under way, of [`MpiEngine::start`](crate::MpiEngine::start).
+/// A run in flight, from [`MpiEngine::start`](crate::MpiEngine::start).
 ///
-/// One that is dropped is waited for, because the other ranks count on it. One that is dropped by a panic, or forgotten, has
-/// failed: its engine is of no more use, and the other ranks are told, at the latest when the engine is dropped.
+/// Dropping it waits for its end, because the other ranks rely on it. A run that is dropped by a panic, or forgotten, has
+/// failed: its engine cannot be used any more, and the other ranks get an error, at the latest when the engine is dropped.
 ///
-/// Every call moves this run alone. Two runs under way at once may be tested in any order on each rank; ranks that wait for
-/// two in different orders wait for each other until the deadline: [`Running::wait_all`] waits for several at once.
+/// Every call progresses this run alone. Two runs in flight at once may be tested in any order on each rank; ranks that wait for
+/// two in different orders deadlock until the timeout: [`Running::wait_all`] waits for several at once.
 #[must_use = "a run must be waited for"]
 pub struct Running<'r> {
-    ways: &'r mut MoverDriver,
+    driver: &'r mut MoverDriver,
     data: Buffers<'r>,
-    watch: Watch,
+    state: RunState,
 }
 
 impl Running<'_> {
-    /// Moves on what can be moved now, without waiting. Whether the run is over; may be asked again.
+    /// Progresses the run without waiting. Returns whether it is over; may be called again after that.
     pub fn test(&mut self) -> Result<bool> {
-        if self.watch.ended {
-            return self.ways.outcome().map(|()| true);
+        if self.state.ended {
+            return self.driver.outcome().map(|()| true);
         }
-        self.ways.go_on(&mut self.data, &mut self.watch)
+        self.driver.progress(&mut self.data, &mut self.state)
     }
 
-    /// Waits until the run is over, for this rank, and says what it did.
+    /// Waits until the run is over on this rank. Returns what this rank did.
     pub fn wait(mut self) -> Result<Report> {
-        self.ways.finish(&mut self.data, &mut self.watch)
+        self.driver.finish(&mut self.data, &mut self.state)
     }
 
-    /// Waits until all of some runs are over, in whatever order that is. Each says for itself what became of it: a run that
-    /// failed does not keep the others from ending.
+    /// Waits until all of the runs are over, in whatever order. Each has an outcome of its own: a run that fails does not keep the
+    /// others from ending.
     pub fn wait_all(runs: Vec<Self>) -> Vec<Result<Report>> {
         let mut runs: Vec<(Self, Option<Result<()>>)> = runs.into_iter().map(|run| (run, None)).collect();
         while runs.iter().any(|(_, outcome)| outcome.is_none()) {
@@ -320,15 +322,15 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if self.watch.ended || is_forked() {
+        if self.state.ended || is_forked() {
             return;
         }
         if std::thread::panicking() {
             let why = Error::new(ErrorKind::Mpi, "it panicked in the middle of the run");
-            let _ = self.ways.fail(why, &mut self.watch);
+            let _ = self.driver.fail(why, &mut self.state);
             return;
         }
-        // An error is kept: the next run is refused for it.
-        let _ = self.ways.finish(&mut self.data, &mut self.watch);
+        // The driver keeps an error: the next run is refused with it.
+        let _ = self.driver.finish(&mut self.data, &mut self.state);
     }
 }

@@ -125,6 +125,11 @@ pub fn call_mismatch(rank: usize, me: usize) -> Error {
     )
 }
 
+/// A number of ranks in words: "1 rank", "2 ranks".
+pub fn rank_count(ranks: usize) -> String {
+    if ranks == 1 { "1 rank".into() } else { format!("{ranks} ranks") }
+}
+
 /// Lists ranks in words, each once, in order: "rank 3", "ranks 1 and 3", "ranks 1, 2 and 3".
 pub fn rank_list(ranks: impl IntoIterator<Item = usize>) -> String {
     let mut ranks: Vec<usize> = ranks.into_iter().collect();
