@@ -1,5 +1,5 @@
-//! What the engine is compared with: what people write by hand (`alltoall.rs`), ScaLAPACK's own routine (`scalapack.rs`), and how
-//! all of them are measured (`makespan.rs`).
+//! The baselines that the engine is compared with: what people write by hand (`alltoall.rs`), ScaLAPACK's own routine
+//! (`scalapack.rs`), and how all of them are timed (`makespan.rs`).
 
 #[allow(unsafe_code)]
 pub mod alltoall;
