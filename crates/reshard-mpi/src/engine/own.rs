@@ -157,7 +157,7 @@ impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
         if let Some(from) = from_parts {
             check_same_ranks(from, entering.comm)?;
             enter_others(data, array, entering, from, to_parts)?;
-            NodeMemory::number(from, to_parts).hash(&mut entering.call);
+            NodeMemory::fingerprint(from, to_parts).hash(&mut entering.call);
         }
         Ok(())
     }

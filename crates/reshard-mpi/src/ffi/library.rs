@@ -6,7 +6,7 @@
 use super::calls::{Calls, Either, each};
 use crate::abi::{Abi, ERROR_TEXT_BYTES, Interface, Raw, SUCCESS, VERSION_TEXT_BYTES};
 use crate::launch::launched;
-use crate::search::{known, search};
+use crate::search::{known_names, search};
 use libc::{RTLD_GLOBAL, RTLD_NOLOAD, RTLD_NOW};
 use libloading::os::unix::Library;
 use reshard_plan::{Error, ErrorKind, Result};
@@ -131,8 +131,8 @@ impl Mpi {
 
     fn open(choice: Option<&str>) -> Result<Self> {
         let search = search(choice, launched().map(|launcher| launcher.family));
-        if search.present
-            && let Some(library) = present()
+        if search.accepts_loaded
+            && let Some(library) = already_loaded()
         {
             return Self::of(library, choice);
         }
@@ -279,14 +279,15 @@ impl fmt::Debug for Mpi {
 }
 
 /// The library that is in the process already, if there is one.
-fn present() -> Option<Library> {
+fn already_loaded() -> Option<Library> {
     let this = Library::this();
     // SAFETY: only asked whether it is there.
     if unsafe { this.get::<*mut c_void>(b"MPI_Init_thread") }.is_ok() {
         return Some(this);
     }
     // SAFETY: nothing is loaded, so nothing runs.
-    known().find_map(|name| unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) }.ok())
+    known_names()
+        .find_map(|name| unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) }.ok())
 }
 
 /// What is known of a library before its interface is.

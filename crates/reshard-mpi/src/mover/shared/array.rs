@@ -5,7 +5,7 @@ use crate::agree::agree;
 use crate::ffi::comm::Comm;
 use crate::ffi::library::is_forked;
 use crate::ffi::wait::DEADLINE;
-use crate::shm::{HEAD, NodeMemory, PageKind, too_large};
+use crate::shm::{NodeMemory, PageKind, SEGMENT_HEADER_BYTES, too_large};
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
@@ -47,9 +47,11 @@ impl<T: Pod> Shared<T> {
 
     /// As [`Shared::zeroed`], with a timeout of the caller's choice; `None` waits without one.
     pub fn zeroed_within(comm: &Comm, len: usize, limit: Option<Duration>) -> Result<Self> {
-        const { assert!(align_of::<T>() <= HEAD, "elements of ordinary alignment") };
+        const { assert!(align_of::<T>() <= SEGMENT_HEADER_BYTES, "elements of ordinary alignment") };
         let comm = comm.private_within(limit)?;
-        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize - HEAD);
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| bytes <= isize::MAX as usize - SEGMENT_HEADER_BYTES);
         let fits = bytes.map(|_| ()).ok_or_else(|| too_large(len, size_of::<T>()));
         agree(&comm, "a shared array", &[], fits, 0, limit)?;
         if let Some(apart) = comm.node(limit)?.apart() {
@@ -134,7 +136,7 @@ impl<T: Pod> Deref for Shared<T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: this rank's own part: mapped, zeroed at first, of a type for which all bytes are valid (`Pod`), aligned to
-        // `HEAD` as mappings begin at pages. Other ranks only read it, or write to it during a run, which borrows it mutably.
+        // `SEGMENT_HEADER_BYTES` as mappings begin at pages. Other ranks only read it, or write to it during a run, which borrows it mutably.
         unsafe { std::slice::from_raw_parts(self.first(), self.len) }
     }
 }
