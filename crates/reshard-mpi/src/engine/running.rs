@@ -197,7 +197,7 @@ impl MoverDriver {
 
     fn notify_if_open(&mut self, error: &Error) {
         if std::mem::take(&mut self.open) {
-            self.registration.tell(self.runs, &error.to_string());
+            self.registration.notify(self.runs, &error.to_string());
         }
     }
 

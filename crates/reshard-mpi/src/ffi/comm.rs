@@ -26,7 +26,7 @@ pub struct Comm {
     size: usize,
     ours: bool,
     /// A message may be left on it.
-    left_behind: AtomicBool,
+    leaked: AtomicBool,
 }
 
 /// A communicator of the host program, as its language passes it.
@@ -83,7 +83,7 @@ impl Comm {
             call!(mpi, comm_size(Handle::of(raw), &raw mut size))?;
         }
         let (rank, size) = (rank.max(0) as usize, size.max(0) as usize);
-        Ok(Self { mpi, raw, rank, size, ours: false, left_behind: AtomicBool::new(false) })
+        Ok(Self { mpi, raw, rank, size, ours: false, leaked: AtomicBool::new(false) })
     }
 
     /// A communicator that was just made: errors are returned, and it is freed when dropped.
@@ -114,8 +114,8 @@ impl Comm {
     }
 
     /// A message may be left on it: it is never freed, because MPI would give its number to another one, which would find that.
-    pub(crate) fn leave_behind(&self) {
-        self.left_behind.store(true, Ordering::Relaxed);
+    pub(crate) fn leak(&self) {
+        self.leaked.store(true, Ordering::Relaxed);
     }
 
     /// Whether it is the world itself, all processes that were launched together.
@@ -225,7 +225,7 @@ impl Mpi {
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if self.ours && !*self.left_behind.get_mut() {
+        if self.ours && !*self.leaked.get_mut() {
             // A communicator that cannot be freed is lost; there is nothing to be done about it.
             let _ = self.free();
         }

@@ -223,7 +223,7 @@ impl MpiRing {
     /// A run failed on this rank: sends the other ranks a failure notice.
     fn fail(&mut self, error: &Error) {
         (self.broken, self.open) = (Some(error.to_string().into()), false);
-        self.registration.tell(self.runs, &error.to_string());
+        self.registration.notify(self.runs, &error.to_string());
     }
 }
 
@@ -233,7 +233,7 @@ impl Drop for MpiRing {
             return;
         }
         if self.open {
-            self.registration.tell(self.runs, "it panicked in the middle of the run");
+            self.registration.notify(self.runs, "it panicked in the middle of the run");
         }
         // A fragment of a run that failed may still be in flight.
         if !self.rank.as_mut().is_none_or(RingRank::cancel_receives) || self.broken.is_some() {
