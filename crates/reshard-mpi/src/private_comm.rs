@@ -59,7 +59,7 @@ impl Comm {
 
     /// As [`Comm::private`], with a timeout of the caller's choice. A later call goes on waiting for the same duplicate.
     pub fn private_within(&self, time: Option<Duration>) -> Result<Arc<PrivateComm>> {
-        let private = self.kept_duplicate(time, PrivateComm::new)?;
+        let private = self.cached_duplicate(time, PrivateComm::new)?;
         match private.refused.get() {
             None => private.begin(time).map(|()| private),
             Some(why) => Err(Error::new(
