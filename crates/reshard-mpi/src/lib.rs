@@ -1,12 +1,12 @@
 //! The engine between processes, over MPI loaded at run time: one build for Open MPI, the MPICH family and the standard ABI.
 //!
-//! [`MpiEngine`] runs a plan with a process for each rank, [`Shared`] is a part that all ranks of a node can read, [`MpiRing`]
-//! evens out loads between neighbours. Below them lies a thin layer over MPI.
+//! [`MpiEngine`] runs a plan with a process for each rank, [`Shared`] is a part in memory that all ranks of a node map,
+//! [`MpiRing`] balances loads between neighbours. Below them lies a thin layer over MPI.
 //!
 //! A program that is linked against one MPI runs on that one only, and cannot be built where there is none. So nothing is
-//! linked: [`Mpi::load`] finds the library that fits the launcher, and a table says what its handles and constants are.
-//! [`Session`] begins and ends MPI, [`Comm`] sends, receives and gathers, [`Request`] is something under way, [`Datatype`]
-//! says where bytes lie. Every return code is looked at; errors are values, never the end of the program.
+//! linked: [`Mpi::load`] finds the library that fits the launcher, and a table holds the handles and constants of its ABI.
+//! [`Session`] begins and ends MPI, [`Comm`] is a communicator, [`Request`] an operation in flight, [`Datatype`] a derived
+//! datatype. Every return code is checked; errors are values and never end the program.
 //!
 //! ```no_run
 //! use reshard_mpi::{Mpi, Reduce};

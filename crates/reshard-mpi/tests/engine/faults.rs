@@ -74,7 +74,7 @@ impl Given {
     }
 }
 
-/// So many different changes, of which these leave nothing to plan.
+/// The number of different changes, and those that leave nothing to plan.
 const CHANGES: u64 = 20;
 const IMPOSSIBLE: Range<u64> = 16..19;
 
@@ -177,7 +177,7 @@ pub fn silence(world: &Comm, mover: Mover) {
     let (from, mut to) = ([world.rank() as f64; 60], [-1.0; 60]);
     if world.rank() == 1 {
         match engine.run_own(&from, &mut to) {
-            // All that rank 0 had for it was on its way already.
+            // All that rank 0 had for it was in flight already.
             Ok(_) => assert_eq!(to, [1.0; 60]),
             Err(error) => {
                 let said = error.to_string();

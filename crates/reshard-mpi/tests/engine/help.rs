@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Moves numbers from one layout to another, in tasks of so many bytes that any rank may copy.
+/// An engine that moves numbers from one layout to another, in tasks of `task_bytes` bytes that any rank may copy.
 fn engine(world: &Comm, from: &str, to: &str, task_bytes: u64, deadline: Duration) -> MpiEngine {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
     let plan = Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap();
@@ -23,7 +23,7 @@ fn meet(world: &Comm) {
     world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
 }
 
-/// Rank 0 owns everything, rank 1 receives it, and rank 2 has time: each task is copied once, some by rank 2.
+/// Rank 0 owns everything, rank 1 receives it, and rank 2 is idle: each task is copied once, some by rank 2.
 pub fn everywhere(world: &Comm) {
     const ELEMS: usize = 1 << 20;
     const TASKS: u64 = ELEMS as u64 / 512;
@@ -190,7 +190,7 @@ pub fn far_ahead(world: &Comm) {
     }
     assert!(began.elapsed() > Duration::from_millis(250), "rank 0 did not wait");
     assert!(to.iter().enumerate().all(|(at, value)| *value == at as u64));
-    // It is lent in a run that the others did not know of at once.
+    // Readers are recorded for a run that the other ranks did not see at once.
     from.fill(7);
 }
 

@@ -24,7 +24,7 @@ struct Memory {
 }
 
 impl Load {
-    /// Some cases for so many ranks.
+    /// Some cases for this number of ranks.
     pub fn random(random: &mut Random, world: &Comm) -> Self {
         let count = if random.one_in(4) { random.within(2, 3) } else { 1 };
         let mut cases = Vec::new();
@@ -117,7 +117,7 @@ enum Fate {
     Panicking,
 }
 
-/// So many programs of two to four engines. All ranks draw the same engines; what each does with them it draws for itself.
+/// Runs a number of programs of two to four engines. All ranks draw the same engines; what each does with them it draws for itself.
 pub fn any(world: &Comm, seed: u64, count: u64) {
     let mut random = Random::new(seed);
     let mut own = Random::new(seed ^ (world.rank() as u64 + 1) << 32);

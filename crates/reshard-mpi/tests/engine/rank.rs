@@ -37,7 +37,7 @@ pub fn play(part: &str) {
         },
         ["trust", "nobody-comes-at-first", what] => waits::nobody_comes_at_first(world, what),
         ["trust", "strays", "barriers"] => strays::of_barriers(world),
-        ["trust", "strays", what] => strays::of_letters(world, what),
+        ["trust", "strays", what] => strays::of_fragments(world, what),
         ["trust", what, mover] => {
             let mover = mover.parse().unwrap();
             match what {
@@ -155,7 +155,7 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
     }
 }
 
-/// Arrays too large for the caches, for which those of [`conformance`] are too small: they go past them, through many boxes,
+/// Arrays too large for the caches, for which those of [`conformance`] are too small: they are written with non-temporal stores, through many staging buffers,
 /// or few if there is little memory; or copied by all ranks together. Four ranks.
 fn large(world: &Comm) {
     let layout = |text: &str, order: Order| {

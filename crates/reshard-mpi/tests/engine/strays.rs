@@ -1,5 +1,5 @@
 //! Messages of another engine, or of another run, under the tag of an engine that lives. Tags are given out so that this does not
-//! happen; if it does all the same, the head of a message says whose it is.
+//! happen; if it does all the same, the envelope of a message says whose it is.
 //!
 //! Rank 0 takes a message of rank 1's before the engine does, and rank 1 sends it once more where it does not belong.
 
@@ -116,7 +116,7 @@ fn astray(comm: &PrivateComm, taken: &[u32], sent: &[u32], times: usize) {
 }
 
 /// Of another engine or ring, of an earlier run and of a later one.
-pub fn of_letters(world: &Comm, what: &str) {
+pub fn of_fragments(world: &Comm, what: &str) {
     let comm = world.private().unwrap();
     let (mut other, mut carrier) = (Carrier::new(world, what), Carrier::new(world, what));
     let (others, tags) = (other.tags(), carrier.tags());
@@ -134,7 +134,7 @@ pub fn of_letters(world: &Comm, what: &str) {
     astray(&comm, &tags, &tags, 2);
     assert!(sends || carrier.run(sends, 3).unwrap());
     assert!(carrier.run(sends, 4).unwrap(), "elements of the run before");
-    // The fourth is lost on its way, and the fifth is not taken for it.
+    // The fourth is lost in flight, and the fifth is not taken for it.
     if sends {
         carrier.run(sends, 5).unwrap();
     }

@@ -7,7 +7,7 @@ use reshard_testkit::conformance::{C64, C128, Element, Kinds, Scaled};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many cases of each of the four types, with every mover that scales.
+/// A number of cases of each of the four types, with every mover that scales.
 pub fn any(world: &Comm, seed: u64, cases: u64) {
     let mut random = Random::new(seed);
     for _ in 0..cases {
