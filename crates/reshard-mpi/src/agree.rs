@@ -1,10 +1,10 @@
 //! Agreement: before data moves, all ranks check that they were given equal arguments.
 //!
-//! One rank with another block size would make the others wait without end, or take wrong bytes for right ones. So the hashes of
-//! all arguments are reduced to minimum and maximum up a tree of ranks, and the result is broadcast down the tree. If all are
-//! equal, all ranks go on. If not, all ranks gather what they were given for the first argument that differs, and all get the
-//! same error. A rank that does not answer before the timeout is named, too, by its parent, and all ranks get that error. Each
-//! agreement has a sequence number, so that no late answer is taken for another.
+//! One rank with another block size would make the others wait without end, or take wrong bytes for right ones. So the
+//! hashes of all arguments are reduced to minimum and maximum up a tree of ranks, and the result is broadcast down the
+//! tree. If all are equal, all ranks go on. If not, all ranks gather what they were given for the first argument that
+//! differs, and all get the same error. A rank that does not answer before the timeout is named, too, by its parent, and
+//! all ranks get that error. Each agreement has a sequence number, so that no late answer is taken for another.
 
 use crate::owned::OwnedMessage;
 use crate::private_comm::{PrivateComm, Registration};
@@ -92,8 +92,8 @@ impl ReducedAnswers {
     }
 }
 
-/// Agrees on `fields`. Returns the same on all ranks: the smallest and the largest of the ranks' proposals if all ranks came to
-/// make `what`, were given equal fields, and `local` is `Ok` everywhere; else the same error. Collective.
+/// Agrees on `fields`. Returns the same on all ranks: the smallest and the largest of the ranks' proposals if all ranks
+/// came to make `what`, were given equal fields, and `local` is `Ok` everywhere; else the same error. Collective.
 pub fn agree(
     comm: &PrivateComm,
     what: &'static str,
@@ -148,8 +148,8 @@ pub fn agree_on_result<T>(
     made
 }
 
-/// Registers an engine with `tags` tags, under a number that all ranks agree on. `proposed` are the smallest and the largest of
-/// the ranks' proposals. Collective.
+/// Registers an engine with `tags` tags, under a number that all ranks agree on. `proposed` are the smallest and the
+/// largest of the ranks' proposals. Collective.
 pub fn register(
     comm: &Arc<PrivateComm>,
     proposed: (u64, u64),

@@ -35,8 +35,8 @@ impl Identity {
 }
 
 impl Node {
-    /// Ranks with equal machine and namespaces form a node if all of them could map each other's memory; else each is a node of its
-    /// own. `failed` says by rank why it could not.
+    /// Ranks with equal machine and namespaces form a node if all of them could map each other's memory; else each is a
+    /// node of its own. `failed` says by rank why it could not.
     pub fn new(me: usize, identities: &[Identity], failed: &[Option<String>]) -> Self {
         let mut nodes: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
         for (rank, identity) in identities.iter().enumerate() {

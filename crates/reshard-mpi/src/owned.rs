@@ -1,7 +1,7 @@
 //! MPI messages that own their memory: single ones ([`OwnedMessage`]), and slots that are used again and again ([`Slot`]).
 //!
-//! MPI may use the memory of a request after a call has returned with an error or a rank has stopped waiting. So memory that is
-//! dropped while its request is in flight is leaked, never freed.
+//! MPI may use the memory of a request after a call has returned with an error or a rank has stopped waiting. So memory
+//! that is dropped while its request is in flight is leaked, never freed.
 
 use crate::ffi::comm::Comm;
 use crate::ffi::request::Request;
@@ -123,8 +123,8 @@ impl Slot {
         Ok(Self { bytes, in_flight: None, receives: false })
     }
 
-    /// Begins to send a range of the slot's bytes. With `synchronous` (`MPI_Issend`) the send is complete only when the receiver
-    /// has begun to receive.
+    /// Begins to send a range of the slot's bytes. With `synchronous` (`MPI_Issend`) the send is complete only when the
+    /// receiver has begun to receive.
     ///
     /// # Panics
     /// If a fragment is in flight.
@@ -141,8 +141,8 @@ impl Slot {
         let message = &mut self.bytes[bytes.start..bytes.end + Envelope::BYTES];
         envelope.write(&mut message[..Envelope::BYTES]);
         let send = if synchronous { Comm::issend } else { Comm::isend };
-        // SAFETY: until the request is complete nobody can borrow the bytes, and they are not freed: see `bytes` and `drop`. A
-        // vector's bytes stay where they are when it is moved.
+        // SAFETY: until the request is complete nobody can borrow the bytes, and they are not freed: see `bytes` and
+        // `drop`. A vector's bytes stay where they are when it is moved.
         self.in_flight = Some(unsafe { send(comm, message.as_ptr(), message.len(), to, tag)? });
         self.receives = false;
         Ok(())
@@ -161,8 +161,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Tests the request. None while it is in flight. When a receive completes: once the number of bytes received, without the
-    /// envelope; 0 after that, and for a send.
+    /// Tests the request. None while it is in flight. When a receive completes: once the number of bytes received, without
+    /// the envelope; 0 after that, and for a send.
     pub fn poll(&mut self) -> Result<Option<usize>> {
         let Some(request) = &mut self.in_flight else { return Ok(Some(0)) };
         let Some(bytes) = request.test()? else { return Ok(None) };
@@ -195,8 +195,8 @@ impl Slot {
         if self.in_flight.is_none() { &mut self.bytes[Envelope::BYTES..] } else { &mut [] }
     }
 
-    /// Cancels the receives of the slots. False if MPI may still write to one. Sends are left alone: what arrives says by its
-    /// envelope whose it was.
+    /// Cancels the receives of the slots. False if MPI may still write to one. Sends are left alone: what arrives says by
+    /// its envelope whose it was.
     pub fn cancel_receives<'s>(slots: impl Iterator<Item = &'s mut Self>) -> bool {
         cancel_all(slots.filter(|slot| slot.receives).filter_map(|slot| slot.in_flight.as_mut()))
     }

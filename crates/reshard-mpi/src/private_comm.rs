@@ -1,7 +1,7 @@
 //! The private communicator of engines: a duplicate of the host's, with the registry of its engines.
 //!
-//! An engine that fails on one rank sends a failure notice to all others: a few bytes to each. Only ranks that wait probe for
-//! notices, so they cost nothing while all is well.
+//! An engine that fails on one rank sends a failure notice to all others: a few bytes to each. Only ranks that wait probe
+//! for notices, so they cost nothing while all is well.
 
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
@@ -45,11 +45,11 @@ impl Deref for PrivateComm {
 }
 
 impl Comm {
-    /// The private duplicate of this communicator: made once, then always the same, wherever the handle comes from. Its errors
-    /// are returned. Collective the first time, with a timeout of two minutes: see [`Comm::private_within`].
+    /// The private duplicate of this communicator: made once, then always the same, wherever the handle comes from. Its
+    /// errors are returned. Collective the first time, with a timeout of two minutes: see [`Comm::private_within`].
     ///
-    /// One limit is MPICH's: an error that shows only when a request is tested, such as a message longer than its buffer, goes
-    /// to the error handler of the world, which is the host's where the host began MPI.
+    /// One limit is MPICH's: an error that shows only when a request is tested, such as a message longer than its buffer,
+    /// goes to the error handler of the world, which is the host's where the host began MPI.
     ///
     /// The parent keeps it until the parent is freed or MPI ends. A clone that lives longer keeps it alive, but not beyond
     /// the end of MPI.
@@ -97,8 +97,8 @@ impl PrivateComm {
         Ok(())
     }
 
-    /// Gives the communicator up: the ranks are out of step, and the next collective would be matched with another one. The first
-    /// reason is kept.
+    /// Gives the communicator up: the ranks are out of step, and the next collective would be matched with another one.
+    /// The first reason is kept.
     pub(crate) fn refuse(&self, why: &Error) {
         self.comm.leak();
         let _ = self.refused.set(why.to_string());
@@ -144,7 +144,8 @@ impl PrivateComm {
         Ok(Registration { comm: Arc::clone(self), number, keeps_tags: false })
     }
 
-    /// Receives and drops stray messages with the tags of a new engine: the tags are reused, and no engine waits for those messages.
+    /// Receives and drops stray messages with the tags of a new engine: the tags are reused, and no engine waits for those
+    /// messages.
     fn drain(&self, number: u64, tags: u64) -> Result<()> {
         for tag in number % TAGS..number % TAGS + tags {
             while let Some((rank, bytes)) = self.iprobe(None, tag as u32)? {
@@ -169,7 +170,8 @@ impl PrivateComm {
         Ok(message.take())
     }
 
-    /// Sends all other ranks a failure notice for an engine, without waiting. A rank that cannot be reached runs into its timeout.
+    /// Sends all other ranks a failure notice for an engine, without waiting. A rank that cannot be reached runs into its
+    /// timeout.
     fn notify(&self, number: u64, run: u64, why: &str) {
         let mut length = why.len().min(MAX_NOTICE_BYTES - 16);
         while !why.is_char_boundary(length) {
@@ -235,8 +237,8 @@ impl Registration {
         }
     }
 
-    /// Fails if another rank has sent a notice that the engine failed there in this run or before: a rank that failed in a later
-    /// run has done its part of this one. With `probes`, new notices are received first.
+    /// Fails if another rank has sent a notice that the engine failed there in this run or before: a rank that failed in a
+    /// later run has done its part of this one. With `probes`, new notices are received first.
     pub fn check(&self, run: u64, probes: bool) -> Result<()> {
         let registry = if probes { self.comm.receive_notices()? } else { self.comm.registry() };
         match registry.failure(self.number) {

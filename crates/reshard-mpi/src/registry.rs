@@ -75,8 +75,8 @@ impl Registry {
         self.next = number + tags;
     }
 
-    /// Removes an engine. Unless `free`, its tags stay in use, as a message of it may still be in flight: a message longer than its
-    /// buffer is an error of MPI, whichever engine it was for.
+    /// Removes an engine. Unless `free`, its tags stay in use, as a message of it may still be in flight: a message longer
+    /// than its buffer is an error of MPI, whichever engine it was for.
     pub fn leave(&mut self, number: u64, free: bool) {
         self.failures.remove(&number);
         if free {

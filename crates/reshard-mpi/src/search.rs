@@ -1,7 +1,7 @@
 //! Which MPI libraries to try, in which order.
 //!
-//! If the user chose a library, only that one. Otherwise first a library that is loaded in the process already, because two MPI
-//! libraries cannot work in one process; then those that fit the launcher; then any that is known.
+//! If the user chose a library, only that one. Otherwise first a library that is loaded in the process already, because
+//! two MPI libraries cannot work in one process; then those that fit the launcher; then any that is known.
 
 use crate::launch::Family;
 

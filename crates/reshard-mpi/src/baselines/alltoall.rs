@@ -1,5 +1,5 @@
-//! The two usual ways to redistribute by hand, as baselines: pack everything and call `MPI_Alltoallv`, or describe everything
-//! with derived datatypes and call `MPI_Alltoallw`.
+//! The two usual ways to redistribute by hand, as baselines: pack everything and call `MPI_Alltoallv`, or describe
+//! everything with derived datatypes and call `MPI_Alltoallw`.
 //!
 //! The datatypes are as compact as a careful user would make them: vectors of vectors wherever blocks repeat.
 
@@ -225,8 +225,8 @@ fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
             let source = &array.sources()[array.part(target, place)];
             let peers = target.tracks.iter().zip(target.peers_at(place));
             let tracks: Vec<Track> = peers.map(|(track, peer)| track.with_peer(peer)).collect();
-            // Begin with the axis whose elements are usually closest in memory. Both sides must nest the axes in the same order, and
-            // each knows only its own strides.
+            // Begin with the axis whose elements are usually closest in memory. Both sides must nest the axes in the same
+            // order, and each knows only its own strides.
             let mut order: Vec<usize> = (0..tracks.len()).collect();
             if array.order() == Order::RowMajor {
                 order.reverse();

@@ -37,9 +37,9 @@ type Gemr2d = unsafe extern "C" fn(
 );
 
 impl Scalapack {
-    /// Makes the process grids for two layouts of a whole matrix of doubles. Returns none if the library is not installed or cannot
-    /// do it: the communicator must be the world, by whose ranks the BLACS number the processes of a grid. Collective over all
-    /// processes.
+    /// Makes the process grids for two layouts of a whole matrix of doubles. Returns none if the library is not installed
+    /// or cannot do it: the communicator must be the world, by whose ranks the BLACS number the processes of a grid.
+    /// Collective over all processes.
     pub fn new(comm: &Comm, from: &Layout, to: &Layout) -> Option<Self> {
         if !comm.is_world() {
             return None;

@@ -1,8 +1,8 @@
 //! The engine between processes: every rank is a process, and gives and gets its own parts.
 //!
-//! Making an engine is collective: all ranks of the communicator make the same plan, check that they do, and share the memory
-//! they need. A run allocates nothing and communicates nothing but the data. A run can be begun with [`MpiEngine::start`] and
-//! progressed while something else is computed.
+//! Making an engine is collective: all ranks of the communicator make the same plan, check that they do, and share the
+//! memory they need. A run allocates nothing and communicates nothing but the data. A run can be begun with
+//! [`MpiEngine::start`] and progressed while something else is computed.
 
 mod own;
 mod running;
@@ -37,8 +37,8 @@ use std::time::Duration;
 pub struct MpiOptions {
     /// How bytes travel.
     pub mover: Mover,
-    /// Strategy and barriers of movers that send messages; and, for all movers, the limit of memory for all ranks together. A plan
-    /// that needs more is refused before anything moves; memory of MPI itself is not counted.
+    /// Strategy and barriers of movers that send messages; and, for all movers, the limit of memory for all ranks
+    /// together. A plan that needs more is refused before anything moves; memory of MPI itself is not counted.
     pub messages: MessagesOptions,
     /// The timeout of a rank that waits for another, in making an engine and in every run; `None` waits without one. Runs of
     /// `alltoallv` and `alltoallw`, which are one blocking call of MPI each, have no timeout.
@@ -99,7 +99,8 @@ pub struct MpiEngine {
     /// Why it was chosen, in words.
     why: String,
     driver: MoverDriver,
-    /// For the movers `Shared` and `SharedSource`: for each array, the sources this rank reads and the destinations it writes.
+    /// For the movers `Shared` and `SharedSource`: for each array, the sources this rank reads and the destinations it
+    /// writes.
     parts: Vec<[Vec<usize>; 2]>,
     /// Ranks that may still read this rank's source (movers `Shared`, `SharedSource`).
     readers: Option<Arc<Readers>>,
@@ -115,14 +116,14 @@ impl MpiEngine {
         Self::new(agree_on_result("a plan", plan, &private, options.deadline)?, comm, options)
     }
 
-    /// Makes an engine for the plan: rank `r` of the plan is rank `r` of the communicator. Collective; returns the same outcome on
-    /// all ranks. All ranks must make their engines in the same order, and may then run them in any.
+    /// Makes an engine for the plan: rank `r` of the plan is rank `r` of the communicator. Collective; returns the same
+    /// outcome on all ranks. All ranks must make their engines in the same order, and may then run them in any.
     pub fn new(plan: Arc<Plan>, comm: &Comm, options: MpiOptions) -> Result<Self> {
         Self::with_sharing(plan, comm, options, WorkSharing::All)
     }
 
-    /// As [`MpiEngine::new`], but with the mover `Shared` all ranks copy everything, however little, in tasks of `task_bytes`
-    /// bytes: for tests.
+    /// As [`MpiEngine::new`], but with the mover `Shared` all ranks copy everything, however little, in tasks of
+    /// `task_bytes` bytes: for tests.
     #[doc(hidden)]
     pub fn in_tasks(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, task_bytes: u64) -> Result<Self> {
         Self::with_sharing(plan, comm, options, WorkSharing::AllInTasks(task_bytes))
@@ -185,7 +186,8 @@ impl MpiEngine {
         Ok(Self { plan, chosen, why, driver, parts, readers, table })
     }
 
-    /// Tasks this rank copied in the last run, whichever rank received them; 0 unless the mover is `Shared` or `SharedSource`.
+    /// Tasks this rank copied in the last run, whichever rank received them; 0 unless the mover is `Shared` or
+    /// `SharedSource`.
     #[doc(hidden)]
     pub fn tasks_copied(&self) -> u64 {
         self.driver.counters().tasks
@@ -212,8 +214,8 @@ impl MpiEngine {
         self.driver.comm()
     }
 
-    /// Fails if the communicator lacks a rank of the plan, or a part is larger than a process can address. [`MpiEngine::new`]
-    /// checks this first.
+    /// Fails if the communicator lacks a rank of the plan, or a part is larger than a process can address.
+    /// [`MpiEngine::new`] checks this first.
     pub fn check(plan: &Plan, comm: &Comm) -> Result<()> {
         reshard::rank::check_reach(plan)?;
         match plan.ranks().last().copied() {
@@ -268,8 +270,8 @@ impl MpiEngine {
         self.start_all(&mut [&mut Own::new(from, to).as_bytes()])
     }
 
-    /// Moves the only array of the plan: the destination becomes `alpha * source + beta * destination`. All ranks must give the
-    /// same alpha and beta. The movers `alltoallv` and `alltoallw` refuse it.
+    /// Moves the only array of the plan: the destination becomes `alpha * source + beta * destination`. All ranks must
+    /// give the same alpha and beta. The movers `alltoallv` and `alltoallw` refuse it.
     pub fn run_scaled<T: Number>(&mut self, from: &[T], to: &mut [T], alpha: T, beta: T) -> Result<Report> {
         self.run_all(&mut [&mut Own::new(from, to).scaled(alpha, beta)])
     }

@@ -212,16 +212,16 @@ fn enter_others(
     for &source in reads {
         let part = &planned.sources()[source];
         let first = from.part(part.rank as usize, part.span, elem)?;
-        // SAFETY: mapped over the whole span. Its owner's run borrows it, and after that it records its readers: it is not written
-        // to until all of them are done.
+        // SAFETY: mapped over the whole span. Its owner's run borrows it, and after that it records its readers: it is not
+        // written to until all of them are done.
         unsafe { data.enter_foreign(array, source, first) };
     }
     for &target in writes {
         let part = &planned.targets()[target];
         if let (Some(to), true) = (to, part.rank != rank) {
             let first = to.part(part.rank as usize, part.span, elem)?;
-            // SAFETY: mapped over the whole span. Its owner's run borrows it mutably, and it stays poisoned until no rank writes to
-            // it any more.
+            // SAFETY: mapped over the whole span. Its owner's run borrows it mutably, and it stays poisoned until no rank
+            // writes to it any more.
             unsafe { data.enter_foreign_target(array, target, first) };
         }
     }

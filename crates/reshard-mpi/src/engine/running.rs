@@ -1,11 +1,11 @@
 //! A run in flight: begun, progressed now and then, waited for.
 //!
-//! There is no progress thread. Whoever computes meanwhile calls [`Running::test`] now and then, and every call moves what can be
-//! moved: fragments that have arrived are unpacked, the next ones are packed.
+//! There is no progress thread. Whoever computes meanwhile calls [`Running::test`] now and then, and every call moves what
+//! can be moved: fragments that have arrived are unpacked, the next ones are packed.
 //!
-//! A run that fails on one rank cannot succeed on those that wait for it, so the failure is sent to them, whatever it was: an
-//! argument that was refused, a timeout, a panic, a run that was forgotten. An engine that failed on a rank cannot be used there
-//! any more; others on the same communicator go on.
+//! A run that fails on one rank cannot succeed on those that wait for it, so the failure is sent to them, whatever it was:
+//! an argument that was refused, a timeout, a panic, a run that was forgotten. An engine that failed on a rank cannot be
+//! used there any more; others on the same communicator go on.
 
 use crate::ffi::library::is_forked;
 use crate::mover::{Backoff, MoverBackend, Progress, RunCounters};
@@ -85,8 +85,8 @@ impl MoverDriver {
 
     /// Fails if the engine cannot be used any more: an earlier run failed, here or on another rank.
     pub fn check(&mut self) -> Result<()> {
-        // Not after the end of MPI, not in a fork, and not on a thread that may not call MPI: even movers that need no MPI check
-        // for failure notices of other ranks.
+        // Not after the end of MPI, not in a fork, and not on a thread that may not call MPI: even movers that need no MPI
+        // check for failure notices of other ranks.
         self.comm().mpi().check_open()?;
         if let Err(error) = self.registration.check(self.runs + 1, false) {
             return Err(self.fail_by_notice(error));
@@ -152,8 +152,8 @@ impl MoverDriver {
         outcome.map_err(|error| self.fail(error, state))
     }
 
-    /// After a poll without progress: fails if another rank has sent a failure notice. Checks now and then only, as other ranks may
-    /// need the processor.
+    /// After a poll without progress: fails if another rank has sent a failure notice. Checks now and then only, as other
+    /// ranks may need the processor.
     fn check_notices(&mut self, state: &mut RunState) -> Result<()> {
         state.waits = state.waits.wrapping_add(1);
         if !state.waits.is_multiple_of(POLLS_PER_NOTICE_CHECK) {
@@ -271,8 +271,8 @@ struct RunState {
 /// Dropping it waits for its end, because the other ranks rely on it. A run that is dropped by a panic, or forgotten, has
 /// failed: its engine cannot be used any more, and the other ranks get an error, at the latest when the engine is dropped.
 ///
-/// Every call progresses this run alone. Two runs in flight at once may be tested in any order on each rank; ranks that wait for
-/// two in different orders deadlock until the timeout: [`Running::wait_all`] waits for several at once.
+/// Every call progresses this run alone. Two runs in flight at once may be tested in any order on each rank; ranks that
+/// wait for two in different orders deadlock until the timeout: [`Running::wait_all`] waits for several at once.
 #[must_use = "a run must be waited for"]
 pub struct Running<'r> {
     driver: &'r mut MoverDriver,
@@ -294,8 +294,8 @@ impl Running<'_> {
         self.driver.finish(&mut self.data, &mut self.state)
     }
 
-    /// Waits until all of the runs are over, in whatever order. Each has an outcome of its own: a run that fails does not keep the
-    /// others from ending.
+    /// Waits until all of the runs are over, in whatever order. Each has an outcome of its own: a run that fails does not
+    /// keep the others from ending.
     pub fn wait_all(runs: Vec<Self>) -> Vec<Result<Report>> {
         let mut runs: Vec<(Self, Option<Result<()>>)> = runs.into_iter().map(|run| (run, None)).collect();
         while runs.iter().any(|(_, outcome)| outcome.is_none()) {

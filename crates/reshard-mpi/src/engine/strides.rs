@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Strides exchanged for each side of each array: one for each dimension; zeros if the rank has no part there.
 const STRIDES_PER_SIDE: usize = MAX_DIMS;
 
-/// Returns the plan with the strides that each rank has given for its own parts; the same plan if no rank's differ from what this
-/// one assumed. Collective.
+/// Returns the plan with the strides that each rank has given for its own parts; the same plan if no rank's differ from
+/// what this one assumed. Collective.
 pub fn of_all_ranks(plan: &Arc<Plan>, comm: &PrivateComm, limit: Option<Duration>) -> Result<Arc<Plan>> {
     let rank = comm.rank() as u64;
     let mut mine: Vec<u8> = Vec::new();

@@ -106,8 +106,8 @@ impl Comm {
         }
     }
 
-    /// As [`Comm::all_reduce`], with a timeout. After a timeout the communicator cannot be used any more, because the ranks no longer
-    /// agree on which collective comes next.
+    /// As [`Comm::all_reduce`], with a timeout. After a timeout the communicator cannot be used any more, because the
+    /// ranks no longer agree on which collective comes next.
     pub fn all_reduce_within(&self, numbers: &mut [u64], how: Reduce, time: Option<Duration>) -> Result<()> {
         let (count, kind, op) = (self.count_of(numbers)?, self.mpi().abi.handles.uint64, self.operation(how));
         let in_place = std::ptr::without_provenance(self.mpi().abi.numbers.in_place);
@@ -132,8 +132,8 @@ impl Comm {
         wait(&mut [self.ibarrier()?], time)
     }
 
-    /// `MPI_Alltoallv` of bytes: sends a range of bytes to each rank and receives one from each. `counts` and `at` have an entry for
-    /// each rank: the number of bytes, and the offset.
+    /// `MPI_Alltoallv` of bytes: sends a range of bytes to each rank and receives one from each. `counts` and `at` have an
+    /// entry for each rank: the number of bytes, and the offset.
     ///
     /// # Safety
     /// All ranges lie in memory that may be read, or written; those that are written overlap with no other.
@@ -178,8 +178,8 @@ impl Comm {
     /// `MPI_Alltoallw`: sends to each rank and receives from each, with a datatype for each.
     ///
     /// # Safety
-    /// All bytes of the datatypes at their offsets lie in memory that may be read, or written; those that are written overlap
-    /// with no other.
+    /// All bytes of the datatypes at their offsets lie in memory that may be read, or written; those that are written
+    /// overlap with no other.
     pub unsafe fn all_to_all_w(
         &self,
         send: *const u8,

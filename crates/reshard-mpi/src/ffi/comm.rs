@@ -1,7 +1,7 @@
 //! Communicators, and messages between two of their ranks.
 //!
-//! A message is bytes. The caller of a send or receive must keep the memory alive and unaliased until the request is complete; no
-//! type can express that, hence `unsafe`.
+//! A message is bytes. The caller of a send or receive must keep the memory alive and unaliased until the request is
+//! complete; no type can express that, hence `unsafe`.
 
 use super::calls::{CallTable, Handle, Status, call, name};
 use super::library::Mpi;
@@ -114,8 +114,8 @@ impl Comm {
         self.mpi
     }
 
-    /// Keeps the communicator from being freed, as a message may be in flight: MPI would give its context to a new communicator, which
-    /// would receive that message.
+    /// Keeps the communicator from being freed, as a message may be in flight: MPI would give its context to a new
+    /// communicator, which would receive that message.
     pub(crate) fn leak(&self) {
         self.leaked.store(true, Ordering::Relaxed);
     }
@@ -130,8 +130,8 @@ impl Comm {
         self.raw == other.raw
     }
 
-    /// Splits the communicator: one for all ranks that give the same colour, in the order of their keys; ranks without a colour get
-    /// none. Collective.
+    /// Splits the communicator: one for all ranks that give the same colour, in the order of their keys; ranks without a
+    /// colour get none. Collective.
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {
         let number = |value: u32| {
             c_int::try_from(value).map_err(|_| {
@@ -148,7 +148,8 @@ impl Comm {
     /// Begins to send bytes to a rank.
     ///
     /// # Safety
-    /// Until the request is complete, or for ever if it is dropped before, the bytes stay where they are and nobody writes to them.
+    /// Until the request is complete, or for ever if it is dropped before, the bytes stay where they are and nobody writes
+    /// to them.
     pub unsafe fn isend(&self, from: *const u8, bytes: usize, to: usize, tag: u32) -> Result<Request> {
         let (count, to, tag) = (length(bytes)?, self.peer(name::isend, to)?, tag_number(tag)?);
         let byte = self.mpi.abi.handles.byte;
@@ -176,7 +177,8 @@ impl Comm {
     /// Begins to receive at most `bytes` bytes from a rank. A longer message is an error of [`Request::test`].
     ///
     /// # Safety
-    /// Until the request is complete, or for ever if it is dropped before, the memory stays where it is and nobody accesses it.
+    /// Until the request is complete, or for ever if it is dropped before, the memory stays where it is and nobody
+    /// accesses it.
     pub unsafe fn irecv(&self, to: *mut u8, bytes: usize, from: usize, tag: u32) -> Result<Request> {
         let (count, from, tag) = (length(bytes)?, self.peer(name::irecv, from)?, tag_number(tag)?);
         let byte = self.mpi.abi.handles.byte;

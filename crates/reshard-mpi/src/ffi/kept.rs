@@ -1,13 +1,13 @@
 //! A duplicate of a communicator, cached as an attribute of its parent.
 //!
 //! A library must not send on its host's communicator: tags would collide. Duplicating it is collective and takes time and
-//! scarce context numbers, so it is done once, and the duplicate is cached as an attribute of the parent, which MPI deletes with
-//! it. The world is never freed. But the standard promises that `MPI_Finalize` first of all deletes the attributes of
-//! `MPI_COMM_SELF`, while MPI still works: an attribute of ours there frees the duplicate of the world, and records that MPI
-//! ends.
+//! scarce context numbers, so it is done once, and the duplicate is cached as an attribute of the parent, which MPI
+//! deletes with it. The world is never freed. But the standard promises that `MPI_Finalize` first of all deletes the
+//! attributes of `MPI_COMM_SELF`, while MPI still works: an attribute of ours there frees the duplicate of the world, and
+//! records that MPI ends.
 //!
-//! Duplicating waits for all ranks, so it is begun without blocking, and tested until the timeout. A duplicate that is pending
-//! then is kept, too: a later call goes on waiting for it, and a late rank finds the others.
+//! Duplicating waits for all ranks, so it is begun without blocking, and tested until the timeout. A duplicate that is
+//! pending then is kept, too: a later call goes on waiting for it, and a late rank finds the others.
 
 use super::calls::{CallTable, Calls, Handle, call, each, name};
 use super::comm::Comm;
@@ -87,8 +87,8 @@ impl Comm {
         PendingDuplicate::begin(self)?.within(self.mpi(), time)?.ok_or_else(|| timed_out(time))
     }
 
-    /// The cached duplicate of this communicator, wrapped by `make`: made once, then always the same, wherever the handle comes from.
-    /// Collective the first time.
+    /// The cached duplicate of this communicator, wrapped by `make`: made once, then always the same, wherever the handle
+    /// comes from. Collective the first time.
     pub(crate) fn cached_duplicate<T: Any + Send + Sync>(
         &self,
         time: Option<Duration>,
@@ -139,7 +139,8 @@ impl Comm {
         if flag == 0 || value.is_null() {
             return Ok(None);
         }
-        // SAFETY: only `set_attribute` sets values under this key, each a leaked box; `deleted` has not freed it, as it is still there.
+        // SAFETY: only `set_attribute` sets values under this key, each a leaked box; `deleted` has not freed it, as it is
+        // still there.
         match unsafe { &*value.cast::<AttributeValue>() } {
             AttributeValue::Duplicate(duplicate) => Ok(Some(Arc::clone(duplicate))),
             AttributeValue::FinalizeHook(_) => Ok(None),

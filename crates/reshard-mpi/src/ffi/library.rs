@@ -1,7 +1,7 @@
 //! The MPI library of this process: found, opened, its interface identified.
 //!
-//! There is one for the life of the process: MPI keeps threads and memory of its own and cannot be unloaded. Two cannot work side
-//! by side, so loading another one is an error.
+//! There is one for the life of the process: MPI keeps threads and memory of its own and cannot be unloaded. Two cannot
+//! work side by side, so loading another one is an error.
 
 use super::calls::{CallTable, Calls, each};
 use crate::abi::{Abi, ERROR_TEXT_BYTES, Interface, Raw, SUCCESS, VERSION_TEXT_BYTES};
@@ -92,8 +92,8 @@ pub(super) fn this_thread() -> usize {
 impl Mpi {
     /// Finds and loads the MPI library that fits, once for the process.
     ///
-    /// `choice`, or else the environment variable `RESHARD_MPI`, is `openmpi`, `mpich`, `abi` or the path of a library. Without
-    /// it: the library that the process has loaded already; or one that fits the launcher; or any that is known.
+    /// `choice`, or else the environment variable `RESHARD_MPI`, is `openmpi`, `mpich`, `abi` or the path of a library.
+    /// Without it: the library that the process has loaded already; or one that fits the launcher; or any that is known.
     pub fn load(choice: Option<&str>) -> Result<&'static Mpi> {
         static LOADED: Mutex<Option<&'static Mpi>> = Mutex::new(None);
         let variable = std::env::var("RESHARD_MPI").ok().filter(|value| !value.is_empty());
@@ -218,8 +218,8 @@ impl Mpi {
         let _ = STATE.compare_exchange(OPEN, ENDED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The right to call MPI, to be held during the call. Fails if MPI has ended, this process is a fork, or this thread may not call
-    /// MPI.
+    /// The right to call MPI, to be held during the call. Fails if MPI has ended, this process is a fork, or this thread
+    /// may not call MPI.
     pub(super) fn enter(&self) -> Result<CallGuard<'_>> {
         match STATE.load(Ordering::Relaxed) {
             OPEN => {}
@@ -311,8 +311,8 @@ fn interface(library: &Library) -> Result<Interface> {
     type AbiVersion = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
     type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: only the presence of the first symbol is tested; the standard gives the two functions these types in every interface and
-    // lets them be called at any time. An address of a function tells the file it is in.
+    // SAFETY: only the presence of the first symbol is tested; the standard gives the two functions these types in every
+    // interface and lets them be called at any time. An address of a function tells the file it is in.
     let facts = unsafe {
         let has_open_mpi_handles = library.get::<*mut c_void>(b"ompi_mpi_comm_world").is_ok();
         if let Ok(version) = library.get::<AbiVersion>(b"MPI_Abi_get_version") {
@@ -348,8 +348,8 @@ unsafe fn file_of(address: *mut c_void) -> String {
 /// The interface of a library with these facts. An unknown library is refused: its handles would be misread.
 fn interface_of(facts: &LibraryFacts) -> Result<Interface> {
     let file = facts.file.rsplit('/').next().unwrap_or_default();
-    // A library for the standard ABI may rest on Open MPI's own, whose variables are found through it; and a library may know
-    // the ABI without having it.
+    // A library for the standard ABI may rest on Open MPI's own, whose variables are found through it; and a library may
+    // know the ABI without having it.
     if facts.abi >= 1 && (file.contains("mpi_abi") || !facts.has_open_mpi_handles) {
         return Ok(Interface::Standard);
     }

@@ -12,10 +12,11 @@
 //! | `datatype.rs` | derived datatypes |
 //! | `wait.rs` | waiting with a timeout |
 //!
-//! The proofs share these facts. *Signatures*: those in `calls.rs` are those of the MPI standard, with handles of the kind the
-//! library has; they were compared with the headers of all three interfaces. *Handles*: a `Comm`, `Request` or `Datatype`
-//! holds a handle that the library gave out or that `unsafe` code vouched for, and nobody frees it before the value is dropped.
-//! *Moment*: `call!` fails when MPI has ended, or on a thread that may not call it, before anything is called.
+//! The proofs share these facts. *Signatures*: those in `calls.rs` are those of the MPI standard, with handles of the kind
+//! the library has; they were compared with the headers of all three interfaces. *Handles*: a `Comm`, `Request` or
+//! `Datatype` holds a handle that the library gave out or that `unsafe` code vouched for, and nobody frees it before the
+//! value is dropped. *Moment*: `call!` fails when MPI has ended, or on a thread that may not call it, before anything is
+//! called.
 
 pub mod calls;
 pub mod collective;

@@ -1,7 +1,7 @@
 //! Requests: operations in flight, a message or a collective.
 //!
-//! Dropping a request does nothing. MPI may still read or write its memory, so that must not be freed: a request that is dropped
-//! in flight is leaked on purpose, and its memory with it.
+//! Dropping a request does nothing. MPI may still read or write its memory, so that must not be freed: a request that is
+//! dropped in flight is leaked on purpose, and its memory with it.
 
 use super::calls::{Status, call};
 use super::library::Mpi;
@@ -26,7 +26,8 @@ impl Request {
         Self { mpi, raw, receives, done: None }
     }
 
-    /// Tests the request: none while it is in flight, then the bytes received, 0 for anything but a receive. May be called again.
+    /// Tests the request: none while it is in flight, then the bytes received, 0 for anything but a receive. May be called
+    /// again.
     ///
     /// A request that fails is complete, too: its memory is free again, with unknown contents.
     pub fn test(&mut self) -> Result<Option<usize>> {

@@ -1,7 +1,7 @@
 //! Begins and ends MPI.
 //!
-//! A session that is dropped by a panic aborts the whole job: `MPI_Finalize` would deadlock with the ranks that wait for this
-//! one.
+//! A session that is dropped by a panic aborts the whole job: `MPI_Finalize` would deadlock with the ranks that wait for
+//! this one.
 
 use super::calls::{Handle, call, each};
 use super::comm::Comm;
@@ -28,8 +28,8 @@ pub struct Session {
 }
 
 impl Mpi {
-    /// Begins MPI if nobody has, for calls by this thread. Fails if launcher and library do not fit: each process would believe to
-    /// be the only one.
+    /// Begins MPI if nobody has, for calls by this thread. Fails if launcher and library do not fit: each process would
+    /// believe to be the only one.
     pub fn init(&'static self) -> Result<Session> {
         // One thread at a time: two would both find that nobody has begun it.
         static BEGINNING: Mutex<()> = Mutex::new(());
@@ -101,8 +101,8 @@ impl Mpi {
             call!(self, query_thread(&raw mut level))?;
             call!(self, is_thread_main(&raw mut main))?;
         }
-        // Thread levels are ordered in all interfaces. A host that began MPI as `SERIALIZED` serializes its own calls with ours; here
-        // our own are serialized.
+        // Thread levels are ordered in all interfaces. A host that began MPI as `SERIALIZED` serializes its own calls with
+        // ours; here our own are serialized.
         let (any, serialized) =
             (level >= numbers.thread_multiple, level >= numbers.thread_serialized && !began);
         if !any && !serialized && main == 0 {

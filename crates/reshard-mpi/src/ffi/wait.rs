@@ -1,7 +1,7 @@
 //! Waiting with a timeout.
 //!
-//! `MPI_Wait` never returns when the peer has exited. So requests are polled instead: first spinning, because most messages are
-//! nearly there, then yielding in between, because ranks may outnumber processors.
+//! `MPI_Wait` never returns when the peer has exited. So requests are polled instead: first spinning, because most
+//! messages are nearly there, then yielding in between, because ranks may outnumber processors.
 
 use super::request::Request;
 use reshard_plan::{Error, ErrorKind, Result};
@@ -13,9 +13,9 @@ pub const DEADLINE: Duration = Duration::from_secs(120);
 /// Polls before the processor is yielded.
 const MAX_SPINS: u32 = 100;
 
-/// Waits until all requests are complete; [`Request::received`] then gives the bytes received. Fails when `deadline`, counted from
-/// now, has passed; requests that are still in flight stay so, and their memory must stay where it is. `None` waits without a
-/// timeout.
+/// Waits until all requests are complete; [`Request::received`] then gives the bytes received. Fails when `deadline`,
+/// counted from now, has passed; requests that are still in flight stay so, and their memory must stay where it is. `None`
+/// waits without a timeout.
 pub fn wait(requests: &mut [Request], deadline: Option<Duration>) -> Result<()> {
     let begin = Instant::now();
     let mut rounds = 0;

@@ -1,8 +1,8 @@
 //! Waiting for other ranks: spin first, then yield the processor, and fail after a deadline.
 //!
-//! Ranks of a node wait by polling. A short spin-wait is fastest while the event is near; after that yielding lets others run.
-//! Where ranks outnumber processors a spinning rank may hold the very processor that the awaited rank needs, so it yields at
-//! once.
+//! Ranks of a node wait by polling. A short spin-wait is fastest while the event is near; after that yielding lets others
+//! run. Where ranks outnumber processors a spinning rank may hold the very processor that the awaited rank needs, so it
+//! yields at once.
 
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
@@ -77,7 +77,8 @@ impl Backoff {
         Ok(())
     }
 
-    /// Nothing has happened, and the caller has other work meanwhile: neither spins nor yields. Fails as [`Backoff::wait`] does.
+    /// Nothing has happened, and the caller has other work meanwhile: neither spins nor yields. Fails as [`Backoff::wait`]
+    /// does.
     pub fn check_limit(&mut self, peers: impl FnOnce() -> String) -> Result<()> {
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         match self.limit {

@@ -24,9 +24,9 @@ pub enum Mover {
     /// Messages as the papers send them, to compare with: no rank begins a step before its peers have begun to receive what
     /// it sent in the step before. With the strategy `caterpillar`, ScaLAPACK's exchange.
     Lockstep,
-    /// All messages packed, one `MPI_Alltoallv`: to compare with. As in any blocking collective, a rank that does not come is
-    /// waited for without a timeout, whatever the deadline, and all ranks must begin their runs in the same order. Refuses
-    /// alpha, beta and conjugation.
+    /// All messages packed, one `MPI_Alltoallv`: to compare with. As in any blocking collective, a rank that does not come
+    /// is waited for without a timeout, whatever the deadline, and all ranks must begin their runs in the same order.
+    /// Refuses alpha, beta and conjugation.
     Alltoallv,
     /// All messages described by derived datatypes, one `MPI_Alltoallw`: to compare with. Waits without a timeout like
     /// `Alltoallv`, and refuses alpha, beta and conjugation, too.

@@ -1,8 +1,9 @@
 //! Loom models: what ranks of a node tell each other, in every interleaving. See docs/protocols.md.
 //!
-//! A rank is a thread here, and a word is loom's; buffer rings, double buffers, boards and task groups are those of the movers.
-//! Buffers, sources and destinations are cells: loom reports one that is read or written while another thread may write to it. A
-//! source that is revoked may be read and written at once: it is a word, and what was read then must not count.
+//! A rank is a thread here, and a word is loom's; buffer rings, double buffers, boards and task groups are those of the
+//! movers. Buffers, sources and destinations are cells: loom reports one that is read or written while another thread may
+//! write to it. A source that is revoked may be read and written at once: it is a word, and what was read then must not
+//! count.
 
 #![allow(unsafe_code)]
 
@@ -190,8 +191,8 @@ impl RingModel {
     }
 }
 
-/// Each rank sends a buffer to the next in every run, and all buffers migrate. A rank that has waited `max_waits` times stops:
-/// among three, two could wait for ever while the third is never scheduled.
+/// Each rank sends a buffer to the next in every run, and all buffers migrate. A rank that has waited `max_waits` times
+/// stops: among three, two could wait for ever while the third is never scheduled.
 fn migrate(ranks: usize, runs: u64, max_waits: u32) {
     let model = RingModel::new(ranks);
     (0..ranks).for_each(|me| {
@@ -394,8 +395,8 @@ fn revoked_from_a_helper() {
     model(Some(3), || revoke(3));
 }
 
-/// The receiver aborts while another rank copies for it: once the taken tasks are copied, nobody writes to its destination or
-/// reads the source.
+/// The receiver aborts while another rank copies for it: once the taken tasks are copied, nobody writes to its destination
+/// or reads the source.
 #[test]
 fn aborted_while_another_copies() {
     model(Some(4), || {

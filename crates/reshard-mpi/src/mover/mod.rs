@@ -73,8 +73,8 @@ pub trait MoverBackend: Send {
         Ok(())
     }
 
-    /// Begins a run. `call` is a fingerprint of the arguments that must be equal on all ranks: the numbers that scale, and the
-    /// shared arrays.
+    /// Begins a run. `call` is a fingerprint of the arguments that must be equal on all ranks: the numbers that scale, and
+    /// the shared arrays.
     fn begin(&mut self, data: &mut Buffers<'_>, call: u64);
 
     /// Does a part of the run, if there is one to do. `data` is what the run began with, or was entered alike.

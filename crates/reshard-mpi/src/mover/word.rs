@@ -2,9 +2,10 @@
 //!
 //! Ranks of a node synchronise through such words only. The types that do so ([`BufferRing`](super::private::queue),
 //! [`DoubleBuffer`](super::messages::double_buffer), [`ProgressBoard`](super::shared::progress),
-//! [`TaskGroups`](super::shared::groups)) are generic over [`SharedMemory`]: real shared memory in the movers, loom's atomics in
-//! the models, which try every interleaving. Each acquire or release has a name, an [`OrderingSite`], so that the models can
-//! relax one after the other and show that each is needed. All other accesses are relaxed: docs/protocols.md says why.
+//! [`TaskGroups`](super::shared::groups)) are generic over [`SharedMemory`]: real shared memory in the movers, loom's
+//! atomics in the models, which try every interleaving. Each acquire or release has a name, an [`OrderingSite`], so that
+//! the models can relax one after the other and show that each is needed. All other accesses are relaxed:
+//! docs/protocols.md says why.
 
 use crate::shm::NodeMemory;
 use std::sync::atomic::{AtomicU64, Ordering};

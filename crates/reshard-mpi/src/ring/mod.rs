@@ -1,11 +1,11 @@
 //! Rings between processes: every rank has its own items, sends to its two neighbours and receives from them.
 //!
-//! Items travel in fragments, as in `RingMessages` of `reshard-ring`, whose `Share` says what a rank packs and unpacks. A rank has
-//! two slots for fragments it sends (`sending.rs`) and two for each link it receives from (`receiving.rs`); `rank.rs` drives
-//! both.
+//! Items travel in fragments, as in `RingMessages` of `reshard-ring`, whose `Share` says what a rank packs and unpacks. A
+//! rank has two slots for fragments it sends (`sending.rs`) and two for each link it receives from (`receiving.rs`);
+//! `rank.rs` drives both.
 //!
-//! Why there is no deadlock: as in the engine of threads that sends fragments. A sender without a free slot waits for a neighbour
-//! that has not unpacked what it has, so is full, so has something to send.
+//! Why there is no deadlock: as in the engine of threads that sends fragments. A sender without a free slot waits for a
+//! neighbour that has not unpacked what it has, so is full, so has something to send.
 
 mod rank;
 mod receiving;
@@ -52,8 +52,8 @@ impl FragmentTag {
 /// Options of an [`MpiRing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpiRingOptions {
-    /// The limit in bytes for the slots of all ranks together. A plan that needs more is refused; memory of MPI itself is not
-    /// counted.
+    /// The limit in bytes for the slots of all ranks together. A plan that needs more is refused; memory of MPI itself is
+    /// not counted.
     pub memory: Option<u64>,
     /// The timeout of a rank that waits for another; `None` waits without one.
     pub deadline: Option<Duration>,
@@ -164,8 +164,8 @@ impl MpiRing {
         self.registration.tag()
     }
 
-    /// Moves the items in place: `part` is this rank's part, with [room](Self::room) for what it has and gets. All ranks of the
-    /// ring must call this. Returns what this rank sent.
+    /// Moves the items in place: `part` is this rank's part, with [room](Self::room) for what it has and gets. All ranks
+    /// of the ring must call this. Returns what this rank sent.
     pub fn run<T: Pod>(&mut self, part: &mut [T]) -> Result<Report> {
         let rank = self.registration.comm().rank();
         self.check()?;

@@ -106,8 +106,8 @@ impl RingRank {
         Slot::cancel_receives(self.receivers.iter_mut().flat_map(|receiver| &mut receiver.slots))
     }
 
-    /// The ranks this rank waits for, in words: those that items are to come from, and those that have not begun to receive a
-    /// fragment.
+    /// The ranks this rank waits for, in words: those that items are to come from, and those that have not begun to
+    /// receive a fragment.
     fn awaited(&self) -> String {
         let senders = SIDES.into_iter().filter(|&side| self.receivers[side.index()].is_waiting());
         let sides = senders.chain(self.sender.awaited());

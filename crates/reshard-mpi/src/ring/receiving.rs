@@ -1,8 +1,8 @@
 //! The fragments that a rank of a ring receives over one link.
 //!
-//! A receiver knows how many items come over a link, not in how many fragments. It never posts a second receive before it knows
-//! how many items the fragment of the first has brought, so no receive is left over when all have come. A receive is posted only
-//! with a slot whose fragment is unpacked.
+//! A receiver knows how many items come over a link, not in how many fragments. It never posts a second receive before it
+//! knows how many items the fragment of the first has brought, so no receive is left over when all have come. A receive is
+//! posted only with a slot whose fragment is unpacked.
 
 use super::FragmentTag;
 use crate::ffi::comm::Comm;

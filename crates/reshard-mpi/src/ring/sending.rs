@@ -1,7 +1,7 @@
 //! The fragments that a rank of a ring sends to its two neighbours.
 //!
-//! Fragments are sent synchronously (`MPI_Issend`): a send completes only when the neighbour has begun to receive, so a neighbour
-//! that is full makes its sender wait instead of filling up MPI's memory.
+//! Fragments are sent synchronously (`MPI_Issend`): a send completes only when the neighbour has begun to receive, so a
+//! neighbour that is full makes its sender wait instead of filling up MPI's memory.
 
 use super::{FragmentTag, Neighbours};
 use crate::ffi::comm::Comm;
@@ -56,8 +56,8 @@ impl RingSender {
         self.slots.iter_mut().try_fold(true, |done, slot| Ok(slot.poll()?.is_some() && done))
     }
 
-    /// Packs items that this rank holds and that go next, and sends fragments that are full or the last of their step. Returns
-    /// whether any item was packed.
+    /// Packs items that this rank holds and that go next, and sends fragments that are full or the last of their step.
+    /// Returns whether any item was packed.
     pub fn pack(
         &mut self,
         comm: &Comm,

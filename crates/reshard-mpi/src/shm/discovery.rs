@@ -1,6 +1,6 @@
-//! Finds out, once for each communicator, whose memory a rank can map: by exchanging what identifies machines, and by trying, as
-//! ranks in containers may be on one machine and still hidden from each other. (MPI's own answer, `MPI_Comm_split_type`, is a
-//! call without a timeout.)
+//! Finds out, once for each communicator, whose memory a rank can map: by exchanging what identifies machines, and by
+//! trying, as ranks in containers may be on one machine and still hidden from each other. (MPI's own answer,
+//! `MPI_Comm_split_type`, is a call without a timeout.)
 
 use super::{PageKind, Segment};
 use crate::node::{Identity, Node, process_number};

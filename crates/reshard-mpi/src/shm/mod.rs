@@ -1,9 +1,9 @@
 //! Shared memory of the ranks of a node, without a name that could be left behind.
 //!
-//! Each rank makes a segment of its own, anonymous and of any size, and the others map it through `/proc/<pid>/fd`. When the last
-//! process exits, however it does, the memory is freed. A random number at the beginning of each segment, and its owner's rank,
-//! prove that the others really found it: on different nodes, or in containers that hide processes from each other, they
-//! do not, and get an error.
+//! Each rank makes a segment of its own, anonymous and of any size, and the others map it through `/proc/<pid>/fd`. When
+//! the last process exits, however it does, the memory is freed. A random number at the beginning of each segment, and its
+//! owner's rank, prove that the others really found it: on different nodes, or in containers that hide processes from each
+//! other, they do not, and get an error.
 
 mod discovery;
 mod segment;

@@ -21,8 +21,8 @@ const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 pub enum PageKind {
     /// Ordinary pages, allocated when they are first touched.
     Ordinary,
-    /// Huge pages if the segment is longer than one and the system grants them, allocated at once. For segments that are large
-    /// and accessed all over: they have far more ordinary pages than the TLB has entries.
+    /// Huge pages if the segment is longer than one and the system grants them, allocated at once. For segments that are
+    /// large and accessed all over: they have far more ordinary pages than the TLB has entries.
     Huge,
 }
 
@@ -120,9 +120,9 @@ impl Segment {
         let huge = self.pages == PageKind::Huge;
         let (first, whole) =
             (self.first(), if huge { self.taken / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES } else { 0 });
-        // SAFETY: inside the mapping; neither advice nor reading changes its contents. The first call is for systems that grant
-        // huge pages to shared memory on advice, the second for all others. The second skips ranges without any page, so one page of
-        // each is touched before.
+        // SAFETY: inside the mapping; neither advice nor reading changes its contents. The first call is for systems that
+        // grant huge pages to shared memory on advice, the second for all others. The second skips ranges without any
+        // page, so one page of each is touched before.
         unsafe {
             libc::madvise(first.cast(), whole, libc::MADV_HUGEPAGE);
             for at in (0..whole).step_by(HUGE_PAGE_BYTES) {

@@ -1,7 +1,7 @@
 //! Double buffering between two ranks of a node: an SPSC queue of two fixed buffers, one filled while the other is emptied.
 //!
-//! Two monotonic counters say who may touch a buffer: the sender's *filled* and the receiver's *emptied*. Beside the first stands
-//! for each buffer the fingerprint of the call in which it was filled.
+//! Two monotonic counters say who may touch a buffer: the sender's *filled* and the receiver's *emptied*. Beside the first
+//! stands for each buffer the fingerprint of the call in which it was filled.
 
 use super::super::word::{OrderingSite, SharedMemory, Word};
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! Fragments between ranks of one node: packed into buffers that both map, and unpacked from them.
 //!
-//! Each sender has a [`DoubleBuffer`] for each of its receivers, so one buffer is filled while the other is emptied. No network is
-//! used, so no schedule is followed: these fragments go whenever nothing else can be done.
+//! Each sender has a [`DoubleBuffer`] for each of its receivers, so one buffer is filled while the other is emptied. No
+//! network is used, so no schedule is followed: these fragments go whenever nothing else can be done.
 
 use super::super::{RunCounters, call_mismatch};
 use super::double_buffer::DoubleBuffer;
@@ -111,8 +111,8 @@ impl NodeChannels {
             }
             let began = Instant::now();
             let buffer = channel.buffer(memory, *fragment_bytes);
-            // SAFETY: the sender's counter says that it has filled this buffer; it writes there again only when ours says that
-            // it is emptied, which is below.
+            // SAFETY: the sender's counter says that it has filled this buffer; it writes there again only when ours says
+            // that it is emptied, which is below.
             let filled = unsafe { std::slice::from_raw_parts(buffer, *fragment_bytes) };
             let mut cursor = channel.cursor.unwrap_or_default();
             packer.unpack(data, &range, &mut cursor, filled);
@@ -128,8 +128,8 @@ impl NodeChannels {
             }
             let began = Instant::now();
             let buffer = channel.buffer(memory, *fragment_bytes);
-            // SAFETY: a buffer in our own segment. The receiver has emptied it (its counter says so) and reads it again only when
-            // ours says that it is filled, which is below.
+            // SAFETY: a buffer in our own segment. The receiver has emptied it (its counter says so) and reads it again
+            // only when ours says that it is filled, which is below.
             let free = unsafe { std::slice::from_raw_parts_mut(buffer, *fragment_bytes) };
             let mut cursor = channel.cursor.unwrap_or_default();
             packer.pack(data, &range, &mut cursor, free);
@@ -154,8 +154,8 @@ impl NodeChannel {
         self.next == self.ranges.len()
     }
 
-    /// The current range, with a cursor if it is new; none if all are sent or received. A range of which nothing travels goes as
-    /// an empty buffer, which carries its sender's call.
+    /// The current range, with a cursor if it is new; none if all are sent or received. A range of which nothing travels
+    /// goes as an empty buffer, which carries its sender's call.
     fn range(&mut self, packer: &RankPacker, data: &Buffers<'_>) -> Option<Fragment> {
         let range = self.ranges.get(self.next)?;
         self.cursor.get_or_insert_with(|| packer.open(data, range));

@@ -24,12 +24,12 @@ use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest fragment between nodes: short enough for MPI's eager protocol (Open MPI between nodes: below 64 KiB), long enough
-/// to make the cost of a message small.
+/// The longest fragment between nodes: short enough for MPI's eager protocol (Open MPI between nodes: below 64 KiB), long
+/// enough to make the cost of a message small.
 const MAX_FRAGMENT_BYTES: usize = 1 << 15;
 
-/// The longest fragment where all ranks are on one node: there MPI copies out of the sender's memory, and the rendezvous is what
-/// costs.
+/// The longest fragment where all ranks are on one node: there MPI copies out of the sender's memory, and the rendezvous
+/// is what costs.
 const MAX_FRAGMENT_BYTES_ON_ONE_NODE: usize = 1 << 18;
 
 /// Fragments shorter than this cost more time than the memory they save is worth.
@@ -74,8 +74,8 @@ struct SlotCounts {
 }
 
 impl MessageSizing {
-    /// Sizes the slots for this rank's share of the memory, if that is limited. If `mixed`, ranges within a node do not take the
-    /// network. Collective the first time for a communicator.
+    /// Sizes the slots for this rank's share of the memory, if that is limited. If `mixed`, ranges within a node do not
+    /// take the network. Collective the first time for a communicator.
     pub fn new(
         plan: &Arc<Plan>,
         comm: &PrivateComm,
@@ -194,7 +194,8 @@ pub struct MessagesMover {
 }
 
 impl MessagesMover {
-    /// Allocates the slots and shares the buffers within the node. All ranks must give the same `fragment_bytes`. Collective.
+    /// Allocates the slots and shares the buffers within the node. All ranks must give the same `fragment_bytes`.
+    /// Collective.
     pub fn new(
         registration: &Registration,
         MessageSizing { packer, program, mixed, counts, fragment_bytes }: MessageSizing,

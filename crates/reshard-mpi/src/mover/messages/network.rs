@@ -1,10 +1,10 @@
 //! Fragments that travel through MPI: those that leave a rank, and those that come to it.
 //!
-//! A step of the schedule sends ranges of messages ([`ScheduledRange`]); each range travels in fragments that fit a slot. Ranges go
-//! in the order of the schedule, both ways independently: a rank sends its next step while something of an earlier one is still
-//! in flight to it, as the papers' machines with one port each way do. Fragments are short enough for MPI's eager protocol, and
-//! every few of them one is sent synchronously, so that it completes only when the receiver has begun to receive: a slow
-//! receiver holds up its senders (flow control) instead of filling up with unexpected messages.
+//! A step of the schedule sends ranges of messages ([`ScheduledRange`]); each range travels in fragments that fit a slot.
+//! Ranges go in the order of the schedule, both ways independently: a rank sends its next step while something of an
+//! earlier one is still in flight to it, as the papers' machines with one port each way do. Fragments are short enough for
+//! MPI's eager protocol, and every few of them one is sent synchronously, so that it completes only when the receiver has
+//! begun to receive: a slow receiver holds up its senders (flow control) instead of filling up with unexpected messages.
 //!
 //! Even contiguous data is packed into a slot. Sent in place, it would still be read by MPI after a rank has stopped
 //! waiting and its owner has the memory back; a slot can be leaked. The copy is made in the caches while earlier fragments
@@ -29,8 +29,8 @@ pub const MAX_POSTED_PER_RANGE: usize = 2;
 /// Of this many fragments of a range one is sent synchronously: it completes only when the receiver has begun to receive it.
 const SYNCHRONOUS_INTERVAL: usize = 8;
 
-/// The range of a message that goes in a step of the schedule. (The kernel's type for it is `Fragment`; here a fragment is what
-/// fits a slot.)
+/// The range of a message that goes in a step of the schedule. (The kernel's type for it is `Fragment`; here a fragment is
+/// what fits a slot.)
 #[derive(Clone)]
 pub struct ScheduledRange {
     pub step: u64,
@@ -146,7 +146,8 @@ impl NetworkSender {
         self.step().is_none() && self.slots.iter().all(Slot::is_free)
     }
 
-    /// Packs and sends one fragment of each range of the step, as long as there are free slots; begins no step beyond `last`.
+    /// Packs and sends one fragment of each range of the step, as long as there are free slots; begins no step beyond
+    /// `last`.
     pub fn advance(
         &mut self,
         packer: &mut RankPacker,
@@ -309,7 +310,8 @@ impl NetworkReceiver {
         self.step().is_none()
     }
 
-    /// Posts receives for ranges of steps up to `last`, as long as there are free slots, and unpacks a fragment that has arrived.
+    /// Posts receives for ranges of steps up to `last`, as long as there are free slots, and unpacks a fragment that has
+    /// arrived.
     pub fn advance(
         &mut self,
         packer: &mut RankPacker,
@@ -416,9 +418,9 @@ impl NetworkReceiver {
         Ok(false)
     }
 
-    /// Tests a slot. For a fragment that has arrived returns, by its envelope, the index of its range, its index in the range, and
-    /// its bytes. A fragment of an engine or a run that is over is dropped and its slot posted again: fragments behind it then
-    /// arrive in other slots than they were expected in, which their envelopes resolve.
+    /// Tests a slot. For a fragment that has arrived returns, by its envelope, the index of its range, its index in the
+    /// range, and its bytes. A fragment of an engine or a run that is over is dropped and its slot posted again: fragments
+    /// behind it then arrive in other slots than they were expected in, which their envelopes resolve.
     fn poll(
         &mut self,
         slot: usize,

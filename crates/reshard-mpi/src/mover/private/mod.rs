@@ -2,17 +2,17 @@
 //!
 //! Each pair of ranks has a [`BufferRing`] with a few entries, used in turn, so the sender packs the next buffer while the
 //! receiver assembles from the last. Monotonic counters say who may touch a buffer: the sender's *filled*; the receiver's
-//! *emptied*, which covers the buffers of all its chunks up to one. There is nothing else to wait for, within a run or between
-//! runs.
+//! *emptied*, which covers the buffers of all its chunks up to one. There is nothing else to wait for, within a run or
+//! between runs.
 //!
-//! What bounds it: small arrays stay in the caches, and each cache line of a buffer is transferred from the core that packed it
-//! to the core that assembles from it; the buffer is then packed again by that core, which holds its lines now. With large
-//! arrays such transfers are mostly slower than memory: they are packed with non-temporal stores, many buffers in a turn, so
-//! that they have left the caches when they are assembled. Then a byte crosses the memory bus four times (twice in a copy with
-//! non-temporal stores, three times in a plain one), and what is left to gain is in reading each source once, in order: what a
-//! rank packs for others and what it keeps for itself it reads together, in one pass where whole rows are its own.
-//! Pushing cache lines out from either side, and reading the peer's memory through the kernel (`process_vm_readv`), did not
-//! help.
+//! What bounds it: small arrays stay in the caches, and each cache line of a buffer is transferred from the core that
+//! packed it to the core that assembles from it; the buffer is then packed again by that core, which holds its lines now.
+//! With large arrays such transfers are mostly slower than memory: they are packed with non-temporal stores, many buffers
+//! in a turn, so that they have left the caches when they are assembled. Then a byte crosses the memory bus four times
+//! (twice in a copy with non-temporal stores, three times in a plain one), and what is left to gain is in reading each
+//! source once, in order: what a rank packs for others and what it keeps for itself it reads together, in one pass where
+//! whole rows are its own. Pushing cache lines out from either side, and reading the peer's memory through the kernel
+//! (`process_vm_readv`), did not help.
 
 pub(super) mod queue;
 
@@ -41,8 +41,8 @@ const PAGES: PageKind = PageKind::Huge;
 /// With little memory, chunks are not made so short that there are more than this: each rank lists those of all.
 const MAX_CHUNKS: u64 = 1 << 22;
 
-/// The most receivers that are packed together. Must equal the kernel's `MOST_ENDS` (route/mod.rs), which bounds the members of a
-/// `ReceiverGroup`: with a smaller number here, packing a larger group panics.
+/// The most receivers that are packed together. Must equal the kernel's `MOST_ENDS` (route/mod.rs), which bounds the
+/// members of a `ReceiverGroup`: with a smaller number here, packing a larger group panics.
 const MAX_GROUP_RECEIVERS: usize = 8;
 
 /// The mover `private`.
@@ -85,8 +85,8 @@ struct SendState {
 }
 
 impl PrivateMover {
-    /// Lays out and shares the staging buffers. All buffers of a chunk have together about `chunk` bytes, less if those of all
-    /// ranks would take more than `memory` bytes. Collective.
+    /// Lays out and shares the staging buffers. All buffers of a chunk have together about `chunk` bytes, less if those of
+    /// all ranks would take more than `memory` bytes. Collective.
     pub fn new(
         plan: &Arc<Plan>,
         comm: &PrivateComm,
@@ -212,8 +212,8 @@ impl PrivateMover {
         let Self { staged, memory, incoming, warm, counters, .. } = self;
         staged.assemble(data, chunk, |sender| {
             let buffer = incoming[sender].peek(memory);
-            // SAFETY: the sender's counter says that it has filled this buffer; nobody writes to it before this rank has kept it
-            // as a spare one or returned it, which is after this.
+            // SAFETY: the sender's counter says that it has filled this buffer; nobody writes to it before this rank has
+            // kept it as a spare one or returned it, which is after this.
             unsafe { std::slice::from_raw_parts(buffer.first(memory), buffer.bytes) }
         });
         for sender in staged.needs(chunk) {
@@ -309,9 +309,10 @@ impl MoverBackend for PrivateMover {
     }
 }
 
-/// Finds the longest chunks with which all ranks together stay within `memory` bytes. Returns the staged copy, the bytes of its
-/// chunks, and the most buffers of a pair. Tries many buffers, then few, then halves the chunk again and again. As all ranks decide
-/// by the same sums, all have the same chunks; the number of its buffers each sender decides alone. Collective.
+/// Finds the longest chunks with which all ranks together stay within `memory` bytes. Returns the staged copy, the bytes
+/// of its chunks, and the most buffers of a pair. Tries many buffers, then few, then halves the chunk again and again. As
+/// all ranks decide by the same sums, all have the same chunks; the number of its buffers each sender decides alone.
+/// Collective.
 fn fitting(
     plan: &Arc<Plan>,
     comm: &PrivateComm,
@@ -351,8 +352,8 @@ fn segment_bytes(staged: &StagedCopy, chunk: u64, max_buffers: usize) -> usize {
     LINE + staged.outgoing().iter().map(ring).sum::<usize>() + count * bytes
 }
 
-/// The number of spare buffers of a rank, and the bytes of each: as many as it empties and fills in a turn, together no more than
-/// those of a chunk. Buffers written with non-temporal stores stay in their rings: they are never warm.
+/// The number of spare buffers of a rank, and the bytes of each: as many as it empties and fills in a turn, together no
+/// more than those of a chunk. Buffers written with non-temporal stores stay in their rings: they are never warm.
 fn spare_buffers(staged: &StagedCopy, chunk: u64) -> (usize, usize) {
     let sizes = staged.outgoing().iter().filter(|to| !to.streams()).map(buffer_bytes);
     let (count, bytes) = sizes.fold((0, LINE), |(count, most), bytes| (count + 1, most.max(bytes)));
@@ -364,8 +365,8 @@ fn buffer_bytes(to: &SendSide) -> usize {
     to.most_bytes.next_multiple_of(LINE)
 }
 
-/// The number of staging buffers for a receiver. Few where they stay in the caches; else the more there are, the less ranks wait
-/// for each other.
+/// The number of staging buffers for a receiver. Few where they stay in the caches; else the more there are, the less
+/// ranks wait for each other.
 fn buffers(to: &SendSide, max_buffers: usize) -> usize {
     match to.streams() {
         true => to.filled_chunks().clamp(MIN_BUFFERS_PER_PAIR, max_buffers),

@@ -1,11 +1,11 @@
 //! SPSC ring buffers of buffer handles: how a staging buffer gets from one rank of a node to another, and which one.
 //!
-//! A ring leads from a sender to a receiver. It has a few entries, used in turn, and each entry holds the handle of a staging
-//! buffer: any one that is large enough, in the segment of any rank. The sender may exchange the buffer of a free entry and pack
-//! into another one; the receiver may exchange the buffer that it has emptied and return another one. So each rank keeps a few
-//! [`WarmBuffers`]: it packs into the one it emptied last, whose cache lines its own processor holds, and returns one that
-//! it has not touched for long. If every buffer stayed in its ring, a sender would have to fetch each cache line from the
-//! processor that read it last.
+//! A ring leads from a sender to a receiver. It has a few entries, used in turn, and each entry holds the handle of a
+//! staging buffer: any one that is large enough, in the segment of any rank. The sender may exchange the buffer of a free
+//! entry and pack into another one; the receiver may exchange the buffer that it has emptied and return another one. So
+//! each rank keeps a few [`WarmBuffers`]: it packs into the one it emptied last, whose cache lines its own processor
+//! holds, and returns one that it has not touched for long. If every buffer stayed in its ring, a sender would have to
+//! fetch each cache line from the processor that read it last.
 
 use super::super::word::{OrderingSite, SharedMemory, Word};
 use crate::shm::NodeMemory;
@@ -42,8 +42,8 @@ pub const MAX_BUFFERS_PER_PAIR: usize = 8;
 /// Offset in bytes of the word in which a receiver publishes how far it has emptied the buffers of all its rings.
 const EMPTIED: usize = 0;
 
-/// A ring from one rank to another. Its header, in the sender's segment, has a monotonic counter of the buffers filled, and the
-/// entries: the handle of a buffer, and the fingerprint of the call in which it was filled.
+/// A ring from one rank to another. Its header, in the sender's segment, has a monotonic counter of the buffers filled,
+/// and the entries: the handle of a buffer, and the fingerprint of the call in which it was filled.
 #[derive(Clone, Copy)]
 pub struct BufferRing {
     /// The rank in whose segment the header lies.
@@ -84,7 +84,8 @@ impl BufferRing {
         memory.word(self.sender, self.at)
     }
 
-    /// The buffer in the entry used after `used` uses. Relaxed: the counters say whose entry it is, and order these accesses.
+    /// The buffer in the entry used after `used` uses. Relaxed: the counters say whose entry it is, and order these
+    /// accesses.
     fn get<M: SharedMemory>(&self, memory: &M, used: u64) -> BufferHandle {
         let word = |number| self.word(memory, used, number).load(Ordering::Relaxed) as usize;
         BufferHandle { rank: word(0), at: word(1), bytes: word(2) }
@@ -130,8 +131,8 @@ impl Producer {
         buffer
     }
 
-    /// Publishes the filled buffer, with the fingerprint of its call. Its entry is free again when the receiver's count reaches
-    /// `free_at`.
+    /// Publishes the filled buffer, with the fingerprint of its call. Its entry is free again when the receiver's count
+    /// reaches `free_at`.
     pub fn push<M: SharedMemory>(&mut self, memory: &M, call: u64, free_at: u64) {
         self.ring.word(memory, self.filled, CALL).store(call, Ordering::Relaxed);
         self.free_at[self.ring.entry(self.filled)] = free_at;

@@ -13,8 +13,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// This rank's part of an array, in memory that all ranks of the node map: moving it takes one copy instead of two, and if the
-/// destination is such a part, too, any rank can make that copy.
+/// This rank's part of an array, in memory that all ranks of the node map: moving it takes one copy instead of two, and if
+/// the destination is such a part, too, any rank can make that copy.
 ///
 /// Dereferences to a slice. A run ends when this rank has received everything; other ranks may still read this part then.
 /// Reading it, moving it again and dropping it are possible all the same. Borrowing it mutably first waits for the readers:
@@ -26,8 +26,8 @@ pub struct Shared<T> {
     len: usize,
     /// The runs in which other ranks may still read this part.
     read_by: Mutex<Vec<PartUse>>,
-    /// The last run that had this part as its destination. Other ranks may write to it until that run has ended; if it failed
-    /// with one of them stuck, it never ends and the part stays poisoned.
+    /// The last run that had this part as its destination. Other ranks may write to it until that run has ended; if it
+    /// failed with one of them stuck, it never ends and the part stays poisoned.
     written_by: Option<PartUse>,
     elements: PhantomData<T>,
 }
@@ -39,8 +39,8 @@ struct PartUse {
 }
 
 impl<T: Pod> Shared<T> {
-    /// Allocates `len` zeros on this rank; each rank chooses its own `len`. Collective over the communicator, whose ranks must be
-    /// on one node. Fails if the other ranks do not come within two minutes: see [`Shared::zeroed_within`].
+    /// Allocates `len` zeros on this rank; each rank chooses its own `len`. Collective over the communicator, whose ranks
+    /// must be on one node. Fails if the other ranks do not come within two minutes: see [`Shared::zeroed_within`].
     pub fn zeroed(comm: &Comm, len: usize) -> Result<Self> {
         Self::zeroed_within(comm, len, Some(DEADLINE))
     }
@@ -66,8 +66,8 @@ impl<T: Pod> Shared<T> {
         Ok(Self { memory, len, read_by, written_by: None, elements: PhantomData })
     }
 
-    /// Waits until no other rank reads this part any more, so that borrowing it mutably does not wait. Fails if a reader does not
-    /// finish within the engine's deadline, and names it.
+    /// Waits until no other rank reads this part any more, so that borrowing it mutably does not wait. Fails if a reader
+    /// does not finish within the engine's deadline, and names it.
     pub fn wait_for_readers(&mut self) -> Result<()> {
         if is_forked() {
             return Err(Error::new(
@@ -97,8 +97,8 @@ impl<T: Pod> Shared<T> {
         &self.memory
     }
 
-    /// Own slice and all ranks' segments, for the next run of an engine, in which any rank may write. The part counts as poisoned
-    /// until that run has ended.
+    /// Own slice and all ranks' segments, for the next run of an engine, in which any rank may write. The part counts as
+    /// poisoned until that run has ended.
     pub(crate) fn own_and_parts(&mut self, readers: &Arc<Readers>) -> Result<(&mut [T], &NodeMemory)> {
         self.check_not_poisoned()?;
         self.wait_for_readers()?;
@@ -136,7 +136,8 @@ impl<T: Pod> Deref for Shared<T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: this rank's own part: mapped, zeroed at first, of a type for which all bytes are valid (`Pod`), aligned to
-        // `SEGMENT_HEADER_BYTES` as mappings begin at pages. Other ranks only read it, or write to it during a run, which borrows it mutably.
+        // `SEGMENT_HEADER_BYTES` as mappings begin at pages. Other ranks only read it, or write to it during a run, which
+        // borrows it mutably.
         unsafe { std::slice::from_raw_parts(self.first(), self.len) }
     }
 }

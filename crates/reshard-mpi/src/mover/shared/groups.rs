@@ -1,11 +1,12 @@
 //! Which rank copies which tasks, and what it may read and write meanwhile.
 //!
-//! Monotonic counters say how far each rank is: see [`ProgressBoard`]. A source may be read once its owner has begun the run, a
-//! destination written once its owner has; tasks are taken from an atomic counter and counted when they are copied. A rank has
-//! received everything when all tasks of the groups that lead to it are copied and nobody has revoked a source read for it.
+//! Monotonic counters say how far each rank is: see [`ProgressBoard`]. A source may be read once its owner has begun the
+//! run, a destination written once its owner has; tasks are taken from an atomic counter and counted when they are copied.
+//! A rank has received everything when all tasks of the groups that lead to it are copied and nobody has revoked a source
+//! read for it.
 //!
-//! A rank may run ahead of those that read its source by [`CALL_HISTORY`] runs: so long the fingerprints of its calls stay on
-//! the board. A rank that is further ahead waits before it begins.
+//! A rank may run ahead of those that read its source by [`CALL_HISTORY`] runs: so long the fingerprints of its calls stay
+//! on the board. A rank that is further ahead waits before it begins.
 
 use super::super::word::SharedMemory;
 use super::super::{Progress, call_mismatch, rank_list};
@@ -85,8 +86,8 @@ impl<M: SharedMemory> TaskGroups<M> {
         self.publish_begin();
     }
 
-    /// Publishes that this rank has begun, unless a reader still needs the fingerprint that would be overwritten. Returns whether
-    /// the beginning is published.
+    /// Publishes that this rank has begun, unless a reader still needs the fingerprint that would be overwritten. Returns
+    /// whether the beginning is published.
     fn publish_begin(&mut self) -> bool {
         if !self.begun && self.readers.are_done(self.run.saturating_sub(CALL_HISTORY)) {
             self.board.begin(self.run, self.call);
@@ -215,8 +216,8 @@ impl<M: SharedMemory> TaskGroups<M> {
         self.readers.end(self.run);
     }
 
-    /// Last step of an abort, also if taken tasks were not copied in time: publishes that this rank reads nothing more, so that no
-    /// owner waits for it.
+    /// Last step of an abort, also if taken tasks were not copied in time: publishes that this rank reads nothing more, so
+    /// that no owner waits for it.
     pub fn leave(&mut self) {
         self.board.publish(Milestone::Received, self.run);
     }

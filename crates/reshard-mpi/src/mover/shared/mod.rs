@@ -1,14 +1,14 @@
 //! One copy: what a rank receives is read straight out of the other ranks' shared parts.
 //!
-//! [`TaskGroups`] says who may copy what, and when. A source may be read once its owner has begun the run. A rank's run ends when
-//! it has received everything; others may still read its source, so whoever wants to write to the source waits for its
-//! readers first: see [`Shared`](crate::Shared). On timeout the source is revoked, and a rank that reads it after that gets an
-//! error. No rank waits for a rank that it exchanges nothing with, unless it is many runs ahead; but ranks that receive parts
-//! of the same rows form one group.
+//! [`TaskGroups`] says who may copy what, and when. A source may be read once its owner has begun the run. A rank's run
+//! ends when it has received everything; others may still read its source, so whoever wants to write to the source waits
+//! for its readers first: see [`Shared`](crate::Shared). On timeout the source is revoked, and a rank that reads it after
+//! that gets an error. No rank waits for a rank that it exchanges nothing with, unless it is many runs ahead; but ranks
+//! that receive parts of the same rows form one group.
 //!
-//! Where destinations are shared, too, it does not matter who copies: idle ranks take tasks, own ones first. So processors are
-//! busy until all is done, however few ranks receive something and whatever else they have to do, and data for several ranks
-//! is read once for all of them. No rank waits for something to help with.
+//! Where destinations are shared, too, it does not matter who copies: idle ranks take tasks, own ones first. So processors
+//! are busy until all is done, however few ranks receive something and whatever else they have to do, and data for several
+//! ranks is read once for all of them. No rank waits for something to help with.
 
 #[allow(unsafe_code)]
 pub mod array;
@@ -213,8 +213,8 @@ impl MoverBackend for SharedMover {
         }
         let Self { tasks, groups, .. } = self;
         let copied = groups.copy(|group, task| {
-            // SAFETY: the task is this rank's alone, and its sources and destinations may be read and written until it is copied:
-            // see `TaskGroups::copy`.
+            // SAFETY: the task is this rank's alone, and its sources and destinations may be read and written until it is
+            // copied: see `TaskGroups::copy`.
             unsafe { tasks.run(group.number, task as usize, data) };
         })?;
         match copied {

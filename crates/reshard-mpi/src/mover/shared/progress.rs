@@ -31,8 +31,8 @@ impl Milestone {
     }
 }
 
-/// Bytes of a cache line. Each milestone has a line of its own to avoid false sharing between ranks that poll one and the rank
-/// that writes another.
+/// Bytes of a cache line. Each milestone has a line of its own to avoid false sharing between ranks that poll one and the
+/// rank that writes another.
 const LINE: usize = 64;
 
 /// Offset in bytes, beside the last milestone: the group of which this rank copied a task when it panicked.
@@ -44,8 +44,8 @@ const BUSY: usize = 4 * LINE;
 /// Offset in bytes: the call fingerprints of the last [`CALL_HISTORY`] runs.
 const CALLS: usize = 5 * LINE;
 
-/// Runs whose call fingerprints are kept. A rank does not begin a run before all that need its fingerprint of this many runs ago
-/// have seen it.
+/// Runs whose call fingerprints are kept. A rank does not begin a run before all that need its fingerprint of this many
+/// runs ago have seen it.
 pub const CALL_HISTORY: u64 = if cfg!(all(test, loom)) { 2 } else { 8 };
 
 /// Offset in bytes: the task counters, one cache line for each group whose first receiver is this rank.
@@ -104,8 +104,9 @@ impl<M: SharedMemory> ProgressBoard<M> {
         self.publish(Milestone::Begun, run);
     }
 
-    /// True if `rank`, which has begun `run`, did so with another call fingerprint. To be asked before this rank takes a task of a
-    /// group that `rank` belongs to: as long as a task can be taken, the fingerprint is still there, see [`CALL_HISTORY`].
+    /// True if `rank`, which has begun `run`, did so with another call fingerprint. To be asked before this rank takes a
+    /// task of a group that `rank` belongs to: as long as a task can be taken, the fingerprint is still there, see
+    /// [`CALL_HISTORY`].
     pub fn call_differs(&self, rank: usize, run: u64, call: u64) -> bool {
         self.call(rank, run).load(Ordering::Relaxed) != call
     }
@@ -226,8 +227,8 @@ impl<W: Word> TaskCounter<'_, W> {
         self.copied.load(OrderingSite::SeesAllCopied.order()) >= run * tasks
     }
 
-    /// Closes the run: no more tasks of it can be taken. Returns the total count that `copied` will reach once all taken tasks
-    /// are copied. Idempotent; any rank may call it.
+    /// Closes the run: no more tasks of it can be taken. Returns the total count that `copied` will reach once all taken
+    /// tasks are copied. Idempotent; any rank may call it.
     pub fn close(self, run: u64, tasks: u64) -> u64 {
         let mut seen = self.next.load(Ordering::Relaxed);
         // If a later run has begun there is nothing to close: all tasks of this one were copied.

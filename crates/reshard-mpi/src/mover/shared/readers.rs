@@ -1,7 +1,7 @@
 //! The ranks that still read a source after its owner's run has ended.
 //!
-//! A run ends for a rank when it has received everything; its own source may still be read then. Whoever wants to write to the
-//! source waits for its readers first. If they do not finish in time the owner revokes the source.
+//! A run ends for a rank when it has received everything; its own source may still be read then. Whoever wants to write to
+//! the source waits for its readers first. If they do not finish in time the owner revokes the source.
 
 use super::super::word::SharedMemory;
 use super::super::{Backoff, rank_list};
@@ -56,8 +56,8 @@ impl<M: SharedMemory> Readers<M> {
         self.behind(run).next().is_none()
     }
 
-    /// Waits until all readers have received everything of `run`, at most as long as the engine waits for anything. On timeout
-    /// the source is revoked: a rank that reads it later gets an error.
+    /// Waits until all readers have received everything of `run`, at most as long as the engine waits for anything. On
+    /// timeout the source is revoked: a rank that reads it later gets an error.
     pub fn wait(&self, run: u64) -> Result<()> {
         let waited = self.poll_until_done(run);
         if waited.is_err() {
