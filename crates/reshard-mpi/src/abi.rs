@@ -1,4 +1,4 @@
-//! What the three binary interfaces of MPI call the same things.
+//! The constants of the three binary interfaces (ABIs) of MPI, side by side.
 //!
 //! | | handles | predefined handles |
 //! |---|---|---|
@@ -22,18 +22,18 @@ pub enum Interface {
     Standard,
 }
 
-/// The constants of one interface, as far as we need them.
+/// The constants of one interface, as far as they are needed here.
 pub struct Abi {
     pub handles: Handles,
     pub numbers: Numbers,
 }
 
-/// The constants that are no handles.
+/// The constants that are not handles.
 pub struct Numbers {
     pub any_source: c_int,
-    /// A colour that belongs to nobody.
+    /// The colour of a rank that gets no communicator in a split (`MPI_UNDEFINED`).
     pub undefined: c_int,
-    /// The address that says: the input is where the output goes.
+    /// The address `MPI_IN_PLACE`: the input is in the output buffer.
     pub in_place: usize,
     pub thread_funneled: c_int,
     pub thread_serialized: c_int,
@@ -43,26 +43,26 @@ pub struct Numbers {
     pub distribute_cyclic: c_int,
     pub distribute_none: c_int,
     pub distribute_default: c_int,
-    /// Where a status has its source, in bytes.
+    /// Offset in bytes of the source in a status.
     pub status_source_at: usize,
-    /// How long a status is. [`STATUS_BYTES`] is room for all.
+    /// Bytes of a status; at most [`STATUS_BYTES`].
     pub status_bytes: usize,
 }
 
 /// Success is 0 in MPI by definition.
 pub const SUCCESS: c_int = 0;
 
-/// Room for a status of any interface.
+/// Bytes that hold a status of any interface.
 pub const STATUS_BYTES: usize = 64;
 
-/// Room for the text of an error; the longest of the three is 512.
+/// Bytes that hold the text of an error in any interface; the longest is 512.
 pub const ERROR_TEXT_BYTES: usize = 1024;
 
-/// Room for the text that describes the library; the longest of the three is 8192.
+/// Bytes that hold the text that describes the library in any interface; the longest is 8192.
 pub const VERSION_TEXT_BYTES: usize = 16384;
 
 impl Interface {
-    /// Its constants. Those of Open MPI that are addresses are looked up by name.
+    /// The constants of the interface. Handles of Open MPI are addresses of symbols: `address` looks them up by name.
     pub fn abi<E>(self, address: impl Fn(&'static str) -> Result<Raw, E>) -> Result<Abi, E> {
         Ok(match self {
             Self::OpenMpi => Abi { handles: Handles::open_mpi(address)?, numbers: OPEN_MPI },
@@ -120,11 +120,11 @@ const STANDARD: Numbers = Numbers {
     status_bytes: 32,
 };
 
-/// A status has room, and its source lies inside.
-const fn has_room(numbers: &Numbers) -> bool {
+/// True if a status fits into [`STATUS_BYTES`], and its source lies inside.
+const fn status_fits(numbers: &Numbers) -> bool {
     numbers.status_bytes <= STATUS_BYTES && numbers.status_source_at + 4 <= numbers.status_bytes
 }
-const _: () = assert!(has_room(&OPEN_MPI) && has_room(&MPICH) && has_room(&STANDARD));
+const _: () = assert!(status_fits(&OPEN_MPI) && status_fits(&MPICH) && status_fits(&STANDARD));
 
 macro_rules! handles {
     ($($name:ident: $symbol:literal, $mpich:literal, $standard:literal;)*) => {

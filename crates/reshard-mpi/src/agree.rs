@@ -1,64 +1,68 @@
-//! Before data moves, all ranks find out whether they mean the same.
+//! Agreement: before data moves, all ranks check that they were given equal arguments.
 //!
-//! One rank with another block size would make the others wait for ever, or take wrong bytes for right ones. So each says
-//! what it was given, as numbers that stand for it; on the way up a tree of ranks they become the smallest and the largest,
-//! and what is found comes down the same way. If all are equal, all go on. If not, all say what they were given for the
-//! first thing they disagree on, and all get the same error. A rank that does not answer in time is named, too, by the one
-//! who waited for it: everybody learns of it. Each question has a number, so that no late answer is taken for another.
+//! One rank with another block size would make the others wait without end, or take wrong bytes for right ones. So the
+//! hashes of all arguments are reduced to minimum and maximum up a tree of ranks, and the result is broadcast down the
+//! tree. If all are equal, all ranks go on. If not, all ranks gather what they were given for the first argument that
+//! differs, and all get the same error. A rank that does not answer before the timeout is named, too, by its parent, and
+//! all ranks get that error. Each agreement has a sequence number, so that no late answer is taken for another.
 
-use crate::owned::Owned;
-use crate::private::{Private, Registration};
+use crate::owned::OwnedMessage;
+use crate::private_comm::{PrivateComm, Registration};
 use crate::registry::TAGS;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Ranks below one.
-const CHILDREN: usize = 8;
+/// Children of a rank in the tree.
+const TREE_ARITY: usize = 8;
 
-/// Tags of what goes up and down.
-const UP: u32 = 32_000;
-const DOWN: u32 = 32_001;
+/// MPI tag of messages up the tree.
+const UP_TAG: u32 = 32_000;
+/// MPI tag of messages down the tree.
+const DOWN_TAG: u32 = 32_001;
 
-/// Bytes of what a rank says about one thing.
-const WORDS: usize = 512;
+/// Bytes of the text in which a rank says what it was given for one argument.
+const VALUE_BYTES: usize = 512;
 
-/// After the deadline, those further up wait so much longer for each level below them.
-const GRACE: Duration = Duration::from_millis(500);
+/// Added to the timeout for each level of the tree below a rank, so that the parent of a missing rank reports it first.
+const GRACE_PER_LEVEL: Duration = Duration::from_millis(500);
 
-/// No communicator is asked so often; numbers of different ones are further apart.
-const NEAR: u64 = 1 << 32;
+/// More agreements than any communicator has; the sequence numbers of two communicators are further apart.
+const MAX_AGREEMENTS: u64 = 1 << 32;
 
-/// The most fields of a question. All questions have as many, those without a name are nothing: ranks that ask different
-/// questions find out.
-const FIELDS: usize = 20;
+/// Fields of every agreement; unused ones are 0. Equal lengths let ranks detect that they agree on different things.
+const MAX_FIELDS: usize = 20;
 
-/// Something all ranks must have been given alike: its name, and what this rank was given.
+/// Polls before a rank yields the processor.
+const MAX_SPINS: u32 = 100;
+
+/// An argument that must be equal on all ranks: its name, and what this rank was given, in words.
 pub struct Field {
     pub name: &'static str,
     pub value: String,
 }
 
-/// What goes up and down the tree.
+/// The message up and down the tree: reduced answers of all ranks below.
 #[derive(Clone)]
-struct Tally {
-    /// The number of the question.
-    question: u64,
+struct ReducedAnswers {
+    /// The sequence number of the agreement.
+    sequence: u64,
     /// The first rank that did not answer, plus one.
     missing: u64,
-    /// Of the ranks' proposals, the smallest and the largest.
+    /// The smallest and the largest of the ranks' proposals.
     proposed: [u64; 2],
-    /// For each field the smallest and the largest number.
-    least: [u64; FIELDS],
-    most: [u64; FIELDS],
+    /// For each field, the smallest hash.
+    least: [u64; MAX_FIELDS],
+    /// For each field, the largest hash.
+    most: [u64; MAX_FIELDS],
 }
 
-impl Tally {
-    const BYTES: usize = (4 + 2 * FIELDS) * 8;
+impl ReducedAnswers {
+    const BYTES: usize = (4 + 2 * MAX_FIELDS) * 8;
 
     fn bytes(&self) -> Vec<u8> {
-        let head = [self.question, self.missing, self.proposed[0], self.proposed[1]];
+        let head = [self.sequence, self.missing, self.proposed[0], self.proposed[1]];
         let numbers = head.iter().chain(&self.least).chain(&self.most);
         numbers.flat_map(|number| number.to_ne_bytes()).collect()
     }
@@ -69,11 +73,11 @@ impl Tally {
             u64::from_ne_bytes(eight.unwrap_or_default())
         };
         Self {
-            question: number(0),
+            sequence: number(0),
             missing: number(1),
             proposed: [number(2), number(3)],
             least: std::array::from_fn(|k| number(4 + k)),
-            most: std::array::from_fn(|k| number(4 + FIELDS + k)),
+            most: std::array::from_fn(|k| number(4 + MAX_FIELDS + k)),
         }
     }
 
@@ -88,10 +92,10 @@ impl Tally {
     }
 }
 
-/// Ends alike on all ranks: well if all are here to make `what`, were given the same, and `local` is well everywhere, else
-/// with the same error. Each rank proposes a number; all get the smallest and the largest. Collective.
+/// Agrees on `fields`. Returns the same on all ranks: the smallest and the largest of the ranks' proposals if all ranks
+/// came to make `what`, were given equal fields, and `local` is `Ok` everywhere; else the same error. Collective.
 pub fn agree(
-    comm: &Private,
+    comm: &PrivateComm,
     what: &'static str,
     fields: &[Field],
     local: Result<()>,
@@ -102,27 +106,28 @@ pub fn agree(
     let failed = local.as_ref().err().map_or(String::new(), Error::to_string);
     let own = [field("what to make", what.into()), field("a rank's own check", failed)];
     let fields: Vec<&Field> = own.iter().chain(fields).collect();
-    assert!(fields.len() <= FIELDS, "{} fields", fields.len());
-    let numbers = std::array::from_fn(|k| fields.get(k).map_or(0, |field| number(field)));
-    let question = comm.next_question();
-    let mut tally = Tally { question, missing: 0, proposed: [proposal; 2], least: numbers, most: numbers };
-    count(comm, &mut tally, limit).inspect_err(|error| comm.refuse(error))?;
-    if tally.missing > 0 {
+    assert!(fields.len() <= MAX_FIELDS, "{} fields", fields.len());
+    let numbers = std::array::from_fn(|k| fields.get(k).map_or(0, |field| hash(field)));
+    let sequence = comm.next_sequence();
+    let mut answers =
+        ReducedAnswers { sequence, missing: 0, proposed: [proposal; 2], least: numbers, most: numbers };
+    reduce_and_broadcast(comm, &mut answers, limit).inspect_err(|error| comm.refuse(error))?;
+    if answers.missing > 0 {
         let error = Error::new(
             ErrorKind::Mpi,
             format!(
-                "rank {} did not answer in time: it is gone, stuck, or was never called; call this on all ranks of the \
+                "rank {} did not answer in time: it has exited, is stuck, or never made the call; call this on all ranks of the \
                  communicator, or allow more time; nothing was moved",
-                tally.missing - 1
+                answers.missing - 1
             ),
         );
         comm.refuse(&error);
         return Err(error);
     }
-    let differs = (0..FIELDS).find(|&k| tally.least[k] != tally.most[k]);
+    let differs = (0..MAX_FIELDS).find(|&k| answers.least[k] != answers.most[k]);
     match differs {
-        // A rank that fails alike everywhere agrees with the others.
-        None => local.map(|()| (tally.proposed[0], tally.proposed[1])),
+        // If all ranks fail with the same error they agree.
+        None => local.map(|()| (answers.proposed[0], answers.proposed[1])),
         Some(k) => {
             let nothing = field("an argument", String::new());
             let field = fields.get(k).copied().unwrap_or(&nothing);
@@ -131,17 +136,22 @@ pub fn agree(
     }
 }
 
-/// What a rank could make, once all ranks have; the same error on all if one could not.
-pub fn told<T>(what: &'static str, made: Result<T>, comm: &Private, limit: Option<Duration>) -> Result<T> {
+/// Propagates errors: returns what this rank has made if all ranks have, else the same error on all. Collective.
+pub fn agree_on_result<T>(
+    what: &'static str,
+    made: Result<T>,
+    comm: &PrivateComm,
+    limit: Option<Duration>,
+) -> Result<T> {
     let outcome = made.as_ref().map(|_| ()).map_err(Clone::clone);
     agree(comm, what, &[], outcome, 0, limit)?;
     made
 }
 
-/// An engine with so many tags, with a number all ranks agree on. `proposed` is what they proposed, least and most.
-/// Collective.
+/// Registers an engine with `tags` tags, under a number that all ranks agree on. `proposed` are the smallest and the
+/// largest of the ranks' proposals. Collective.
 pub fn register(
-    comm: &Arc<Private>,
+    comm: &Arc<PrivateComm>,
     proposed: (u64, u64),
     tags: u64,
     limit: Option<Duration>,
@@ -149,7 +159,7 @@ pub fn register(
     let (mut least, mut most) = proposed;
     let end = most + 2 * TAGS;
     while least < most {
-        // A tag that is free here is in use elsewhere.
+        // A tag that is free on one rank is in use on another.
         let mine = if most < end { comm.propose(most, tags) } else { Err(no_common_tags(tags)) };
         let outcome = mine.as_ref().map(|_| ()).map_err(Clone::clone);
         (least, most) = agree(comm, "a number", &[], outcome, mine.unwrap_or(0), limit)?;
@@ -167,8 +177,8 @@ fn no_common_tags(tags: u64) -> Error {
     )
 }
 
-/// A number that stands for a value: 0 for nothing, so that failures are the larger ones.
-fn number(field: &Field) -> u64 {
+/// The hash of a value; 0 for an empty one, so that it differs from every failure.
+fn hash(field: &Field) -> u64 {
     if field.value.is_empty() {
         return 0;
     }
@@ -177,70 +187,75 @@ fn number(field: &Field) -> u64 {
     hasher.finish().max(1)
 }
 
-/// Up the tree and down again.
-fn count(comm: &Private, tally: &mut Tally, limit: Option<Duration>) -> Result<()> {
+/// Reduces the answers up the tree and broadcasts the result down again.
+fn reduce_and_broadcast(
+    comm: &PrivateComm,
+    answers: &mut ReducedAnswers,
+    limit: Option<Duration>,
+) -> Result<()> {
     let begin = Instant::now();
     let rank = comm.rank();
-    let children = || (rank * CHILDREN + 1..).take(CHILDREN).filter(|&child| child < comm.size());
+    let children = || (rank * TREE_ARITY + 1..).take(TREE_ARITY).filter(|&child| child < comm.size());
     let levels = |mut rank: usize| {
         let mut levels = 0;
-        while rank * CHILDREN + 1 < comm.size() {
-            rank = rank * CHILDREN + 1;
+        while rank * TREE_ARITY + 1 < comm.size() {
+            rank = rank * TREE_ARITY + 1;
             levels += 1;
         }
         levels
     };
-    let left =
-        |levels: u32| limit.map(|limit| limit.saturating_add(GRACE * levels).saturating_sub(begin.elapsed()));
+    let left = |levels: u32| {
+        limit.map(|limit| limit.saturating_add(GRACE_PER_LEVEL * levels).saturating_sub(begin.elapsed()))
+    };
     let mut silent = Vec::new();
     for child in children() {
-        match answer(comm, tally.question, child, UP, || left(levels(rank)))? {
-            Some(said) => tally.join(&said),
+        match answer(comm, answers.sequence, child, UP_TAG, || left(levels(rank)))? {
+            Some(said) => answers.join(&said),
             None => {
                 silent.push(child);
-                if tally.missing == 0 {
-                    tally.missing = child as u64 + 1;
+                if answers.missing == 0 {
+                    answers.missing = child as u64 + 1;
                 }
             }
         }
     }
     if rank > 0 {
-        let parent = (rank - 1) / CHILDREN;
-        let mut said = Owned::send(comm, tally.bytes(), parent, UP)?;
-        match answer(comm, tally.question, parent, DOWN, || left(levels(0) + 2))? {
-            Some(found) => *tally = found,
-            None if tally.missing == 0 => tally.missing = parent as u64 + 1,
+        let parent = (rank - 1) / TREE_ARITY;
+        let mut said = OwnedMessage::send(comm, answers.bytes(), parent, UP_TAG)?;
+        match answer(comm, answers.sequence, parent, DOWN_TAG, || left(levels(0) + 2))? {
+            Some(found) => *answers = found,
+            None if answers.missing == 0 => answers.missing = parent as u64 + 1,
             None => {}
         }
         said.is_done()?;
     }
     for child in children() {
-        let mut said = Owned::send(comm, tally.bytes(), child, DOWN)?;
+        let mut said = OwnedMessage::send(comm, answers.bytes(), child, DOWN_TAG)?;
         if !silent.contains(&child) {
-            settle(&mut said, left(levels(0) + 2))?;
+            wait_within(&mut said, left(levels(0) + 2))?;
         }
     }
     Ok(())
 }
 
-/// What a rank says to a question, if it does so in time. Late answers to earlier ones are passed over.
+/// Receives the message of a rank for this agreement; none on timeout. Late messages of earlier agreements are dropped.
 fn answer(
-    comm: &Private,
-    question: u64,
+    comm: &PrivateComm,
+    sequence: u64,
     from: usize,
     tag: u32,
     left: impl Fn() -> Option<Duration>,
-) -> Result<Option<Tally>> {
+) -> Result<Option<ReducedAnswers>> {
     loop {
-        let mut answer = Owned::receive(comm, Tally::BYTES, from, tag)?;
-        if !settle(&mut answer, left())? {
+        let mut answer = OwnedMessage::receive(comm, ReducedAnswers::BYTES, from, tag)?;
+        if !wait_within(&mut answer, left())? {
             answer.cancel();
             return Ok(None);
         }
-        let said = Tally::from_bytes(&answer.take());
-        match said.question.cmp(&question) {
+        let said = ReducedAnswers::from_bytes(&answer.take());
+        match said.sequence.cmp(&sequence) {
             std::cmp::Ordering::Equal => return Ok(Some(said)),
-            std::cmp::Ordering::Greater if said.question - question < NEAR => {
+            std::cmp::Ordering::Greater if said.sequence - sequence < MAX_AGREEMENTS => {
                 return Err(Error::new(
                     ErrorKind::Mpi,
                     format!(
@@ -249,35 +264,40 @@ fn answer(
                     ),
                 ));
             }
-            // Late, or of another communicator.
+            // A late message, or one of another communicator.
             std::cmp::Ordering::Less | std::cmp::Ordering::Greater => {}
         }
     }
 }
 
-/// What all ranks say about a field: who is it that differs?
-fn disagreement(comm: &Private, field: &Field, own_check: bool, limit: Option<Duration>) -> Result<Error> {
-    let mut mine = [0; WORDS];
-    let mut length = field.value.len().min(WORDS - 8);
+/// Gathers what all ranks were given for a field, and names one that differs. Collective.
+fn disagreement(
+    comm: &PrivateComm,
+    field: &Field,
+    own_check: bool,
+    limit: Option<Duration>,
+) -> Result<Error> {
+    let mut mine = [0; VALUE_BYTES];
+    let mut length = field.value.len().min(VALUE_BYTES - 8);
     while !field.value.is_char_boundary(length) {
         length -= 1;
     }
     mine[..8].copy_from_slice(&(length as u64).to_ne_bytes());
     mine[8..8 + length].copy_from_slice(&field.value.as_bytes()[..length]);
-    // All are here: they have just agreed to disagree.
+    // All ranks are here: they have just finished the reduction.
     let all = comm.gather(&mine, limit)?;
     let said: Vec<String> = all
-        .chunks_exact(WORDS)
-        .map(|words| {
-            let length = u64::from_ne_bytes(words[..8].try_into().unwrap_or_default()) as usize;
-            String::from_utf8_lossy(&words[8..8 + length.min(WORDS - 8)]).into_owned()
+        .chunks_exact(VALUE_BYTES)
+        .map(|value| {
+            let length = u64::from_ne_bytes(value[..8].try_into().unwrap_or_default()) as usize;
+            String::from_utf8_lossy(&value[8..8 + length.min(VALUE_BYTES - 8)]).into_owned()
         })
         .collect();
     if own_check {
         let (rank, why) = said.iter().enumerate().find(|(_, said)| !said.is_empty()).unwrap_or((0, &said[0]));
         return Ok(Error::new(ErrorKind::Mismatch, format!("rank {rank}: {why}; nothing was moved")));
     }
-    // What most ranks say is taken for right; among equals what the first says.
+    // The value of most ranks is taken for right; of equally frequent ones that of the lowest rank.
     let votes = |value: &String| said.iter().filter(|other| *other == value).count();
     let usual = said.iter().enumerate().max_by_key(|(rank, value)| (votes(value), usize::MAX - rank));
     let (usual_rank, usual) = usual.unwrap_or((0, &said[0]));
@@ -292,16 +312,16 @@ fn disagreement(comm: &Private, field: &Field, own_check: bool, limit: Option<Du
     ))
 }
 
-/// Waits for a message; false if it does not get through in time.
-fn settle(message: &mut Owned, within: Option<Duration>) -> Result<bool> {
+/// Waits for a message; false on timeout.
+fn wait_within(message: &mut OwnedMessage, within: Option<Duration>) -> Result<bool> {
     let begin = Instant::now();
-    let mut looks = 0_u32;
+    let mut polls = 0_u32;
     while !message.is_done()? {
         if within.is_some_and(|within| begin.elapsed() > within) {
             return Ok(false);
         }
-        looks = looks.saturating_add(1);
-        if looks < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        polls = polls.saturating_add(1);
+        if polls < MAX_SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
     Ok(true)
 }

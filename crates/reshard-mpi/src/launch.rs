@@ -1,12 +1,12 @@
-//! What the launcher says about a process, before any MPI is loaded.
+//! What the launcher tells a process through the environment, before any MPI is loaded.
 //!
 //! `mpirun`, `mpiexec` and `srun` tell each process its rank through the environment. From that a program knows whether it
 //! runs under MPI at all, which library fits, and, once MPI has begun, whether launcher and library understood each
-//! other: if not, each process believes to be alone.
+//! other: if not, each process believes to be the only one.
 
 use std::fmt;
 
-/// Whose launcher it is.
+/// The family of a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Open MPI's `mpirun`.
@@ -27,18 +27,18 @@ impl fmt::Display for Family {
     }
 }
 
-/// What the launcher told this process.
+/// What the launcher tells this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// This process among those that were launched together.
+    /// The rank of this process among those launched together.
     pub rank: u64,
-    /// How many were launched together.
+    /// The number of processes launched together.
     pub size: u64,
-    /// Whose launcher it was.
+    /// The family of the launcher.
     pub family: Family,
 }
 
-/// Where each family writes rank and size; the first that wrote both is believed.
+/// The environment variables of rank and size in each family; the first pair that is set is used.
 const VARIABLES: [(Family, &str, &str); 5] = [
     (Family::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     (Family::Pmi, "PMI_RANK", "PMI_SIZE"),
@@ -47,7 +47,7 @@ const VARIABLES: [(Family, &str, &str); 5] = [
     (Family::Pmix, "PMIX_RANK", "SLURM_NTASKS"),
 ];
 
-/// What the launcher said; nothing if the process was started by hand. Loads no MPI.
+/// What the launcher tells this process; none if it was started by hand. Loads no MPI.
 pub fn launched() -> Option<Launcher> {
     read(|name| std::env::var(name).ok())
 }

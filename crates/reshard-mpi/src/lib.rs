@@ -1,12 +1,12 @@
 //! The engine between processes, over MPI loaded at run time: one build for Open MPI, the MPICH family and the standard ABI.
 //!
-//! [`MpiEngine`] runs a plan with a process for each rank, [`Shared`] is a part that all ranks of a node can read, [`MpiRing`]
-//! evens out loads between neighbours. Below them lies a thin layer over MPI.
+//! [`MpiEngine`] runs a plan with a process for each rank, [`Shared`] is a part in memory that all ranks of a node map,
+//! [`MpiRing`] balances loads between neighbours. Below them lies a thin layer over MPI.
 //!
 //! A program that is linked against one MPI runs on that one only, and cannot be built where there is none. So nothing is
-//! linked: [`Mpi::load`] finds the library that fits the launcher, and a table says what its handles and constants are.
-//! [`Session`] begins and ends MPI, [`Comm`] sends, receives and gathers, [`Request`] is something under way, [`Datatype`]
-//! says where bytes lie. Every return code is looked at; errors are values, never the end of the program.
+//! linked: [`Mpi::load`] finds the library that fits the launcher, and a table holds the handles and constants of its ABI.
+//! [`Session`] begins and ends MPI, [`Comm`] is a communicator, [`Request`] an operation in flight, [`Datatype`] a derived
+//! datatype. Every return code is checked; errors are values and never end the program.
 //!
 //! ```no_run
 //! use reshard_mpi::{Mpi, Reduce};
@@ -22,26 +22,24 @@
 
 mod abi;
 mod agree;
+mod baselines;
 mod engine;
 #[allow(unsafe_code)]
 mod ffi;
 mod launch;
-mod makespan;
 mod mover;
 mod node;
 #[allow(unsafe_code)]
 mod owned;
-mod private;
+mod private_comm;
 mod registry;
 mod ring;
-mod running;
-#[allow(unsafe_code)]
-mod scalapack;
 mod search;
 #[allow(unsafe_code)]
 mod shm;
 
-pub use engine::{MpiEngine, MpiOptions, Own, OwnParts};
+pub use baselines::{Scalapack, makespan};
+pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, Running};
 pub use ffi::collective::{Blocks, Reduce};
 pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
 pub use ffi::datatype::{Datatype, Dealt, Order};
@@ -50,12 +48,9 @@ pub use ffi::request::Request;
 pub use ffi::session::Session;
 pub use ffi::wait::wait;
 pub use launch::{Family, Launcher, launched};
-pub use makespan::makespan;
 pub use mover::{Mover, Shared};
-pub use private::Private;
+pub use private_comm::PrivateComm;
 pub use ring::{MpiRing, MpiRingOptions};
-pub use running::Running;
-pub use scalapack::Scalapack;
 
 /// The README's examples run with the documentation tests: here, because this crate sees all they use.
 #[cfg(doctest)]

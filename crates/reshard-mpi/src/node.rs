@@ -1,104 +1,111 @@
-//! The ranks of this rank's node: those whose memory it can map, and that can map its own. How that is found out is in
-//! [`crate::shm`].
+//! The node of a rank: the ranks whose memory it can map, and that can map its own. [`crate::shm`] finds them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// The ranks that share this one's memory.
+/// The ranks of this rank's node.
 pub struct Node {
-    /// By their rank in the communicator, ascending.
+    /// Ranks of the node in the communicator, ascending.
     ranks: Vec<usize>,
+    /// Ranks of the largest node.
     largest: usize,
-    /// A number for each rank's process that no other has, by rank.
+    /// A unique number of each rank's process, by rank.
     processes: Vec<u128>,
-    /// Why not all ranks are on one node; nothing if they are.
+    /// Why not all ranks are on one node; none if they are.
     apart: Option<String>,
 }
 
-/// What tells a rank's process and its place from those of others.
+/// Identifies the process of a rank and where it runs.
 #[derive(Clone, Copy)]
 pub struct Identity {
-    /// A number that no other process has.
+    /// A unique random number of the process.
     pub process: u128,
+    /// Hash of the boot identifier of the machine.
     pub machine: u64,
-    /// The namespaces in which processes, and in which addresses, have their meaning.
-    pub space: u64,
+    /// Hash of the process's PID and network namespaces.
+    pub namespaces: u64,
 }
 
 impl Identity {
-    /// Two ranks may be able to see each other's files.
+    /// True if two processes may be able to open each other's files in `/proc`.
     pub fn is_near(&self, other: &Self) -> bool {
-        (self.machine, self.space) == (other.machine, other.space)
+        (self.machine, self.namespaces) == (other.machine, other.namespaces)
     }
 }
 
 impl Node {
-    /// Ranks with the same machine and namespaces are a node, if all of them could map each other's memory; else each is alone.
-    pub fn new(me: usize, cards: &[Identity], failed: &[Option<String>]) -> Self {
+    /// Ranks with equal machine and namespaces form a node if all of them could map each other's memory; else each is a
+    /// node of its own. `failed` says by rank why it could not.
+    pub fn new(me: usize, identities: &[Identity], failed: &[Option<String>]) -> Self {
         let mut nodes: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
-        for (rank, card) in cards.iter().enumerate() {
-            nodes.entry((card.machine, card.space)).or_default().push(rank);
+        for (rank, identity) in identities.iter().enumerate() {
+            nodes.entry((identity.machine, identity.namespaces)).or_default().push(rank);
         }
         let is_whole = |ranks: &&Vec<usize>| ranks.iter().all(|&rank| failed[rank].is_none());
         let largest = nodes.values().filter(is_whole).map(Vec::len).max().unwrap_or(1);
-        let mine = nodes.get(&(cards[me].machine, cards[me].space)).filter(is_whole);
+        let mine = nodes.get(&(identities[me].machine, identities[me].namespaces)).filter(is_whole);
         let ranks = mine.cloned().unwrap_or_else(|| vec![me]);
         let apart = failed.iter().flatten().next().cloned().or_else(|| {
-            let other = cards.iter().position(|card| !card.is_near(&cards[0]))?;
-            Some(match cards[other].machine == cards[0].machine {
+            let other = identities.iter().position(|identity| !identity.is_near(&identities[0]))?;
+            Some(match identities[other].machine == identities[0].machine {
                 true => format!("ranks 0 and {other} are in different namespaces of one machine"),
                 false => format!("ranks 0 and {other} are on different machines"),
             })
         });
-        Self { ranks, largest, processes: cards.iter().map(|card| card.process).collect(), apart }
+        Self {
+            ranks,
+            largest,
+            processes: identities.iter().map(|identity| identity.process).collect(),
+            apart,
+        }
     }
 
-    /// Its ranks, ascending.
+    /// Ranks of the node in the communicator, ascending.
     pub fn ranks(&self) -> &[usize] {
         &self.ranks
     }
 
-    /// Whether it has a rank.
+    /// True if a rank is on the node.
     pub fn has(&self, rank: usize) -> bool {
         self.place(rank).is_some()
     }
 
-    /// Which of its ranks a rank is.
+    /// The index of a rank among the ranks of the node.
     pub fn place(&self, rank: usize) -> Option<usize> {
         self.ranks.binary_search(&rank).ok()
     }
 
-    /// Whether it has more ranks than processors.
-    pub fn is_crowded(&self) -> bool {
+    /// True if the node has more ranks than processors.
+    pub fn is_oversubscribed(&self) -> bool {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.ranks.len() > processors
     }
 
-    /// Ranks of the node that has most, the same on all ranks.
+    /// Ranks of the largest node: equal on all ranks.
     pub fn largest(&self) -> usize {
         self.largest
     }
 
-    /// Why not all ranks are on one node; nothing if they are.
+    /// Why not all ranks are on one node; none if they are.
     pub fn apart(&self) -> Option<&str> {
         self.apart.as_deref()
     }
 
-    /// The processes of all ranks.
+    /// The unique process numbers of all ranks, by rank.
     pub fn processes(&self) -> &[u128] {
         &self.processes
     }
 }
 
-/// A number that nobody else draws: the standard library's hashers are seeded by the system.
+/// A random number that no other process draws: the standard library's hashers are seeded by the system.
 pub fn random() -> u128 {
     let seeded = RandomState::new();
     u128::from(seeded.hash_one(0)) << 64 | u128::from(seeded.hash_one(1))
 }
 
-/// This process's number.
-pub fn process() -> u128 {
+/// The unique number of this process.
+pub fn process_number() -> u128 {
     static PROCESS: OnceLock<u128> = OnceLock::new();
     *PROCESS.get_or_init(random)
 }
@@ -107,21 +114,21 @@ pub fn process() -> u128 {
 mod tests {
     use super::*;
 
-    fn card(machine: u64, space: u64) -> Identity {
-        Identity { process: 0, machine, space }
+    fn identity(machine: u64, namespaces: u64) -> Identity {
+        Identity { process: 0, machine, namespaces }
     }
 
     #[test]
-    fn ranks_are_on_a_node_if_they_say_so_and_can_map_each_other() {
-        let cards = [card(1, 1), card(2, 1), card(1, 1), card(1, 2)];
+    fn ranks_form_a_node_if_machine_and_mapping_agree() {
+        let identities = [identity(1, 1), identity(2, 1), identity(1, 1), identity(1, 2)];
         let well = vec![None; 4];
-        let node = Node::new(0, &cards, &well);
+        let node = Node::new(0, &identities, &well);
         assert_eq!((node.ranks(), node.largest()), (&[0, 2][..], 2));
         assert!(node.apart().unwrap().contains("ranks 0 and 1 are on different machines"));
-        assert!(Node::new(0, &[cards[0], cards[2]], &well).apart().is_none());
-        assert!(Node::new(1, &[cards[0], cards[3]], &well).apart().unwrap().contains("namespaces"));
+        assert!(Node::new(0, &[identities[0], identities[2]], &well).apart().is_none());
+        assert!(Node::new(1, &[identities[0], identities[3]], &well).apart().unwrap().contains("namespaces"));
         let failed = [None, None, Some("rank 2 cannot".into()), None];
-        let node = Node::new(0, &cards, &failed);
+        let node = Node::new(0, &identities, &failed);
         assert_eq!((node.ranks(), node.largest(), node.apart()), (&[0][..], 1, Some("rank 2 cannot")));
     }
 }

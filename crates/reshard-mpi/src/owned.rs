@@ -1,6 +1,7 @@
-//! Messages that own their memory: single ones, for the few that are not worth a plan, and places for one after the other.
+//! MPI messages that own their memory: single ones ([`OwnedMessage`]), and slots that are used again and again ([`Slot`]).
 //!
-//! What is dropped while it is under way leaves its memory behind, as the library may still use it.
+//! MPI may use the memory of a request after a call has returned with an error or a rank has stopped waiting. So memory
+//! that is dropped while its request is in flight is leaked, never freed.
 
 use crate::ffi::comm::Comm;
 use crate::ffi::request::Request;
@@ -9,43 +10,45 @@ use std::mem::take;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// A message under way, to or from another rank.
-pub struct Owned {
+/// One message in flight, to or from another rank.
+pub struct OwnedMessage {
     bytes: Vec<u8>,
     request: Request,
 }
 
-impl Owned {
+impl OwnedMessage {
+    /// Begins to send `bytes`.
     pub fn send(comm: &Comm, bytes: Vec<u8>, to: usize, tag: u32) -> Result<Self> {
-        // SAFETY: the memory is kept until the request is done, here or for ever.
+        // SAFETY: the memory is kept until the request is complete, or leaked: see `drop`.
         let request = unsafe { comm.isend(bytes.as_ptr(), bytes.len(), to, tag)? };
         Ok(Self { bytes, request })
     }
 
+    /// Begins to receive at most `bytes` bytes.
     pub fn receive(comm: &Comm, bytes: usize, from: usize, tag: u32) -> Result<Self> {
         let mut bytes = vec![0; bytes];
-        // SAFETY: as above, and nobody looks at it before.
+        // SAFETY: as in `send`, and nobody reads the memory before the request is complete.
         let request = unsafe { comm.irecv(bytes.as_mut_ptr(), bytes.len(), from, tag)? };
         Ok(Self { bytes, request })
     }
 
-    /// Whether it has been sent, or has arrived.
+    /// True if the message has been sent, or has arrived.
     pub fn is_done(&mut self) -> Result<bool> {
         Ok(self.request.test()?.is_some())
     }
 
-    /// What arrived. Empty if it was asked before, or nothing has arrived yet.
+    /// Takes the bytes that arrived. Empty if they were taken before, or nothing has arrived yet.
     pub fn take(&mut self) -> Vec<u8> {
         if self.request.received().is_some() { take(&mut self.bytes) } else { Vec::new() }
     }
 
-    /// Nobody waits for it any more: what comes later is not for it.
+    /// Cancels the receive: a message that comes later is matched by another receive.
     pub fn cancel(&mut self) {
-        given_up([&mut self.request].into_iter());
+        cancel_all([&mut self.request].into_iter());
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedMessage {
     fn drop(&mut self) {
         if self.request.received().is_none() {
             std::mem::forget(take(&mut self.bytes));
@@ -53,19 +56,19 @@ impl Drop for Owned {
     }
 }
 
-/// So long a receive that is given up may take to end.
-const LAST_LOOKS: Duration = Duration::from_millis(100);
+/// How long a cancelled receive may take to complete.
+const CANCEL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Gives receives up. False if MPI does not let go of one.
-fn given_up<'r>(requests: impl Iterator<Item = &'r mut Request>) -> bool {
+/// Cancels receives. False if one is still in flight after the timeout.
+fn cancel_all<'r>(requests: impl Iterator<Item = &'r mut Request>) -> bool {
     let mut requests: Vec<&mut Request> = requests.collect();
     requests.retain_mut(|request| {
         let cancelled = request.cancel().is_ok();
         cancelled || request.received().is_none()
     });
-    let end = Instant::now() + LAST_LOOKS;
+    let end = Instant::now() + CANCEL_TIMEOUT;
     loop {
-        // An error ends a request, too.
+        // A request that failed is complete, too.
         requests.retain_mut(|request| matches!(request.test(), Ok(None)) || request.received().is_none());
         if requests.is_empty() || Instant::now() > end {
             return requests.is_empty();
@@ -74,24 +77,25 @@ fn given_up<'r>(requests: impl Iterator<Item = &'r mut Request>) -> bool {
     }
 }
 
-/// What stands before the bytes of every message of an engine: whose it is.
+/// The header in front of the bytes of every fragment of an engine: to which engine, run and call it belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct Envelope {
     /// The number of the engine on its communicator.
     pub engine: u64,
     /// The engine's run.
     pub run: u64,
-    /// Stands for what the caller gave.
+    /// Fingerprint of the arguments of the call.
     pub call: u64,
-    /// Which of the messages of this run from one rank to another.
-    pub piece: u64,
+    /// Sequence number of the fragment among those of this run from one rank to another.
+    pub sequence: u64,
 }
 
-impl Head {
+impl Envelope {
+    /// Bytes of an envelope.
     pub const BYTES: usize = 32;
 
     fn write(self, to: &mut [u8]) {
-        let numbers = [self.engine, self.run, self.call, self.piece];
+        let numbers = [self.engine, self.run, self.call, self.sequence];
         to.chunks_exact_mut(8)
             .zip(numbers)
             .for_each(|(place, number)| place.copy_from_slice(&number.to_ne_bytes()));
@@ -99,103 +103,108 @@ impl Head {
 
     fn read(from: &[u8]) -> Self {
         let number = |at: usize| u64::from_ne_bytes(from[at..at + 8].try_into().unwrap_or_default());
-        Self { engine: number(0), run: number(8), call: number(16), piece: number(24) }
+        Self { engine: number(0), run: number(8), call: number(16), sequence: number(24) }
     }
 }
 
-/// A place for messages, one after the other, each with its head. While one is under way nobody sees its bytes.
+/// A buffer for one fragment at a time, with its envelope. While a fragment is in flight its bytes cannot be borrowed.
 pub struct Slot {
-    /// Room for a head, then for the bytes of a message.
+    /// Room for an envelope, then for the bytes of a fragment.
     bytes: Vec<u8>,
-    under_way: Option<Request>,
+    in_flight: Option<Request>,
+    /// The request in flight, or the last one, is a receive.
     receives: bool,
 }
 
 impl Slot {
-    /// For messages of at most so many bytes.
+    /// A slot for fragments of at most `bytes` bytes.
     pub fn new(bytes: usize) -> Result<Self> {
-        let bytes = memory::zeroed(bytes.saturating_add(Head::BYTES), "a message")?;
-        Ok(Self { bytes, under_way: None, receives: false })
+        let bytes = memory::zeroed(bytes.saturating_add(Envelope::BYTES), "a message")?;
+        Ok(Self { bytes, in_flight: None, receives: false })
     }
 
-    /// Begins to send some of its bytes; if it is to be acknowledged, that is done only when the receiver has begun to receive
-    /// them.
+    /// Begins to send a range of the slot's bytes. With `synchronous` (`MPI_Issend`) the send is complete only when the
+    /// receiver has begun to receive.
     ///
     /// # Panics
-    /// If something is under way.
+    /// If a fragment is in flight.
     pub fn send(
         &mut self,
         comm: &Comm,
-        head: Head,
+        envelope: Envelope,
         bytes: Range<usize>,
         (to, tag): (usize, u32),
-        acknowledged: bool,
+        synchronous: bool,
     ) -> Result<()> {
-        assert!(self.is_free(), "a place holds one message at a time");
-        // The head stands right before them.
-        let message = &mut self.bytes[bytes.start..bytes.end + Head::BYTES];
-        head.write(&mut message[..Head::BYTES]);
-        let send = if acknowledged { Comm::issend } else { Comm::isend };
-        // SAFETY: until the request is done nobody gets at the bytes, and they are not freed: see `bytes` and `drop`. A
-        // vector's bytes stay where they are when it is moved.
-        self.under_way = Some(unsafe { send(comm, message.as_ptr(), message.len(), to, tag)? });
+        assert!(self.is_free(), "a slot holds one fragment at a time");
+        // The envelope is written right before the bytes.
+        let message = &mut self.bytes[bytes.start..bytes.end + Envelope::BYTES];
+        envelope.write(&mut message[..Envelope::BYTES]);
+        let send = if synchronous { Comm::issend } else { Comm::isend };
+        // SAFETY: until the request is complete nobody can borrow the bytes, and they are not freed: see `bytes` and
+        // `drop`. A vector's bytes stay where they are when it is moved.
+        self.in_flight = Some(unsafe { send(comm, message.as_ptr(), message.len(), to, tag)? });
         self.receives = false;
         Ok(())
     }
 
-    /// Begins to receive a message of at most its length.
+    /// Begins to receive a fragment of at most the slot's length.
     ///
     /// # Panics
-    /// If something is under way.
+    /// If a fragment is in flight.
     pub fn receive(&mut self, comm: &Comm, from: usize, tag: u32) -> Result<()> {
-        assert!(self.is_free(), "a place holds one message at a time");
-        // SAFETY: as above.
+        assert!(self.is_free(), "a slot holds one fragment at a time");
+        // SAFETY: as in `send`.
         let request = unsafe { comm.irecv(self.bytes.as_mut_ptr(), self.bytes.len(), from, tag)? };
-        self.under_way = Some(request);
+        self.in_flight = Some(request);
         self.receives = true;
         Ok(())
     }
 
-    /// Nothing while something is under way. Then, once, how many bytes were received without their head; after that, and of
-    /// what was sent, 0.
-    pub fn settled(&mut self) -> Result<Option<usize>> {
-        let Some(request) = &mut self.under_way else { return Ok(Some(0)) };
+    /// Tests the request. None while it is in flight. When a receive completes: once the number of bytes received, without
+    /// the envelope; 0 after that, and for a send.
+    pub fn poll(&mut self) -> Result<Option<usize>> {
+        let Some(request) = &mut self.in_flight else { return Ok(Some(0)) };
         let Some(bytes) = request.test()? else { return Ok(None) };
-        self.under_way = None;
-        match bytes.checked_sub(Head::BYTES) {
+        self.in_flight = None;
+        match bytes.checked_sub(Envelope::BYTES) {
             _ if !self.receives => Ok(Some(0)),
             Some(bytes) => Ok(Some(bytes)),
             None => Err(Error::new(
                 ErrorKind::Mpi,
-                format!("a message of {bytes} bytes came, and every one has a head of {}", Head::BYTES),
+                format!(
+                    "a message of {bytes} bytes came, and every one has an envelope of {}",
+                    Envelope::BYTES
+                ),
             )),
         }
     }
 
-    /// The head of what was received last.
-    pub fn head(&self) -> Head {
-        if self.under_way.is_none() { Head::read(&self.bytes) } else { Head::default() }
+    /// The envelope of the fragment received last.
+    pub fn envelope(&self) -> Envelope {
+        if self.in_flight.is_none() { Envelope::read(&self.bytes) } else { Envelope::default() }
     }
 
+    /// True if no fragment is in flight.
     pub fn is_free(&self) -> bool {
-        self.under_way.is_none()
+        self.in_flight.is_none()
     }
 
-    /// Its bytes; none while something is under way.
+    /// The bytes of the slot; none while a fragment is in flight.
     pub fn bytes(&mut self) -> &mut [u8] {
-        if self.under_way.is_none() { &mut self.bytes[Head::BYTES..] } else { &mut [] }
+        if self.in_flight.is_none() { &mut self.bytes[Envelope::BYTES..] } else { &mut [] }
     }
 
-    /// What is to be received will not be waited for. False if MPI may still put something there; what is sent may arrive, and
-    /// says by its head whose it was.
-    pub fn abandon<'s>(slots: impl Iterator<Item = &'s mut Self>) -> bool {
-        given_up(slots.filter(|slot| slot.receives).filter_map(|slot| slot.under_way.as_mut()))
+    /// Cancels the receives of the slots. False if MPI may still write to one. Sends are left alone: what arrives says by
+    /// its envelope whose it was.
+    pub fn cancel_receives<'s>(slots: impl Iterator<Item = &'s mut Self>) -> bool {
+        cancel_all(slots.filter(|slot| slot.receives).filter_map(|slot| slot.in_flight.as_mut()))
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if self.under_way.as_ref().is_some_and(|request| request.received().is_none()) {
+        if self.in_flight.as_ref().is_some_and(|request| request.received().is_none()) {
             std::mem::forget(take(&mut self.bytes));
         }
     }

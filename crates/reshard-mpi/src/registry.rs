@@ -1,52 +1,53 @@
-//! Which engines there are on a communicator, by which tags they are told apart, and which of them have failed.
+//! The engines of a communicator: their numbers, their MPI tags, and which of them have failed.
 //!
-//! All ranks make their engines in the same order, so a number that only grows names an engine on all of them. Tags are few: an
-//! engine's are its number modulo how many there are, and it is given a number whose tags no living engine has, on any rank.
-//! A message of an engine that is gone has another number in its head.
+//! All ranks make their engines in the same order, so a monotonic number names an engine on all of them. Tags are few: an
+//! engine's first tag is its number modulo [`TAGS`], and it gets a number whose tags no living engine has, on any rank.
+//! A stray message of a dropped engine has another number in its envelope.
 
-use crate::owned::Owned;
+use crate::owned::OwnedMessage;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap};
 
-/// Tags below this are the engines'.
+/// MPI tags of engines: those below this number.
 pub const TAGS: u64 = 30_000;
 
-/// Why an engine cannot go on, as another rank said.
+/// Why an engine cannot go on, from the notice of another rank.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    /// The rank that sent the notice.
     pub rank: usize,
     /// The first run that cannot be done.
     pub run: u64,
     pub why: String,
 }
 
-/// What the engines of a communicator know of each other, on this rank.
+/// The engines of a communicator, as this rank knows them.
 #[derive(Default)]
 pub struct Registry {
-    /// The number after those of the last engine.
+    /// The smallest number of the next engine.
     next: u64,
-    /// Tags in use: the first of some, and how many.
+    /// Tags in use: the first tag of an engine, and their number.
     used: BTreeMap<u64, u64>,
-    /// Of engines that live, or that this rank is about to make.
+    /// Failures of engines that live, or that this rank is about to make.
     failures: HashMap<u64, Failure>,
-    /// What this rank told the others, as long as MPI may read it.
-    pub told: Vec<Owned>,
+    /// Notices this rank has sent, as long as they are in flight.
+    pub notices: Vec<OwnedMessage>,
 }
 
 impl Registry {
-    /// Numbers begin here.
+    /// Sets the first number.
     pub fn begin(&mut self, first: u64) {
         self.next = first;
     }
 
-    /// The smallest number from `least` on for an engine with so many tags, as far as this rank knows.
+    /// The smallest number of at least `least` for an engine with `tags` tags, free as far as this rank knows.
     pub fn propose(&self, least: u64, tags: u64) -> Result<u64> {
         let first = least.max(self.next);
         let mut number = first;
         while number < first + 2 * TAGS {
             let tag = number % TAGS;
             if tag + tags > TAGS {
-                // Tags of an engine are neighbours.
+                // The tags of an engine are contiguous.
                 number = number.next_multiple_of(TAGS).max(number + 1);
                 if tags > TAGS {
                     break;
@@ -68,14 +69,14 @@ impl Registry {
         ))
     }
 
-    /// All ranks agree on a number.
+    /// Registers an engine under a number that all ranks have agreed on.
     pub fn enter(&mut self, number: u64, tags: u64) {
         self.used.insert(number % TAGS, tags);
         self.next = number + tags;
     }
 
-    /// The engine is gone. If something of it may still be on its way, its tags stay in use: a message that is longer than its
-    /// place is an error of MPI's, whoever it was for.
+    /// Removes an engine. Unless `free`, its tags stay in use, as a message of it may still be in flight: a message longer
+    /// than its buffer is an error of MPI, whichever engine it was for.
     pub fn leave(&mut self, number: u64, free: bool) {
         self.failures.remove(&number);
         if free {
@@ -83,7 +84,7 @@ impl Registry {
         }
     }
 
-    /// Another rank says that an engine failed. Those that are gone here are nobody's concern.
+    /// Records a notice of another rank. Notices for engines that this rank has dropped are ignored.
     pub fn fail(&mut self, number: u64, failure: Failure) {
         if number >= self.next || self.used.contains_key(&(number % TAGS)) {
             let first = self.failures.entry(number).or_insert_with(|| failure.clone());
@@ -93,6 +94,7 @@ impl Registry {
         }
     }
 
+    /// The failure of an engine, if another rank has sent a notice.
     pub fn failure(&self, number: u64) -> Option<&Failure> {
         self.failures.get(&number)
     }

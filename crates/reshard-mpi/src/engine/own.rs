@@ -1,11 +1,10 @@
-//! What this rank gives to a run: its own parts of each array, and how they are scaled on the way.
+//! The arguments of a run on one rank: its own parts of each array, and how they are scaled on the way.
 
 use super::MpiEngine;
-use crate::mover::Mover;
-use crate::mover::Shared;
-use crate::mover::readers::Readers;
-use crate::private::Private;
-use crate::shm::Neighbours;
+use crate::mover::shared::readers::Readers;
+use crate::mover::{Mover, Shared};
+use crate::private_comm::PrivateComm;
+use crate::shm::NodeMemory;
 use bytemuck::Pod;
 use reshard::Number;
 use reshard::engine::{Buffers, Scaling};
@@ -13,7 +12,7 @@ use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
-/// This rank's parts of one array for one run: source and destination, in its own memory or in memory that the node shares.
+/// This rank's parts of one array for one run: source and destination, in private memory or in memory that the node shares.
 ///
 /// ```no_run
 /// # fn f(engine: &mut reshard_mpi::MpiEngine, x: &[f64], y: &mut [f64], i: &[u8], j: &mut [u8]) -> reshard::Result<()> {
@@ -24,9 +23,11 @@ use std::sync::Arc;
 /// ```
 pub struct Own<'a, T> {
     from: Source<'a, T>,
+    /// Taken when the parts are entered into a run.
     to: Option<Target<'a, T>>,
-    /// Elements of any size, given as bytes.
+    /// The parts are bytes of elements of any size.
     as_bytes: bool,
+    /// Alpha, beta, and whether the source is conjugated.
     scales: Option<(T, T, bool)>,
     scaling: Option<Scaling>,
 }
@@ -46,7 +47,7 @@ impl<'a, T: Pod> Own<'a, T> {
         Self { from, to: Some(to), as_bytes: false, scales: None, scaling: None }
     }
 
-    /// Parts in this rank's own memory.
+    /// Parts in private memory.
     pub fn new(from: &'a [T], to: &'a mut [T]) -> Self {
         Self::of(Source::Private(from), Target::Private(to))
     }
@@ -63,7 +64,7 @@ impl<'a, T: Pod> Own<'a, T> {
 }
 
 impl Own<'_, u8> {
-    /// The parts are bytes of elements of any size.
+    /// Declares that the parts are bytes of elements of any size.
     #[must_use]
     pub fn as_bytes(self) -> Self {
         Self { as_bytes: true, ..self }
@@ -79,7 +80,7 @@ impl<T: Number> Own<'_, T> {
         self.with_scaling()
     }
 
-    /// The conjugate of the source in its place. Real numbers stay as they are.
+    /// Takes the conjugate of the source. Real numbers stay as they are.
     #[must_use]
     pub fn conjugated(mut self) -> Self {
         let (alpha, beta, _) = self.scales.unwrap_or((T::ONE, T::zeroed(), false));
@@ -94,27 +95,27 @@ impl<T: Number> Own<'_, T> {
     }
 }
 
-/// What an engine knows when parts are entered into a run.
+/// What an engine knows while parts are entered into a run.
 pub struct Entering<'e> {
-    pub(super) comm: &'e Private,
+    pub(super) comm: &'e PrivateComm,
     pub(super) plan: &'e Plan,
     pub(super) mover: Mover,
     /// For movers of shared arrays: for each array, the sources this rank reads and the destinations it writes.
     pub(super) parts: &'e [[Vec<usize>; 2]],
     pub(super) readers: Option<&'e Arc<Readers>>,
-    /// Stands for the shared arrays of the run.
-    pub(super) arrays: DefaultHasher,
+    /// Fingerprint of the call: of the shared arrays, then of the scaling.
+    pub(super) call: DefaultHasher,
 }
 
 /// The parts of one array for one run, whatever the type of its elements.
 pub trait OwnParts<'a> {
-    /// Enters the parts as an array of a plan.
+    /// Enters the parts as array number `array` of the plan.
     #[doc(hidden)]
     fn enter(&mut self, array: usize, data: &mut Buffers<'a>, entering: &mut Entering<'_>) -> Result<()>;
 
-    /// The run has begun: others read the source if it is shared.
+    /// Records, after the run has begun, that other ranks read the source, if it is shared.
     #[doc(hidden)]
-    fn lend(&self, entering: &Entering<'_>);
+    fn add_readers(&self, entering: &Entering<'_>);
 }
 
 impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
@@ -134,14 +135,14 @@ impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
         let (from, from_parts): (&'a [T], _) = match self.from {
             Source::Private(from) => (from, None),
             Source::Shared(from) => {
-                from.check()?;
+                from.check_not_poisoned()?;
                 (from, Some(from.parts()))
             }
         };
         let (to, to_parts) = match (to, entering.readers) {
             (Target::Private(to), _) => (to, None),
             (Target::Shared(to), Some(readers)) => {
-                check_home(to.parts(), entering.comm)?;
+                check_same_ranks(to.parts(), entering.comm)?;
                 let (own, parts) = to.own_and_parts(readers)?;
                 (own, Some(parts))
             }
@@ -154,20 +155,21 @@ impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
             data.enter_own(array, rank, from, to, self.scaling)?;
         }
         if let Some(from) = from_parts {
-            check_home(from, entering.comm)?;
+            check_same_ranks(from, entering.comm)?;
             enter_others(data, array, entering, from, to_parts)?;
-            Neighbours::number(from, to_parts).hash(&mut entering.arrays);
+            NodeMemory::fingerprint(from, to_parts).hash(&mut entering.call);
         }
         Ok(())
     }
 
-    fn lend(&self, entering: &Entering<'_>) {
+    fn add_readers(&self, entering: &Entering<'_>) {
         if let (Source::Shared(from), Some(readers)) = (&self.from, entering.readers) {
-            from.lend(readers);
+            from.add_readers(readers);
         }
     }
 }
 
+/// The error for parts that the mover cannot move.
 fn unfit(mover: Mover, shared: bool) -> Error {
     let message = match mover {
         Mover::Shared | Mover::SharedSource => format!(
@@ -182,8 +184,8 @@ fn unfit(mover: Mover, shared: bool) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// Refuses parts that other processes share, or these in another order.
-fn check_home(parts: &Neighbours, comm: &Private) -> Result<()> {
+/// Refuses shared parts whose ranks are other processes than the engine's, or the same in another order.
+fn check_same_ranks(parts: &NodeMemory, comm: &PrivateComm) -> Result<()> {
     if parts.belong_to(comm) {
         return Ok(());
     }
@@ -200,8 +202,8 @@ fn enter_others(
     data: &mut Buffers<'_>,
     array: usize,
     entering: &Entering<'_>,
-    from: &Neighbours,
-    to: Option<&Neighbours>,
+    from: &NodeMemory,
+    to: Option<&NodeMemory>,
 ) -> Result<()> {
     let planned = &entering.plan.arrays()[array];
     let elem = planned.wanted().elem_bytes();
@@ -210,15 +212,16 @@ fn enter_others(
     for &source in reads {
         let part = &planned.sources()[source];
         let first = from.part(part.rank as usize, part.span, elem)?;
-        // SAFETY: mapped over the whole span. Its owner's run borrows it, and then it is lent: it is not written to until all
-        // readers are through.
+        // SAFETY: mapped over the whole span. Its owner's run borrows it, and after that it records its readers: it is not
+        // written to until all of them are done.
         unsafe { data.enter_foreign(array, source, first) };
     }
     for &target in writes {
         let part = &planned.targets()[target];
         if let (Some(to), true) = (to, part.rank != rank) {
             let first = to.part(part.rank as usize, part.span, elem)?;
-            // SAFETY: mapped over the whole span.
+            // SAFETY: mapped over the whole span. Its owner's run borrows it mutably, and it stays poisoned until no rank
+            // writes to it any more.
             unsafe { data.enter_foreign_target(array, target, first) };
         }
     }
@@ -226,7 +229,7 @@ fn enter_others(
 }
 
 impl MpiEngine {
-    /// Moves a plan's only array within shared memory: one copy, by whichever rank has time. Only for the mover
+    /// Moves the only array of the plan within shared memory: one copy, by whichever rank is idle. Only for the mover
     /// [`Mover::Shared`].
     pub fn run_shared<T: Pod>(
         &mut self,
@@ -236,7 +239,7 @@ impl MpiEngine {
         self.run_all(&mut [&mut Own::shared(from, to)])
     }
 
-    /// The same for parts given as bytes.
+    /// Moves the only array of the plan, given as bytes, within shared memory: see [`MpiEngine::run_shared`].
     pub fn run_shared_bytes(
         &mut self,
         from: &Shared<u8>,
@@ -245,7 +248,7 @@ impl MpiEngine {
         self.run_all(&mut [&mut Own::shared(from, to).as_bytes()])
     }
 
-    /// Moves a plan's only array out of shared memory: one copy, by who receives it. Only for the mover
+    /// Moves the only array of the plan out of shared memory: one copy, by the rank that receives it. Only for the mover
     /// [`Mover::SharedSource`].
     pub fn run_shared_source<T: Pod>(
         &mut self,
@@ -255,7 +258,7 @@ impl MpiEngine {
         self.run_all(&mut [&mut Own::shared_source(from, to)])
     }
 
-    /// The same for parts given as bytes.
+    /// Moves the only array of the plan, given as bytes, out of shared memory: see [`MpiEngine::run_shared_source`].
     pub fn run_shared_source_bytes(
         &mut self,
         from: &Shared<u8>,

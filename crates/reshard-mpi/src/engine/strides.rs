@@ -1,29 +1,31 @@
-//! Each rank knows the strides of its own parts. Where ranks touch each other's memory, they tell each other.
+//! Strides of all ranks' parts. Each rank is given those of its own parts only; where ranks access each other's memory they
+//! exchange them.
 
-use crate::agree::told;
-use crate::private::Private;
+use crate::agree::agree_on_result;
+use crate::private_comm::PrivateComm;
 use reshard_plan::{Layout, MAX_DIMS, Move, Plan, Result, Window};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Numbers for each side of each array: a stride for each dimension; a rank that has no part there says zeros.
-const NUMBERS: usize = MAX_DIMS;
+/// Strides exchanged for each side of each array: one for each dimension; zeros if the rank has no part there.
+const STRIDES_PER_SIDE: usize = MAX_DIMS;
 
-/// The plan with the strides that each rank has for its own parts; the same plan if all know each other's already. Collective.
-pub fn of_all_ranks(plan: &Arc<Plan>, comm: &Private, limit: Option<Duration>) -> Result<Arc<Plan>> {
+/// Returns the plan with the strides that each rank has given for its own parts; the same plan if no rank's differ from
+/// what this one assumed. Collective.
+pub fn of_all_ranks(plan: &Arc<Plan>, comm: &PrivateComm, limit: Option<Duration>) -> Result<Arc<Plan>> {
     let rank = comm.rank() as u64;
     let mut mine: Vec<u8> = Vec::new();
     for array in plan.arrays() {
         for layout in [array.wanted().from(), array.wanted().to()] {
-            let mut numbers = [0_u64; NUMBERS];
+            let mut numbers = [0_u64; STRIDES_PER_SIDE];
             let strides = own_strides(layout, rank);
             strides.iter().zip(&mut numbers).for_each(|(stride, number)| *number = *stride);
             mine.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
         }
     }
     let all = comm.gather(&mine, limit)?;
-    let told_by = |rank: u64, side: usize, dims: usize| -> Vec<u64> {
-        let at = rank as usize * mine.len() + side * NUMBERS * 8;
+    let strides_of = |rank: u64, side: usize, dims: usize| -> Vec<u64> {
+        let at = rank as usize * mine.len() + side * STRIDES_PER_SIDE * 8;
         let numbers = all[at..at + dims * 8].chunks_exact(8);
         numbers.map(|eight| u64::from_ne_bytes(eight.try_into().unwrap_or_default())).collect()
     };
@@ -32,7 +34,7 @@ pub fn of_all_ranks(plan: &Arc<Plan>, comm: &Private, limit: Option<Duration>) -
         let grid = layout.distribution().grid();
         let dims = layout.distribution().dims();
         grid.sorted_ranks().into_iter().try_fold(layout.clone(), |layout, rank| {
-            let strides = told_by(rank, side, dims);
+            let strides = strides_of(rank, side, dims);
             if strides == own_strides(&layout, rank) {
                 return Ok(layout);
             }
@@ -55,10 +57,10 @@ pub fn of_all_ranks(plan: &Arc<Plan>, comm: &Private, limit: Option<Duration>) -
         true => Plan::new(moves).map(Arc::new),
         false => Ok(Arc::clone(plan)),
     });
-    told("strides", replanned, comm, limit)
+    agree_on_result("strides", replanned, comm, limit)
 }
 
-/// A rank's strides; none if it has no part.
+/// The strides of a rank's part, as this rank knows them; empty if it has no part.
 fn own_strides(layout: &Layout, rank: u64) -> Vec<u64> {
     layout.strides(rank).unwrap_or_default()
 }

@@ -10,15 +10,15 @@ use std::ffi::{c_char, c_int, c_void};
 
 /// A handle as C passes it.
 pub trait Handle: Copy + 'static {
-    /// From its number.
+    /// The handle of a number.
     fn of(raw: Raw) -> Self;
-    /// As a number.
+    /// The handle as a number.
     fn raw(self) -> Raw;
 }
 
 impl Handle for c_int {
     fn of(raw: Raw) -> Self {
-        // Only the low half was ever there.
+        // The number came from a C integer: only the low half is used.
         raw as u32 as c_int
     }
 
@@ -37,7 +37,7 @@ impl Handle for *mut c_void {
     }
 }
 
-/// A status of any interface: at least as long as each, and aligned for all.
+/// A status of any interface: at least as long as the longest, and aligned for all.
 #[repr(C, align(8))]
 pub struct Status([u8; STATUS_BYTES]);
 
@@ -63,12 +63,12 @@ macro_rules! calls {
         /// The functions of a library whose handles are of type `H`.
         pub struct Calls<H> { $(pub $name: unsafe extern "C" fn($($argument),*) -> c_int,)* }
 
-        /// What MPI calls them.
+        /// Their names in MPI.
         #[allow(non_upper_case_globals, dead_code)]
         pub mod name { $(pub const $name: &str = stringify!($symbol);)* }
 
         impl<H: Handle> Calls<H> {
-            /// Finds them all.
+            /// Looks all of them up.
             ///
             /// # Safety
             /// The library is an MPI whose handles are of type `H`.
@@ -80,6 +80,8 @@ macro_rules! calls {
     };
 }
 
+/// Looks a symbol up.
+///
 /// # Safety
 /// The symbol has type `T`.
 unsafe fn find<T>(library: &Library, name: &str) -> Result<libloading::os::unix::Symbol<T>> {
@@ -148,35 +150,35 @@ calls! {
     type_free = MPI_Type_free(*mut H);
 }
 
-/// A library of either kind.
-pub enum Either {
+/// The functions of the library, for its kind of handle.
+pub enum CallTable {
     Integers(Calls<c_int>),
     Pointers(Calls<*mut c_void>),
 }
 
-/// Runs a block for either kind, with `$calls` as its functions.
+/// Runs a block for the library's kind of handle, with `$calls` as its functions.
 macro_rules! each {
     ($mpi:expr, $calls:ident => $body:expr) => {
         match &$mpi.calls {
-            $crate::ffi::calls::Either::Integers($calls) => $body,
-            $crate::ffi::calls::Either::Pointers($calls) => $body,
+            $crate::ffi::calls::CallTable::Integers($calls) => $body,
+            $crate::ffi::calls::CallTable::Pointers($calls) => $body,
         }
     };
 }
 
 /// Calls a function of MPI and turns its return code into a `Result`. To be used inside `unsafe`.
 ///
-/// - `call!(mpi, barrier(..))` gives nothing;
-/// - `call!(mpi, isend(..) -> handle)` appends the place for a new handle, and gives it;
-/// - `call!(mpi, &mut raw, comm_free(..))` puts a handle that the call may change in front.
+/// - `call!(mpi, barrier(..))` returns nothing;
+/// - `call!(mpi, isend(..) -> handle)` appends an output argument for a new handle, and returns it;
+/// - `call!(mpi, &mut raw, comm_free(..))` prepends a handle that the call may change.
 macro_rules! call {
     ($mpi:expr, $call:ident($($argument:expr),* $(,)?)) => {{
-        let _turn = $mpi.turn()?;
+        let _guard = $mpi.enter()?;
         let code = $crate::ffi::calls::each!($mpi, calls => (calls.$call)($($argument),*));
         $mpi.check($crate::ffi::calls::name::$call, code)
     }};
     ($mpi:expr, $call:ident($($argument:expr),* $(,)?) -> handle) => {{
-        let _turn = $mpi.turn()?;
+        let _guard = $mpi.enter()?;
         let (code, made) = $crate::ffi::calls::each!($mpi, calls => {
             let mut made = $crate::ffi::calls::Handle::of(0);
             let code = (calls.$call)($($argument,)* &mut made);
@@ -185,7 +187,7 @@ macro_rules! call {
         $mpi.check($crate::ffi::calls::name::$call, code).map(|()| made)
     }};
     ($mpi:expr, &mut $raw:expr, $call:ident($($argument:expr),* $(,)?)) => {{
-        let _turn = $mpi.turn()?;
+        let _guard = $mpi.enter()?;
         let (code, changed) = $crate::ffi::calls::each!($mpi, calls => {
             let mut changed = $crate::ffi::calls::Handle::of($raw);
             let code = (calls.$call)(&mut changed $(, $argument)*);
@@ -197,7 +199,7 @@ macro_rules! call {
 }
 pub(crate) use {call, each};
 
-/// Not every library checks, so we do.
+/// Fails if a count is negative. Checked here, as not every library does.
 pub(super) fn none_negative(call: &str, counts: &[i32]) -> Result<()> {
     match counts.iter().find(|count| **count < 0) {
         Some(count) => Err(Error::new(

@@ -1,4 +1,4 @@
-//! What all ranks of a communicator do together. Lengths are checked before anything is called.
+//! Collective operations. Lengths are checked before MPI is called.
 
 use super::calls::{Handle, call, each, name, none_negative};
 use super::comm::{Comm, length};
@@ -9,7 +9,7 @@ use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-/// How the numbers of all ranks become one.
+/// The operation of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduce {
     /// The largest.
@@ -18,27 +18,27 @@ pub enum Reduce {
     Min,
     /// The sum, modulo 2^64.
     Sum,
-    /// All bits that are set in any.
+    /// Bitwise or.
     Or,
 }
 
 impl Comm {
-    /// Waits for all ranks, for ever if need be.
+    /// Waits for all ranks, without a timeout.
     pub fn barrier(&self) -> Result<()> {
         // SAFETY: the handle is valid.
         unsafe { call!(self.mpi(), barrier(Handle::of(self.raw))) }
     }
 
-    /// Begins to wait for all ranks.
+    /// Begins a non-blocking barrier.
     pub fn ibarrier(&self) -> Result<Request> {
         // SAFETY: the handle is valid, and no memory is involved.
         let raw = unsafe { call!(self.mpi(), ibarrier(Handle::of(self.raw)) -> handle)? };
         Ok(Request::new(self.mpi(), raw, false))
     }
 
-    /// Gives all ranks the bytes of one. All must pass the same number of bytes.
+    /// Broadcasts the bytes of rank `root` to all ranks. All must pass the same number of bytes.
     pub fn broadcast(&self, root: usize, bytes: &mut [u8]) -> Result<()> {
-        let (count, root) = (length(bytes.len())?, self.partner(name::bcast, root)?);
+        let (count, root) = (length(bytes.len())?, self.peer(name::bcast, root)?);
         let byte = self.mpi().abi.handles.byte;
         // SAFETY: handles are valid, and the memory is borrowed until the call returns.
         unsafe {
@@ -49,7 +49,7 @@ impl Comm {
         }
     }
 
-    /// Gives all ranks the bytes of all, in the order of ranks. All must pass the same number of bytes.
+    /// Gathers the bytes of all ranks on all ranks, in the order of ranks. All must pass the same number of bytes.
     pub fn all_gather(&self, mine: &[u8], all: &mut [u8]) -> Result<()> {
         let count = length(mine.len())?;
         if mine.len().checked_mul(self.size()) != Some(all.len()) {
@@ -66,14 +66,14 @@ impl Comm {
         }
     }
 
-    /// As [`Comm::all_gather`], but not for ever: fails when the time is over. The communicator is then of no further use.
+    /// As [`Comm::all_gather`], with a timeout. After a timeout the communicator cannot be used any more.
     pub fn all_gather_within(&self, mine: &[u8], all: &mut [u8], time: Option<Duration>) -> Result<()> {
         let count = length(mine.len())?;
         if mine.len().checked_mul(self.size()) != Some(all.len()) {
             return Err(not_gathered(self.size(), mine.len(), all.len()));
         }
         let byte = self.mpi().abi.handles.byte;
-        // Of their own, as the library may use them after the time is over.
+        // Buffers of their own, as MPI may use them after the timeout.
         let from: *mut [u8] = Box::leak(mine.to_vec().into_boxed_slice());
         let into: *mut [u8] = Box::leak(vec![0; all.len()].into_boxed_slice());
         // SAFETY: handles are valid, the memory is leaked and has room for all.
@@ -92,7 +92,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Combines the numbers of all ranks, place by place; all get the result. All must pass as many numbers.
+    /// Reduces the numbers of all ranks elementwise; all get the result. All must pass equally many.
     pub fn all_reduce(&self, numbers: &mut [u64], how: Reduce) -> Result<()> {
         let (count, kind, op) = (self.count_of(numbers)?, self.mpi().abi.handles.uint64, self.operation(how));
         let in_place = std::ptr::without_provenance(self.mpi().abi.numbers.in_place);
@@ -106,12 +106,12 @@ impl Comm {
         }
     }
 
-    /// As [`Comm::all_reduce`], but not for ever: fails when the time is over. The communicator is then of no further use,
-    /// because the ranks no longer agree on what comes next.
+    /// As [`Comm::all_reduce`], with a timeout. After a timeout the communicator cannot be used any more, because the
+    /// ranks no longer agree on which collective comes next.
     pub fn all_reduce_within(&self, numbers: &mut [u64], how: Reduce, time: Option<Duration>) -> Result<()> {
         let (count, kind, op) = (self.count_of(numbers)?, self.mpi().abi.handles.uint64, self.operation(how));
         let in_place = std::ptr::without_provenance(self.mpi().abi.numbers.in_place);
-        // Of its own, as the library may write to it after the time is over.
+        // A buffer of its own, as MPI may write to it after the timeout.
         let own = Box::leak(numbers.to_vec().into_boxed_slice());
         let own: *mut [u64] = own;
         // SAFETY: handles are valid, and the memory is leaked.
@@ -127,16 +127,16 @@ impl Comm {
         Ok(())
     }
 
-    /// As [`Comm::barrier`], but not for ever: fails when the time is over.
+    /// As [`Comm::barrier`], with a timeout.
     pub fn barrier_within(&self, time: Option<Duration>) -> Result<()> {
         wait(&mut [self.ibarrier()?], time)
     }
 
-    /// Sends a stretch of bytes to each rank and receives one from each: `counts` bytes from `at` on, one of each for each
-    /// rank.
+    /// `MPI_Alltoallv` of bytes: sends a range of bytes to each rank and receives one from each. `counts` and `at` have an
+    /// entry for each rank: the number of bytes, and the offset.
     ///
     /// # Safety
-    /// All stretches lie in memory that may be read, or written; those that are written overlap with no other.
+    /// All ranges lie in memory that may be read, or written; those that are written overlap with no other.
     pub unsafe fn all_to_all_v(
         &self,
         send: *const u8,
@@ -175,11 +175,11 @@ impl Comm {
         }
     }
 
-    /// Sends to each rank and receives from each, with a datatype for each: `counts` of them from byte `at` on.
+    /// `MPI_Alltoallw`: sends to each rank and receives from each, with a datatype for each.
     ///
     /// # Safety
-    /// All bytes of the datatypes at their places lie in memory that may be read, or written; those that are written overlap
-    /// with no other.
+    /// All bytes of the datatypes at their offsets lie in memory that may be read, or written; those that are written
+    /// overlap with no other.
     pub unsafe fn all_to_all_w(
         &self,
         send: *const u8,
@@ -193,7 +193,7 @@ impl Comm {
             self.one_for_each_rank(name, blocks.types.len())?;
             none_negative(name::alltoallw, blocks.counts)?;
         }
-        let _turn = self.mpi().turn()?;
+        let _guard = self.mpi().enter()?;
         let code = each!(self.mpi(), calls => {
             let out_types: Vec<_> = out.types.iter().map(|kind| Handle::of(kind.raw)).collect();
             let into_types: Vec<_> = into.types.iter().map(|kind| Handle::of(kind.raw)).collect();
@@ -215,11 +215,13 @@ impl Comm {
         self.mpi().check(name::alltoallw, code)
     }
 
+    /// The number of numbers as a C integer.
     fn count_of(&self, numbers: &[u64]) -> Result<c_int> {
         length(size_of_val(numbers))?;
         Ok(numbers.len() as c_int)
     }
 
+    /// The handle of a reduction.
     fn operation(&self, how: Reduce) -> usize {
         let handles = &self.mpi().abi.handles;
         match how {
@@ -230,6 +232,7 @@ impl Comm {
         }
     }
 
+    /// Fails unless a list has an entry for each rank.
     fn one_for_each_rank(&self, name: &str, given: usize) -> Result<()> {
         if given == self.size() {
             return Ok(());
@@ -241,11 +244,11 @@ impl Comm {
 /// One side of [`Comm::all_to_all_w`]: an entry for each rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks<'a> {
-    /// How many of the datatype.
+    /// Number of elements of the datatype.
     pub counts: &'a [i32],
-    /// From which byte on.
+    /// Offset in bytes.
     pub at: &'a [i32],
-    /// Which datatype.
+    /// The datatype.
     pub types: &'a [&'a Datatype],
 }
 

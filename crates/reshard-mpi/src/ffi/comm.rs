@@ -1,9 +1,9 @@
 //! Communicators, and messages between two of their ranks.
 //!
-//! A message is bytes. Whoever sends or receives keeps the memory alive and alone until the request is done, which no type can
-//! say across processes: hence `unsafe`.
+//! A message is bytes. The caller of a send or receive must keep the memory alive and unaliased until the request is
+//! complete; no type can express that, hence `unsafe`.
 
-use super::calls::{Either, Handle, Status, call, name};
+use super::calls::{CallTable, Handle, Status, call, name};
 use super::library::Mpi;
 use super::request::Request;
 use crate::abi::Raw;
@@ -11,22 +11,23 @@ use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The longest message, in bytes: longer ones are sent in pieces.
+/// The longest message in bytes; longer ones must be sent in parts.
 pub const LONGEST_MESSAGE: usize = 1 << 30;
 
-/// The largest tag every MPI must offer.
+/// The largest tag that every MPI must support.
 pub const LARGEST_TAG: u32 = 32767;
 
-/// A group of processes that can talk to each other. Frees itself if it was made here, and MPI has not ended.
+/// A communicator. Freed when dropped if it was made here, and MPI has not ended.
 #[derive(Debug)]
 pub struct Comm {
     mpi: &'static Mpi,
     pub(super) raw: Raw,
     rank: usize,
     size: usize,
+    /// Made here: freed when dropped.
     ours: bool,
-    /// A message may be left on it.
-    left_behind: AtomicBool,
+    /// A message of it may be in flight: it is never freed.
+    leaked: AtomicBool,
 }
 
 /// A communicator of the host program, as its language passes it.
@@ -47,8 +48,8 @@ impl Comm {
     /// # Safety
     /// MPI has begun; the handle is valid, and stays so as long as the value lives.
     pub unsafe fn from_raw(mpi: &'static Mpi, handle: RawComm) -> Result<Comm> {
-        mpi.settle_threads(false)?;
-        let integers = matches!(mpi.calls, Either::Integers(_));
+        mpi.init_threads(false)?;
+        let integers = matches!(mpi.calls, CallTable::Integers(_));
         let raw = match handle {
             RawComm::Integer(handle) if integers => handle.raw(),
             RawComm::Pointer(handle) if !integers => handle.raw(),
@@ -83,10 +84,10 @@ impl Comm {
             call!(mpi, comm_size(Handle::of(raw), &raw mut size))?;
         }
         let (rank, size) = (rank.max(0) as usize, size.max(0) as usize);
-        Ok(Self { mpi, raw, rank, size, ours: false, left_behind: AtomicBool::new(false) })
+        Ok(Self { mpi, raw, rank, size, ours: false, leaked: AtomicBool::new(false) })
     }
 
-    /// A communicator that was just made: errors are returned, and it is freed when dropped.
+    /// Takes over a communicator that was just made: errors are returned, and it is freed when dropped.
     pub(super) fn made(mpi: &'static Mpi, raw: Raw) -> Result<Comm> {
         let errors_return = mpi.abi.handles.errors_return;
         // SAFETY: the library just made it, and nobody else knows it.
@@ -98,38 +99,39 @@ impl Comm {
         }
     }
 
-    /// This process among the others.
+    /// The rank of this process.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The library.
+    /// The MPI library.
     pub fn mpi(&self) -> &'static Mpi {
         self.mpi
     }
 
-    /// A message may be left on it: it is never freed, because MPI would give its number to another one, which would find that.
-    pub(crate) fn leave_behind(&self) {
-        self.left_behind.store(true, Ordering::Relaxed);
+    /// Keeps the communicator from being freed, as a message may be in flight: MPI would give its context to a new
+    /// communicator, which would receive that message.
+    pub(crate) fn leak(&self) {
+        self.leaked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is the world itself, all processes that were launched together.
+    /// True if this is the world: all processes that were launched together.
     pub(crate) fn is_world(&self) -> bool {
         self.raw == self.mpi.abi.handles.comm_world
     }
 
-    /// Whether both are the same communicator of the library.
+    /// True if both are the same communicator of the library.
     pub fn is(&self, other: &Comm) -> bool {
         self.raw == other.raw
     }
 
-    /// One communicator for all ranks that name the same colour, in the order of their keys; ranks without a colour get none.
-    /// Collective.
+    /// Splits the communicator: one for all ranks that give the same colour, in the order of their keys; ranks without a
+    /// colour get none. Collective.
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {
         let number = |value: u32| {
             c_int::try_from(value).map_err(|_| {
@@ -146,9 +148,10 @@ impl Comm {
     /// Begins to send bytes to a rank.
     ///
     /// # Safety
-    /// Until the request is done, or for ever if it is lost, the bytes stay where they are and nobody writes to them.
+    /// Until the request is complete, or for ever if it is dropped before, the bytes stay where they are and nobody writes
+    /// to them.
     pub unsafe fn isend(&self, from: *const u8, bytes: usize, to: usize, tag: u32) -> Result<Request> {
-        let (count, to, tag) = (length(bytes)?, self.partner(name::isend, to)?, tag_number(tag)?);
+        let (count, to, tag) = (length(bytes)?, self.peer(name::isend, to)?, tag_number(tag)?);
         let byte = self.mpi.abi.handles.byte;
         // SAFETY: the handles are valid, and the caller vouches for the memory.
         let raw = unsafe {
@@ -157,12 +160,12 @@ impl Comm {
         Ok(Request::new(self.mpi, raw, false))
     }
 
-    /// As [`Comm::isend`], and done only when the receiver has begun to receive it.
+    /// As [`Comm::isend`], but synchronous: complete only when the receiver has begun to receive.
     ///
     /// # Safety
     /// As for [`Comm::isend`].
     pub unsafe fn issend(&self, from: *const u8, bytes: usize, to: usize, tag: u32) -> Result<Request> {
-        let (count, to, tag) = (length(bytes)?, self.partner(name::issend, to)?, tag_number(tag)?);
+        let (count, to, tag) = (length(bytes)?, self.peer(name::issend, to)?, tag_number(tag)?);
         let byte = self.mpi.abi.handles.byte;
         // SAFETY: the handles are valid, and the caller vouches for the memory.
         let raw = unsafe {
@@ -171,12 +174,13 @@ impl Comm {
         Ok(Request::new(self.mpi, raw, false))
     }
 
-    /// Begins to receive at most so many bytes from a rank. A longer message is an error, of [`Request::test`].
+    /// Begins to receive at most `bytes` bytes from a rank. A longer message is an error of [`Request::test`].
     ///
     /// # Safety
-    /// Until the request is done, or for ever if it is lost, the memory stays where it is and nobody touches it.
+    /// Until the request is complete, or for ever if it is dropped before, the memory stays where it is and nobody
+    /// accesses it.
     pub unsafe fn irecv(&self, to: *mut u8, bytes: usize, from: usize, tag: u32) -> Result<Request> {
-        let (count, from, tag) = (length(bytes)?, self.partner(name::irecv, from)?, tag_number(tag)?);
+        let (count, from, tag) = (length(bytes)?, self.peer(name::irecv, from)?, tag_number(tag)?);
         let byte = self.mpi.abi.handles.byte;
         // SAFETY: the handles are valid, and the caller vouches for the memory.
         let raw = unsafe {
@@ -185,10 +189,9 @@ impl Comm {
         Ok(Request::new(self.mpi, raw, true))
     }
 
-    /// Whether a message with this tag waits to be received, from a rank or from any: its source and its bytes.
+    /// Probes for a message with this tag, from a rank or from any: returns its source and its bytes.
     pub fn iprobe(&self, from: Option<usize>, tag: u32) -> Result<Option<(usize, usize)>> {
-        let from =
-            from.map_or(Ok(self.mpi.abi.numbers.any_source), |from| self.partner(name::iprobe, from))?;
+        let from = from.map_or(Ok(self.mpi.abi.numbers.any_source), |from| self.peer(name::iprobe, from))?;
         let tag = tag_number(tag)?;
         let (mut flag, mut status) = (0, Status::new());
         // SAFETY: the handle is valid, and the status is long enough for any library.
@@ -203,8 +206,8 @@ impl Comm {
         Ok(Some((source, self.mpi.bytes_of(&status)?)))
     }
 
-    /// A rank as MPI wants it. Not every library checks, so we do.
-    pub(super) fn partner(&self, call: &str, rank: usize) -> Result<c_int> {
+    /// A peer's rank as a C integer. Checked here, as not every library does.
+    pub(super) fn peer(&self, call: &str, rank: usize) -> Result<c_int> {
         if rank < self.size {
             return Ok(rank as c_int);
         }
@@ -213,7 +216,7 @@ impl Comm {
 }
 
 impl Mpi {
-    /// How many bytes a status tells of.
+    /// The bytes of the message that a status describes.
     pub(super) fn bytes_of(&self, status: &Status) -> Result<usize> {
         let mut bytes: c_int = 0;
         // SAFETY: a call of this library filled in the status.
@@ -225,8 +228,8 @@ impl Mpi {
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if self.ours && !*self.left_behind.get_mut() {
-            // A communicator that cannot be freed is lost; there is nothing to be done about it.
+        if self.ours && !*self.leaked.get_mut() {
+            // A communicator that cannot be freed is leaked; there is nothing else to do.
             let _ = self.free();
         }
     }
@@ -242,14 +245,14 @@ impl Comm {
     }
 }
 
-/// A number of bytes as MPI wants it.
+/// A number of bytes as a C integer.
 pub(super) fn length(bytes: usize) -> Result<c_int> {
     if bytes <= LONGEST_MESSAGE {
         return Ok(bytes as c_int);
     }
     Err(Error::new(
         ErrorKind::TooLarge,
-        format!("a message has at most {LONGEST_MESSAGE} bytes, {bytes} were given; send it in pieces"),
+        format!("a message has at most {LONGEST_MESSAGE} bytes, {bytes} were given; send it in parts"),
     ))
 }
 

@@ -1,7 +1,6 @@
-//! Derived datatypes: where the bytes of a message lie, in MPI's own words.
+//! Derived datatypes: MPI's description of where the bytes of a message lie.
 //!
-//! Our engines pack by themselves. These are for what others do: a redistribution by `MPI_Alltoallw` is the rival that the
-//! measurements name.
+//! The movers pack by themselves. Datatypes are for a baseline of the measurements: redistribution by `MPI_Alltoallw`.
 
 use super::calls::{Handle, call, each, name, none_negative};
 use super::library::Mpi;
@@ -9,11 +8,12 @@ use crate::abi::Raw;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::c_int;
 
-/// Where bytes lie. Freed when dropped; others made from it stay valid.
+/// A datatype of MPI. Freed when dropped; others made from it stay valid.
 #[derive(Debug)]
 pub struct Datatype {
     mpi: &'static Mpi,
     pub(super) raw: Raw,
+    /// Made here: freed when dropped.
     ours: bool,
 }
 
@@ -26,14 +26,14 @@ pub enum Order {
     ColumnMajor,
 }
 
-/// One axis of an array that is dealt out.
+/// The block-cyclic distribution of one axis of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dealt {
-    /// Its length, in elements of the whole array.
+    /// Length of the axis in elements of the whole array.
     pub extent: i32,
-    /// Elements of a block, dealt out cyclically; nothing if the axis is whole.
+    /// Elements of a block, distributed cyclically; none if the axis is not distributed.
     pub block: Option<i32>,
-    /// Among so many processes.
+    /// Number of processes along the axis.
     pub processes: i32,
 }
 
@@ -43,14 +43,14 @@ impl Datatype {
         Self { mpi, raw: mpi.abi.handles.byte, ours: false }
     }
 
-    /// So many, one behind the other.
+    /// `count` elements, one after the other.
     pub fn contiguous(&self, count: i32) -> Result<Self> {
         none_negative(name::type_contiguous, &[count])?;
         // SAFETY: the handle is valid.
         self.made(unsafe { call!(self.mpi, type_contiguous(count, Handle::of(self.raw)) -> handle) })
     }
 
-    /// Blocks of `block`, whose beginnings lie `stride` of these apart.
+    /// `count` blocks of `block` elements, whose beginnings are `stride` elements apart.
     pub fn vector(&self, count: i32, block: i32, stride: i32) -> Result<Self> {
         none_negative(name::type_vector, &[count, block])?;
         // SAFETY: the handle is valid.
@@ -59,7 +59,7 @@ impl Datatype {
         })
     }
 
-    /// Blocks of `block`, whose beginnings lie so many bytes apart.
+    /// `count` blocks of `block` elements, whose beginnings are `stride_bytes` bytes apart.
     pub fn hvector(&self, count: i32, block: i32, stride_bytes: isize) -> Result<Self> {
         none_negative(name::type_hvector, &[count, block])?;
         // SAFETY: the handle is valid.
@@ -68,10 +68,10 @@ impl Datatype {
         })
     }
 
-    /// Blocks of these lengths, which begin at these bytes.
+    /// Blocks of these lengths in elements, at these offsets in bytes.
     pub fn hindexed(&self, blocks: &[i32], at_bytes: &[isize]) -> Result<Self> {
         none_negative(name::type_hindexed, blocks)?;
-        let count = as_long_as(blocks.len(), at_bytes.len())?;
+        let count = equal_len(blocks.len(), at_bytes.len())?;
         let (blocks, at) = (blocks.as_ptr(), at_bytes.as_ptr());
         // SAFETY: the handle is valid; both lists have `count` entries.
         self.made(unsafe {
@@ -79,13 +79,13 @@ impl Datatype {
         })
     }
 
-    /// So many of each datatype, from each byte on.
+    /// A structure; each member is a count, an offset in bytes, and a datatype.
     pub fn structure(mpi: &'static Mpi, members: &[(i32, isize, &Datatype)]) -> Result<Self> {
-        let count = as_long_as(members.len(), members.len())?;
+        let count = equal_len(members.len(), members.len())?;
         let blocks: Vec<c_int> = members.iter().map(|member| member.0).collect();
         none_negative(name::type_struct, &blocks)?;
         let at: Vec<isize> = members.iter().map(|member| member.1).collect();
-        let _turn = mpi.turn()?;
+        let _guard = mpi.enter()?;
         let (code, raw) = each!(mpi, calls => {
             let types: Vec<_> = members.iter().map(|member| Handle::of(member.2.raw)).collect();
             let mut made = Handle::of(0);
@@ -97,10 +97,10 @@ impl Datatype {
         Ok(Self { mpi, raw, ours: true })
     }
 
-    /// A box out of an array of these.
+    /// A rectangular part of an array of these elements.
     pub fn subarray(&self, array: &[i32], part: &[i32], first: &[i32], order: Order) -> Result<Self> {
-        let axes = as_long_as(array.len(), part.len())?;
-        as_long_as(array.len(), first.len())?;
+        let axes = equal_len(array.len(), part.len())?;
+        equal_len(array.len(), first.len())?;
         let (array, part, first, order) = (array.as_ptr(), part.as_ptr(), first.as_ptr(), self.order(order));
         // SAFETY: the handle is valid; all lists have an entry for each axis.
         self.made(unsafe {
@@ -108,10 +108,10 @@ impl Datatype {
         })
     }
 
-    /// What one process has of an array of these that is dealt out block by block; processes are numbered row by row.
+    /// The part of one process of a block-cyclic array of these elements; processes are numbered row by row.
     pub fn darray(&self, rank: i32, axes: &[Dealt], order: Order) -> Result<Self> {
         let numbers = &self.mpi.abi.numbers;
-        let count = as_long_as(axes.len(), axes.len())?;
+        let count = equal_len(axes.len(), axes.len())?;
         let mut processes: c_int = 1;
         for axis in axes {
             processes = processes
@@ -140,7 +140,7 @@ impl Datatype {
         })
     }
 
-    /// The same bytes, with another beginning and length for whatever is put behind it.
+    /// The same bytes with another lower bound and extent.
     pub fn resized(&self, begin_bytes: isize, extent_bytes: isize) -> Result<Self> {
         // SAFETY: the handle is valid.
         self.made(unsafe {
@@ -148,7 +148,7 @@ impl Datatype {
         })
     }
 
-    /// Ready to be used in messages; before that it only serves to make others.
+    /// Commits the datatype for use in messages; before that it can only be used to make others.
     pub fn commit(mut self) -> Result<Self> {
         if self.ours {
             // SAFETY: the handle is valid, and ours.
@@ -157,7 +157,7 @@ impl Datatype {
         Ok(self)
     }
 
-    /// How many bytes it picks.
+    /// Bytes of data that the datatype selects.
     pub fn size_bytes(&self) -> Result<usize> {
         let mut size: c_int = 0;
         // SAFETY: the handle is valid.
@@ -180,7 +180,7 @@ impl Datatype {
         if self.mpi.has_ended()? {
             return Ok(());
         }
-        // SAFETY: made here, and freed once; MPI keeps it for what is under way and for those made from it.
+        // SAFETY: made here, and freed once; MPI keeps it for operations in flight and for datatypes made from it.
         unsafe { call!(self.mpi, &mut self.raw, type_free()) }
     }
 }
@@ -188,14 +188,14 @@ impl Datatype {
 impl Drop for Datatype {
     fn drop(&mut self) {
         if self.ours {
-            // A datatype that cannot be freed is lost; there is nothing to be done about it.
+            // A datatype that cannot be freed is leaked; there is nothing else to do.
             let _ = self.free();
         }
     }
 }
 
-/// The common length of two lists, as MPI wants it.
-fn as_long_as(one: usize, other: usize) -> Result<c_int> {
+/// The common length of two lists as a C integer.
+fn equal_len(one: usize, other: usize) -> Result<c_int> {
     match c_int::try_from(one) {
         Ok(count) if one == other => Ok(count),
         _ => Err(Error::new(

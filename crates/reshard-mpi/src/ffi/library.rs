@@ -1,12 +1,12 @@
-//! The MPI library of this process: found, opened, asked who it is.
+//! The MPI library of this process: found, opened, its interface identified.
 //!
-//! There is one for the life of the process: MPI keeps threads and memory of its own and cannot be unloaded. Two of them
-//! cannot work side by side, so a second wish for another one is an error.
+//! There is one for the life of the process: MPI keeps threads and memory of its own and cannot be unloaded. Two cannot
+//! work side by side, so loading another one is an error.
 
-use super::calls::{Calls, Either, each};
+use super::calls::{CallTable, Calls, each};
 use crate::abi::{Abi, ERROR_TEXT_BYTES, Interface, Raw, SUCCESS, VERSION_TEXT_BYTES};
 use crate::launch::launched;
-use crate::search::{known, search};
+use crate::search::{known_names, search};
 use libc::{RTLD_GLOBAL, RTLD_NOLOAD, RTLD_NOW};
 use libloading::os::unix::Library;
 use reshard_plan::{Error, ErrorKind, Result};
@@ -17,67 +17,68 @@ use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 /// The MPI library of this process.
 pub struct Mpi {
-    pub(super) calls: Either,
+    pub(super) calls: CallTable,
     pub(super) abi: Abi,
     interface: Interface,
     version: String,
     chosen: Option<String>,
     /// Makes a communicator from Fortran's number for it; the MPICH family needs none.
     pub(super) comm_from_fortran: Option<unsafe extern "C" fn(c_int) -> *mut c_void>,
-    /// How many sessions there are, of an MPI that we began.
+    /// Living sessions of an MPI that was begun here.
     pub(super) sessions: AtomicUsize,
     pub(super) threads: OnceLock<Threads>,
-    /// Where threads take turns.
-    turns: Mutex<()>,
-    /// The thread whose turn it is; 0 if it is nobody's.
-    has_turn: AtomicUsize,
-    /// The key under which private duplicates are kept.
+    /// Serializes calls.
+    call_lock: Mutex<()>,
+    /// The thread that holds `call_lock`; 0 if none does.
+    lock_holder: AtomicUsize,
+    /// The attribute key under which private duplicates are kept.
     pub(super) keyval: Mutex<Option<c_int>>,
-    /// Held while one is looked for, and begun.
-    pub(super) keeping: Mutex<()>,
-    /// Open for ever: the pointers in `calls` point into it.
+    /// Held while a duplicate is looked up and, if there is none, begun.
+    pub(super) duplicate_lock: Mutex<()>,
+    /// Never closed: the pointers in `calls` point into it.
     _library: Library,
 }
 
-/// Whether MPI may be called at all in this process. There is one MPI for each, so this is one number.
+/// Whether MPI may be called in this process. A process has one MPI, so this is global.
 static STATE: AtomicU8 = AtomicU8::new(OPEN);
 const OPEN: u8 = 0;
-/// Somebody ended MPI.
+/// MPI has ended.
 const ENDED: u8 = 1;
 /// This process is a fork of the one that has MPI: its connections and shared memory are its parent's.
 const FORKED: u8 = 2;
 
-/// In a child after `fork`, as Python's multiprocessing makes them.
+/// Runs in a child after `fork`, as Python's multiprocessing does.
 extern "C" fn forked() {
     STATE.store(FORKED, Ordering::Relaxed);
 }
 
-/// Whether this process was forked off one that had loaded MPI. What its parent shares with other ranks is not its to touch.
+/// True if this process was forked off one that had begun MPI. It must not touch what its parent shares with other ranks.
 pub(crate) fn is_forked() -> bool {
     STATE.load(Ordering::Relaxed) == FORKED
 }
 
-/// Who may call.
+/// Which threads may call MPI.
 #[derive(Clone, Copy)]
 pub(super) enum Threads {
-    Any,
-    /// Any, one at a time.
-    Turns,
-    /// Only the thread with this mark.
-    One(usize),
+    /// Any thread.
+    Multiple,
+    /// Any thread, one at a time.
+    Serialized,
+    /// Only the thread with this number: see [`this_thread`].
+    Funneled(usize),
 }
 
-/// The right to call, until it is dropped.
-pub(super) struct Turn<'a> {
+/// The right to call MPI, until it is dropped.
+pub(super) struct CallGuard<'a> {
     mpi: &'a Mpi,
-    /// None if nobody takes turns, or the thread had it already.
+    /// None if calls are not serialized, or the thread held the lock already.
     held: Option<MutexGuard<'a, ()>>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         if self.held.is_some() {
-            self.mpi.has_turn.store(0, Ordering::Relaxed);
+            self.mpi.lock_holder.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -91,12 +92,12 @@ pub(super) fn this_thread() -> usize {
 impl Mpi {
     /// Finds and loads the MPI library that fits, once for the process.
     ///
-    /// `choice`, or else the environment variable `RESHARD_MPI`, is `openmpi`, `mpich`, `abi` or the path of a library. Without
-    /// it: the library that is in the process already; or the one that fits the launcher; or any that is known.
+    /// `choice`, or else the environment variable `RESHARD_MPI`, is `openmpi`, `mpich`, `abi` or the path of a library.
+    /// Without it: the library that the process has loaded already; or one that fits the launcher; or any that is known.
     pub fn load(choice: Option<&str>) -> Result<&'static Mpi> {
         static LOADED: Mutex<Option<&'static Mpi>> = Mutex::new(None);
-        let asked = std::env::var("RESHARD_MPI").ok().filter(|asked| !asked.is_empty());
-        let choice = choice.or(asked.as_deref());
+        let variable = std::env::var("RESHARD_MPI").ok().filter(|value| !value.is_empty());
+        let choice = choice.or(variable.as_deref());
         let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(mpi) = *loaded {
             return match choice {
@@ -115,11 +116,12 @@ impl Mpi {
         Ok(mpi)
     }
 
-    /// Its name and version in a few words, such as `Open MPI 4.1.4` or `MPICH 4.0.2`.
+    /// The library's name and version, such as `Open MPI 4.1.4` or `MPICH 4.0.2`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
+    /// True if the library is what the user chose.
     fn fits(&self, choice: &str) -> bool {
         match choice {
             "openmpi" => self.interface == Interface::OpenMpi,
@@ -131,8 +133,8 @@ impl Mpi {
 
     fn open(choice: Option<&str>) -> Result<Self> {
         let search = search(choice, launched().map(|launcher| launcher.family));
-        if search.present
-            && let Some(library) = present()
+        if search.accepts_loaded
+            && let Some(library) = already_loaded()
         {
             return Self::of(library, choice);
         }
@@ -155,6 +157,7 @@ impl Mpi {
         ))
     }
 
+    /// Takes over an opened library.
     fn of(library: Library, choice: Option<&str>) -> Result<Self> {
         let interface = interface(&library)?;
         // SAFETY: the symbols are variables of the library; only their addresses are taken.
@@ -166,8 +169,8 @@ impl Mpi {
         // SAFETY: the interface says which kind of handle the library has.
         let calls = unsafe {
             match interface {
-                Interface::Mpich => Either::Integers(Calls::find(&library)?),
-                Interface::OpenMpi | Interface::Standard => Either::Pointers(Calls::find(&library)?),
+                Interface::Mpich => CallTable::Integers(Calls::find(&library)?),
+                Interface::OpenMpi | Interface::Standard => CallTable::Pointers(Calls::find(&library)?),
             }
         };
         let comm_from_fortran = match interface {
@@ -187,10 +190,10 @@ impl Mpi {
             comm_from_fortran,
             sessions: AtomicUsize::new(0),
             threads: OnceLock::new(),
-            turns: Mutex::new(()),
-            has_turn: AtomicUsize::new(0),
+            call_lock: Mutex::new(()),
+            lock_holder: AtomicUsize::new(0),
             keyval: Mutex::new(None),
-            keeping: Mutex::new(()),
+            duplicate_lock: Mutex::new(()),
             _library: library,
         };
         let text = text::<VERSION_TEXT_BYTES>(|bytes, length| {
@@ -201,23 +204,23 @@ impl Mpi {
         Ok(mpi)
     }
 
-    /// MPI has begun: from now on, forks of this process are noticed.
+    /// Registers the handler that notices forks of this process. MPI has begun.
     pub(super) fn watch_forks(&self) {
         static WATCHED: Once = Once::new();
-        // SAFETY: the handler stores a number, which a child may do. If it cannot be had, forks go unnoticed.
+        // SAFETY: the handler stores a number, which a child may do. If it cannot be registered, forks go unnoticed.
         WATCHED.call_once(|| unsafe {
             libc::pthread_atfork(None, None, Some(forked));
         });
     }
 
-    /// MPI has ended: from now on every call is refused.
+    /// Records that MPI has ended: from now on every call fails.
     pub(super) fn note_end(&self) {
         let _ = STATE.compare_exchange(OPEN, ENDED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Refuses when nothing may be called: MPI has ended, this process is a fork, or another thread was to call it. What it
-    /// returns is kept while the call lasts.
-    pub(super) fn turn(&self) -> Result<Turn<'_>> {
+    /// The right to call MPI, to be held during the call. Fails if MPI has ended, this process is a fork, or this thread
+    /// may not call MPI.
+    pub(super) fn enter(&self) -> Result<CallGuard<'_>> {
         match STATE.load(Ordering::Relaxed) {
             OPEN => {}
             ENDED => {
@@ -234,26 +237,26 @@ impl Mpi {
             }
         }
         let held = match self.threads.get() {
-            Some(Threads::One(thread)) if *thread != this_thread() => {
+            Some(Threads::Funneled(thread)) if *thread != this_thread() => {
                 return Err(Error::new(
                     ErrorKind::Mpi,
                     "MPI was called by a second thread, but was begun for one; call it from the thread that began it",
                 ));
             }
-            // MPI may call us back while we call it.
-            Some(Threads::Turns) if self.has_turn.load(Ordering::Relaxed) != this_thread() => {
-                let held = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-                self.has_turn.store(this_thread(), Ordering::Relaxed);
+            // Reentrant: MPI may call an attribute function of ours during a call.
+            Some(Threads::Serialized) if self.lock_holder.load(Ordering::Relaxed) != this_thread() => {
+                let held = self.call_lock.lock().unwrap_or_else(PoisonError::into_inner);
+                self.lock_holder.store(this_thread(), Ordering::Relaxed);
                 Some(held)
             }
             _ => None,
         };
-        Ok(Turn { mpi: self, held })
+        Ok(CallGuard { mpi: self, held })
     }
 
-    /// Refuses when MPI may not be called: see `turn`.
+    /// Fails if MPI may not be called: see `enter`.
     pub(crate) fn check_open(&self) -> Result<()> {
-        self.turn().map(drop)
+        self.enter().map(drop)
     }
 
     /// Turns a return code into an error that names the call.
@@ -278,37 +281,38 @@ impl fmt::Debug for Mpi {
     }
 }
 
-/// The library that is in the process already, if there is one.
-fn present() -> Option<Library> {
+/// The MPI library that the process has loaded already, if there is one.
+fn already_loaded() -> Option<Library> {
     let this = Library::this();
     // SAFETY: only asked whether it is there.
     if unsafe { this.get::<*mut c_void>(b"MPI_Init_thread") }.is_ok() {
         return Some(this);
     }
     // SAFETY: nothing is loaded, so nothing runs.
-    known().find_map(|name| unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) }.ok())
+    known_names()
+        .find_map(|name| unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) }.ok())
 }
 
-/// What is known of a library before its interface is.
+/// What identifies the interface of a library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Facts {
+struct LibraryFacts {
     /// It has the variables in which Open MPI keeps its handles.
     has_open_mpi_handles: bool,
-    /// The version of the standard ABI that it says its functions have; 0 if it says none.
+    /// The major version of the standard ABI that it reports; 0 if none.
     abi: c_int,
-    /// The file in which its functions are.
+    /// The file of its functions.
     file: String,
-    /// What it says of itself.
+    /// Its version text.
     version: String,
 }
 
-/// Asks a library for its interface.
+/// Identifies the interface of a library.
 fn interface(library: &Library) -> Result<Interface> {
     type AbiVersion = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
     type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: of the first only its presence counts; the standard gives the two functions these types in every interface and
-    // lets them be called at any time. An address of a function tells the file it is in.
+    // SAFETY: only the presence of the first symbol is tested; the standard gives the two functions these types in every
+    // interface and lets them be called at any time. An address of a function tells the file it is in.
     let facts = unsafe {
         let has_open_mpi_handles = library.get::<*mut c_void>(b"ompi_mpi_comm_world").is_ok();
         if let Ok(version) = library.get::<AbiVersion>(b"MPI_Abi_get_version") {
@@ -320,9 +324,9 @@ fn interface(library: &Library) -> Result<Interface> {
         };
         let init = library.get::<*mut c_void>(b"MPI_Init_thread");
         let file = init.map_or(String::new(), |symbol| file_of(symbol.as_raw_ptr()));
-        Facts { has_open_mpi_handles, abi: major.max(0), file, version }
+        LibraryFacts { has_open_mpi_handles, abi: major.max(0), file, version }
     };
-    told(&facts)
+    interface_of(&facts)
 }
 
 /// The file that an address was loaded from.
@@ -341,12 +345,11 @@ unsafe fn file_of(address: *mut c_void) -> String {
     }
 }
 
-/// Which interface a library with these facts has. A library that is none we know is refused: its handles would be taken for
-/// something else.
-fn told(facts: &Facts) -> Result<Interface> {
+/// The interface of a library with these facts. An unknown library is refused: its handles would be misread.
+fn interface_of(facts: &LibraryFacts) -> Result<Interface> {
     let file = facts.file.rsplit('/').next().unwrap_or_default();
-    // A library for the standard ABI may rest on Open MPI's own, whose variables are found through it; and a library may know
-    // the ABI without having it.
+    // A library for the standard ABI may rest on Open MPI's own, whose variables are found through it; and a library may
+    // know the ABI without having it.
     if facts.abi >= 1 && (file.contains("mpi_abi") || !facts.has_open_mpi_handles) {
         return Ok(Interface::Standard);
     }
@@ -367,7 +370,7 @@ fn told(facts: &Facts) -> Result<Interface> {
     ))
 }
 
-/// A text that a call writes, with its length.
+/// The text that a call writes.
 fn text<const BYTES: usize>(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> String {
     let mut bytes = vec![0u8; BYTES];
     let mut length: c_int = 0;
@@ -378,7 +381,7 @@ fn text<const BYTES: usize>(write: impl FnOnce(*mut c_char, *mut c_int) -> c_int
     String::from_utf8_lossy(&bytes[..length]).trim_end_matches('\0').trim().to_string()
 }
 
-/// Name and version from the long text of a library.
+/// Name and version out of the long text of a library.
 fn short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default().trim();
     let first = |text: &str| {
@@ -401,7 +404,7 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, short, told};
+    use super::{LibraryFacts, interface_of, short};
     use crate::abi::Interface;
 
     #[test]
@@ -412,14 +415,19 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_known_by_what_it_says_not_by_what_it_is_not() {
+    fn interfaces_are_identified_by_positive_evidence() {
         let facts = |has_open_mpi_handles, abi, file: &str, version: &str| {
-            told(&Facts { has_open_mpi_handles, abi, file: file.into(), version: version.into() })
+            interface_of(&LibraryFacts {
+                has_open_mpi_handles,
+                abi,
+                file: file.into(),
+                version: version.into(),
+            })
         };
         let open_mpi = "Open MPI v5.0.8, package: x";
         assert_eq!(facts(true, 0, "/usr/lib/libmpi.so.40", open_mpi).unwrap(), Interface::OpenMpi);
         assert_eq!(facts(true, 1, "/usr/lib/libmpi.so.40", open_mpi).unwrap(), Interface::OpenMpi);
-        // A tool that stands in front of it.
+        // A profiling library that wraps it.
         assert_eq!(facts(true, 0, "/opt/libprofile.so", open_mpi).unwrap(), Interface::OpenMpi);
         // The standard ABI that rests on Open MPI's own library.
         assert_eq!(facts(true, 1, "/opt/lib/libmpi_abi.so.0", open_mpi).unwrap(), Interface::Standard);

@@ -1,21 +1,22 @@
-//! The only room with unsafe code: everything that touches the MPI library.
+//! Everything that calls the MPI library, and all unsafe code for it.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `calls.rs` | the functions of the library, typed, for either kind of handle; the macro that calls one |
-//! | `library.rs` | `Mpi`: found, opened, and asked who it is |
+//! | `library.rs` | `Mpi`: finds and opens the library, and identifies its interface |
 //! | `session.rs` | begins and ends MPI |
 //! | `comm.rs` | communicators, and messages between two ranks |
-//! | `kept.rs` | a duplicate of a communicator, kept on its parent |
-//! | `collective.rs` | what all ranks do together |
-//! | `request.rs` | something under way |
-//! | `datatype.rs` | where bytes lie |
-//! | `wait.rs` | waiting with an end |
+//! | `kept.rs` | a duplicate of a communicator, cached as an attribute of its parent |
+//! | `collective.rs` | collective operations |
+//! | `request.rs` | requests: operations in flight |
+//! | `datatype.rs` | derived datatypes |
+//! | `wait.rs` | waiting with a timeout |
 //!
-//! The proofs share these facts. *Signatures*: those in `calls.rs` are those of the MPI standard, with handles of the kind the
-//! library has; they were compared with the headers of all three interfaces. *Handles*: a `Comm`, `Request` or `Datatype`
-//! holds a handle that the library gave out or that `unsafe` code vouched for, and nobody frees it before the value goes.
-//! *Moment*: `call!` refuses when MPI has ended, or on a thread that may not call it, before anything is called.
+//! The proofs share these facts. *Signatures*: those in `calls.rs` are those of the MPI standard, with handles of the kind
+//! the library has; they were compared with the headers of all three interfaces. *Handles*: a `Comm`, `Request` or
+//! `Datatype` holds a handle that the library gave out or that `unsafe` code vouched for, and nobody frees it before the
+//! value is dropped. *Moment*: `call!` fails when MPI has ended, or on a thread that may not call it, before anything is
+//! called.
 
 pub mod calls;
 pub mod collective;

@@ -1,7 +1,7 @@
-//! Something under way: a message, or a collective operation.
+//! Requests: operations in flight, a message or a collective.
 //!
-//! Dropping a request does nothing. The library may still read or write the memory behind it, so it can neither be freed nor
-//! forgotten: a lost request, and with it its memory, is leaked on purpose.
+//! Dropping a request does nothing. MPI may still read or write its memory, so that must not be freed: a request that is
+//! dropped in flight is leaked on purpose, and its memory with it.
 
 use super::calls::{Status, call};
 use super::library::Mpi;
@@ -9,13 +9,15 @@ use crate::abi::Raw;
 use reshard_plan::Result;
 use std::ffi::c_int;
 
-/// Something under way. [`crate::wait`] waits for many.
+/// An operation in flight. [`crate::wait`] waits for several.
 #[derive(Debug)]
-#[must_use = "what is under way must be waited for"]
+#[must_use = "a request in flight must be waited for"]
 pub struct Request {
     mpi: &'static Mpi,
     raw: Raw,
+    /// The operation is a receive.
     receives: bool,
+    /// Once complete: the bytes received, 0 for anything but a receive.
     done: Option<usize>,
 }
 
@@ -24,9 +26,10 @@ impl Request {
         Self { mpi, raw, receives, done: None }
     }
 
-    /// Whether it is done: then the bytes that were received, 0 for anything but a receive. May be asked again.
+    /// Tests the request: none while it is in flight, then the bytes received, 0 for anything but a receive. May be called
+    /// again.
     ///
-    /// An error ends a request, too: its memory is free again, and what it holds is unknown.
+    /// A request that fails is complete, too: its memory is free again, with unknown contents.
     pub fn test(&mut self) -> Result<Option<usize>> {
         if self.done.is_some() {
             return Ok(self.done);
@@ -46,17 +49,17 @@ impl Request {
         Ok(self.done)
     }
 
-    /// The bytes that were received; nothing while it is under way.
+    /// The bytes received; none while the request is in flight.
     pub fn received(&self) -> Option<usize> {
         self.done
     }
 
-    /// Asks MPI to give it up. It must still be tested until it is done: a message that was on its way may yet arrive.
+    /// Asks MPI to cancel the request. It must still be tested until it is complete: a message in flight may yet arrive.
     pub fn cancel(&mut self) -> Result<()> {
         if self.done.is_some() {
             return Ok(());
         }
-        // SAFETY: the handle is valid, and under way.
+        // SAFETY: the handle is valid, and its operation in flight.
         unsafe { call!(self.mpi, &mut self.raw, cancel()) }
     }
 }

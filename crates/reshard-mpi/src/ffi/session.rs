@@ -1,7 +1,7 @@
 //! Begins and ends MPI.
 //!
-//! A program that ends with an error must not leave the others waiting: a session that is dropped by a panic aborts the
-//! whole job, because `MPI_Finalize` would wait for the ranks that wait for this one.
+//! A session that is dropped by a panic aborts the whole job: `MPI_Finalize` would deadlock with the ranks that wait for
+//! this one.
 
 use super::calls::{Handle, call, each};
 use super::comm::Comm;
@@ -14,13 +14,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The code a job ends with when one of its ranks panics: that of any Rust program.
-const PANICKED: c_int = 101;
+/// The exit code of a job when one of its ranks panics: that of any Rust program.
+const PANIC_EXIT_CODE: c_int = 101;
 
-/// How long a launcher may take to pass on why a job is aborted.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Time for the launcher to forward standard error before a job is aborted.
+const FORWARD_TIME: Duration = Duration::from_millis(200);
 
-/// MPI, begun. Ends it when dropped, if it began it; aborts the job if dropped by a panic.
+/// MPI between its beginning and its end. Ends MPI when dropped, if it began it; aborts the job if dropped by a panic.
 #[derive(Debug)]
 pub struct Session {
     world: Comm,
@@ -28,15 +28,15 @@ pub struct Session {
 }
 
 impl Mpi {
-    /// Begins MPI if nobody has, for calls by this thread. Ends with an error if launcher and library do not understand
-    /// each other: each process would believe to be alone.
+    /// Begins MPI if nobody has, for calls by this thread. Fails if launcher and library do not fit: each process would
+    /// believe to be the only one.
     pub fn init(&'static self) -> Result<Session> {
         // One thread at a time: two would both find that nobody has begun it.
         static BEGINNING: Mutex<()> = Mutex::new(());
         let _alone = BEGINNING.lock().unwrap_or_else(PoisonError::into_inner);
         if self.has_ended()? {
             self.note_end();
-            self.turn()?;
+            self.enter()?;
         }
         let mut flag: c_int = 0;
         // SAFETY: may be called at any time.
@@ -48,7 +48,7 @@ impl Mpi {
             // SAFETY: not begun and not ended; MPI lets a program pass no arguments.
             unsafe { call!(self, init_thread(null, std::ptr::null_mut(), wanted, &raw mut given))? };
         }
-        self.settle_threads(began)?;
+        self.init_threads(began)?;
         let handles = &self.abi.handles;
         // SAFETY: the world is there from beginning to end; it is not ours to free.
         let world = unsafe { Comm::borrowed(self, handles.comm_world)? };
@@ -81,7 +81,7 @@ impl Mpi {
         }
     }
 
-    /// Whether somebody, perhaps the host, has ended MPI.
+    /// True if MPI has ended, by this library or by the host program.
     pub(super) fn has_ended(&self) -> Result<bool> {
         let mut flag: c_int = 0;
         // SAFETY: may be called at any time.
@@ -89,10 +89,10 @@ impl Mpi {
         Ok(flag != 0)
     }
 
-    /// Finds out who may call, once. MPI has begun.
-    pub(super) fn settle_threads(&'static self, began: bool) -> Result<()> {
+    /// Determines once which threads may call MPI. MPI must have begun.
+    pub(super) fn init_threads(&'static self, began: bool) -> Result<()> {
         if self.threads.get().is_some() {
-            return self.turn().map(drop);
+            return self.enter().map(drop);
         }
         let numbers = &self.abi.numbers;
         let (mut level, mut main) = (0, 0);
@@ -101,23 +101,25 @@ impl Mpi {
             call!(self, query_thread(&raw mut level))?;
             call!(self, is_thread_main(&raw mut main))?;
         }
-        // Levels grow in all interfaces. Whoever began it for taking turns takes turns with us; we do among ourselves.
-        let (any, turns) = (level >= numbers.thread_multiple, level >= numbers.thread_serialized && !began);
-        if !any && !turns && main == 0 {
+        // Thread levels are ordered in all interfaces. A host that began MPI as `SERIALIZED` serializes its own calls with
+        // ours; here our own are serialized.
+        let (any, serialized) =
+            (level >= numbers.thread_multiple, level >= numbers.thread_serialized && !began);
+        if !any && !serialized && main == 0 {
             return Err(Error::new(
                 ErrorKind::Mpi,
                 "MPI was begun for one thread and is called by another; call it from the thread that began it, or begin it with \
                  MPI_THREAD_MULTIPLE",
             ));
         }
-        let threads = match (any, turns) {
-            (true, _) => Threads::Any,
-            (false, true) => Threads::Turns,
-            (false, false) => Threads::One(this_thread()),
+        let threads = match (any, serialized) {
+            (true, _) => Threads::Multiple,
+            (false, true) => Threads::Serialized,
+            (false, false) => Threads::Funneled(this_thread()),
         };
         self.threads.get_or_init(|| threads);
         self.watch_forks();
-        // Tells us when somebody else ends it.
+        // The attribute notices when the host ends MPI.
         self.key().map(drop)
     }
 }
@@ -133,24 +135,24 @@ impl Session {
         self.world.mpi()
     }
 
-    /// Ends all processes of the job, as soon as a launcher has had time to pass on why.
+    /// Aborts all processes of the job, after the launcher has had time to forward the error message.
     pub fn abort(&self, code: i32) -> ! {
-        // Launchers drop what they have not yet passed on when a job is aborted.
-        std::thread::sleep(LAST_WORDS);
+        // Launchers drop output that they have not yet forwarded when a job is aborted.
+        std::thread::sleep(FORWARD_TIME);
         let mpi = self.mpi();
-        if let Ok(_turn) = mpi.turn() {
+        if let Ok(_guard) = mpi.enter() {
             let world = mpi.abi.handles.comm_world;
             // SAFETY: MPI has begun and not ended.
             each!(mpi, calls => unsafe { (calls.abort)(Handle::of(world), code) });
         }
-        // MPI is gone, or its abort came back.
+        // MPI has ended, or its abort has returned.
         std::process::exit(if code == 0 { 1 } else { code })
     }
 
     fn end(&self) -> Result<()> {
         let mpi = self.mpi();
         if !mpi.has_ended()? {
-            mpi.forget_duplicate(&self.world)?;
+            mpi.delete_duplicate(&self.world)?;
             // SAFETY: begun and not ended, by the thread that began it.
             unsafe { call!(mpi, finalize())? };
         }
@@ -166,12 +168,12 @@ impl Drop for Session {
         }
         if std::thread::panicking() {
             let (rank, size) = (self.world.rank(), self.world.size());
-            // Nobody is left who could be told that this cannot be written.
+            // If standard error cannot be written to there is no other way to report.
             let _ = writeln!(std::io::stderr(), "rank {rank} of {size} panicked: the job is aborted");
-            self.abort(PANICKED);
+            self.abort(PANIC_EXIT_CODE);
         }
         if self.began && self.mpi().sessions.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // An MPI that cannot end has told the user so itself.
+            // MPI reports its own failure to end.
             let _ = self.end();
         }
     }

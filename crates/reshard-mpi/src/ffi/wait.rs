@@ -1,21 +1,21 @@
-//! Waiting with an end.
+//! Waiting with a timeout.
 //!
-//! `MPI_Wait` waits for ever when a partner is gone. We ask again and again instead: a few times at once, because most
-//! messages are nearly there, then letting others run in between, because ranks may outnumber processors.
+//! `MPI_Wait` never returns when the peer has exited. So requests are polled instead: first spinning, because most
+//! messages are nearly there, then yielding in between, because ranks may outnumber processors.
 
 use super::request::Request;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
-/// So long a rank waits for others unless it is told otherwise.
+/// The default timeout of a rank that waits for others.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// How often all are asked before others may run.
-const SPINS: u32 = 100;
+/// Polls before the processor is yielded.
+const MAX_SPINS: u32 = 100;
 
-/// Waits until all are done; [`Request::received`] then says how many bytes came. At the deadline, counted from now, it
-/// fails and says how long it waited; what is still under way stays so, and its memory must stay where it is. Without a
-/// deadline it waits as long as it takes.
+/// Waits until all requests are complete; [`Request::received`] then gives the bytes received. Fails when `deadline`,
+/// counted from now, has passed; requests that are still in flight stay so, and their memory must stay where it is. `None`
+/// waits without a timeout.
 pub fn wait(requests: &mut [Request], deadline: Option<Duration>) -> Result<()> {
     let begin = Instant::now();
     let mut rounds = 0;
@@ -35,7 +35,7 @@ pub fn wait(requests: &mut [Request], deadline: Option<Duration>) -> Result<()> 
             return Err(Error::new(
                 ErrorKind::Mpi,
                 format!(
-                    "waited {:.3} s for {} of {} messages, which did not come: a partner is gone, stuck or slow; \
+                    "waited {:.3} s for {} of {} messages, which did not come: a peer has exited, is stuck or slow; \
                      see what became of the other ranks, or allow more time",
                     begin.elapsed().as_secs_f64(),
                     open,
@@ -44,6 +44,6 @@ pub fn wait(requests: &mut [Request], deadline: Option<Duration>) -> Result<()> 
             ));
         }
         rounds += 1;
-        if rounds < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        if rounds < MAX_SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
     }
 }

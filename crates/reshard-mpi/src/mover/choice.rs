@@ -1,4 +1,4 @@
-//! The names of the movers.
+//! The movers a caller can choose, and their names on the command line.
 
 use reshard_plan::{Error, ErrorKind, Result};
 use std::fmt;
@@ -10,30 +10,31 @@ pub enum Mover {
     /// `Private` if all ranks are on one node, `Messages` if each is on its own, else `Mixed`.
     #[default]
     Auto,
-    /// One copy, by whichever rank has time: sources and destinations are [`Shared`](crate::Shared). All ranks on one node.
-    /// A rank that gets stuck in the middle of copying for another is waited for and named like one that does not come.
+    /// One copy, by whichever rank is idle: sources and destinations are [`Shared`](crate::Shared). All ranks on one node.
+    /// A rank that gets stuck while it copies for another is waited for and named like one that does not come.
     Shared,
-    /// One copy, out of sources that are [`Shared`](crate::Shared), to any destination. All ranks on one node.
+    /// One copy from [`Shared`](crate::Shared) sources to any destination. All ranks on one node.
     SharedSource,
-    /// Two copies through small shared boxes. All ranks on one node.
+    /// Two copies through small staging buffers in shared memory. All ranks on one node.
     Private,
     /// Packed messages in the order of a schedule.
     Messages,
-    /// Messages between nodes, and boxes that both sides reach within them.
+    /// Messages between nodes, double buffers in shared memory within a node.
     Mixed,
-    /// Messages as the papers send them, to compare with: no rank begins a step before the other side has taken what it
-    /// sent in the one before. With the strategy `caterpillar`, ScaLAPACK's exchange.
+    /// Messages as the papers send them, to compare with: no rank begins a step before its peers have begun to receive what
+    /// it sent in the step before. With the strategy `caterpillar`, ScaLAPACK's exchange.
     Lockstep,
-    /// Everything packed, one `MPI_Alltoallv`: to compare with. As in any call of MPI, a rank that does not come is waited for
-    /// for ever, whatever the deadline, and all ranks must begin their runs in the same order. Does not
-    /// scale.
+    /// All messages packed, one `MPI_Alltoallv`: to compare with. As in any blocking collective, a rank that does not come
+    /// is waited for without a timeout, whatever the deadline, and all ranks must begin their runs in the same order.
+    /// Refuses alpha, beta and conjugation.
     Alltoallv,
-    /// Everything described by datatypes, one `MPI_Alltoallw`: to compare with. Waits like `Alltoallv`, and does not scale, either.
+    /// All messages described by derived datatypes, one `MPI_Alltoallw`: to compare with. Waits without a timeout like
+    /// `Alltoallv`, and refuses alpha, beta and conjugation, too.
     Alltoallw,
 }
 
 impl Mover {
-    /// All of them.
+    /// All movers, in the order of the help text.
     pub const ALL: [Self; 9] = [
         Self::Auto,
         Self::Shared,
@@ -46,7 +47,7 @@ impl Mover {
         Self::Alltoallw,
     ];
 
-    /// Its name on the command line.
+    /// The name of the mover on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -61,7 +62,7 @@ impl Mover {
         }
     }
 
-    /// Whether a schedule says in which order messages go.
+    /// True if a schedule gives the order of the messages.
     pub fn follows_schedule(self) -> bool {
         matches!(self, Self::Messages | Self::Mixed | Self::Lockstep)
     }

@@ -1,18 +1,21 @@
-//! What ranks of a node tell each other, in every order in which they can come: see docs/protocols.md.
+//! Loom models: what ranks of a node tell each other, in every interleaving. See docs/protocols.md.
 //!
-//! A rank is a thread here, and a word is loom's; lanes, turns, boards and lots are those of the movers. Boxes, sources and
-//! destinations are cells: loom finds out if one is read or written while another may write to it. A source that is taken back
-//! may be read and written at once: it is a word, and what was read must not count.
+//! A rank is a thread here, and a word is loom's; buffer rings, double buffers, boards and task groups are those of the
+//! movers. Buffers, sources and destinations are cells: loom reports one that is read or written while another thread may
+//! write to it. A source that is revoked may be read and written at once: it is a word, and what was read then must not
+//! count.
 
 #![allow(unsafe_code)]
 
 use super::Progress;
-use super::board::{Board, KEPT};
-use super::lane::{Emptying, Filling, LINE, Lane, Shelf, Spot, tell_emptied};
-use super::lots::{Lot, Lots};
-use super::readers::Readers;
-use super::turns::{BOXES, Turns};
-use super::word::{Memory, Tie, Word};
+use super::messages::double_buffer::{BUFFERS_PER_PAIR, DoubleBuffer};
+use super::private::queue::{
+    BufferHandle, BufferRing, Consumer, LINE, Producer, WarmBuffers, publish_emptied,
+};
+use super::shared::groups::{GroupState, TaskGroups};
+use super::shared::progress::{CALL_HISTORY, ProgressBoard};
+use super::shared::readers::Readers;
+use super::word::{OrderingSite, SharedMemory, Word};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, fence};
@@ -49,16 +52,16 @@ impl Word for AtomicU64 {
     }
 }
 
-/// Words of all ranks, as one of them sees them.
+/// The words of all ranks, as one of them sees them.
 #[derive(Clone)]
-struct Sheet {
+struct ModelMemory {
     rank: usize,
-    /// For each rank, where its words are, and these.
+    /// For each rank, the byte offsets of its words, and the words.
     words: Arc<Vec<Vec<(usize, AtomicU64)>>>,
 }
 
-impl Sheet {
-    /// With words at these bytes, the same for all ranks.
+impl ModelMemory {
+    /// Memory with words at these byte offsets, equal on all ranks.
     fn new(ranks: usize, at: &[usize]) -> Self {
         let words = || at.iter().map(|&at| (at, AtomicU64::new(0))).collect();
         Self { rank: 0, words: Arc::new((0..ranks).map(|_| words()).collect()) }
@@ -69,7 +72,7 @@ impl Sheet {
     }
 }
 
-impl Memory for Sheet {
+impl SharedMemory for ModelMemory {
     type Word = AtomicU64;
 
     fn rank(&self) -> usize {
@@ -86,10 +89,10 @@ impl Memory for Sheet {
     }
 }
 
-/// A box, a source, a destination: nothing but a protocol keeps it from being read and written at once.
+/// A buffer, a source or a destination: only the protocol prevents a data race on it.
 struct Cell(UnsafeCell<u64>);
 
-// SAFETY: loom looks whether it is used by one at a time.
+// SAFETY: loom checks that it is used by one thread at a time.
 unsafe impl Sync for Cell {}
 // SAFETY: a number.
 unsafe impl Send for Cell {}
@@ -100,25 +103,25 @@ impl Cell {
     }
 
     fn read(&self) -> u64 {
-        // SAFETY: loom has looked whether anybody may write to it.
+        // SAFETY: loom checks that no thread may write to it meanwhile.
         self.0.with(|number| unsafe { *number })
     }
 
     fn write(&self, number: u64) {
-        // SAFETY: loom has looked whether anybody else may read or write it.
+        // SAFETY: loom checks that no other thread may read or write it meanwhile.
         self.0.with_mut(|place| unsafe { *place = number });
     }
 }
 
-/// Every order; or, where those take longer than seconds, all with so many preemptions at most: how often a thread is
-/// interrupted where it could have gone on.
+/// Tries every interleaving of `test`; or, where that takes longer than seconds, all with at most this many preemptions
+/// (a thread interrupted where it could have gone on).
 fn model(preemptions: Option<usize>, test: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = preemptions;
     builder.check(test);
 }
 
-/// All ranks at once.
+/// Runs all ranks concurrently.
 fn together(ranks: usize, play: impl Fn(usize) + Send + Sync + 'static) {
     let play = Arc::new(play);
     let others: Vec<_> = (1..ranks)
@@ -131,82 +134,89 @@ fn together(ranks: usize, play: impl Fn(usize) + Send + Sync + 'static) {
     others.into_iter().for_each(|other| other.join().unwrap());
 }
 
-/// Boxes of lanes: two for each rank, one in its lane and one at hand, or only the first.
-struct Room {
-    sheet: Sheet,
+/// Buffers for rings of one entry: two for each rank, one in its ring and one spare, or only the first.
+struct RingModel {
+    memory: ModelMemory,
     cells: Vec<Cell>,
 }
 
-impl Room {
+impl RingModel {
+    /// Offset of every ring's header.
     const AT: usize = LINE;
 
     fn new(ranks: usize) -> Self {
-        // How far boxes are emptied; those filled, and the words of one place.
+        // The counter of emptied buffers; the counter of filled ones, and the words of one entry.
         let at: Vec<usize> = [0].into_iter().chain((0..5).map(|word| Self::AT + 8 * word)).collect();
-        Self { sheet: Sheet::new(ranks, &at), cells: (0..2 * ranks).map(|_| Cell::new()).collect() }
+        Self { memory: ModelMemory::new(ranks, &at), cells: (0..2 * ranks).map(|_| Cell::new()).collect() }
     }
 
-    fn cell(&self, spot: Spot) -> &Cell {
-        &self.cells[2 * spot.rank + spot.at]
+    fn cell(&self, buffer: BufferHandle) -> &Cell {
+        &self.cells[2 * buffer.rank + buffer.at]
     }
 
-    /// Which cell of a rank.
-    fn spot(rank: usize, at: usize) -> Spot {
-        Spot { rank, at, room: LINE }
+    /// The handle of cell `at` of a rank.
+    fn buffer(rank: usize, at: usize) -> BufferHandle {
+        BufferHandle { rank, at, bytes: LINE }
     }
 
-    fn lane(sender: usize, other: usize) -> Lane {
-        Lane { sender, at: Self::AT, other, room: LINE, boxes: 1 }
+    fn ring(sender: usize, peer: usize) -> BufferRing {
+        BufferRing { sender, at: Self::AT, peer, min_bytes: LINE, entries: 1 }
     }
 
-    fn send(&self, to: &mut Filling, shelf: &mut Shelf, value: u64, call: u64, until: u64) -> bool {
-        let memory = self.sheet.of(to.lane.sender);
+    fn send(&self, to: &mut Producer, warm: &mut WarmBuffers, value: u64, call: u64, free_at: u64) -> bool {
+        let memory = self.memory.of(to.ring.sender);
         if !to.is_free(&memory) {
             return false;
         }
-        self.cell(to.choose(&memory, shelf)).write(value);
-        to.pass(&memory, call, until);
+        self.cell(to.choose(&memory, warm)).write(value);
+        to.push(&memory, call, free_at);
         true
     }
 
-    fn receive(&self, me: usize, from: &mut Emptying, shelf: &mut Shelf, told: u64) -> Option<(u64, u64)> {
-        let memory = self.sheet.of(me);
+    fn receive(
+        &self,
+        me: usize,
+        from: &mut Consumer,
+        warm: &mut WarmBuffers,
+        emptied: u64,
+    ) -> Option<(u64, u64)> {
+        let memory = self.memory.of(me);
         if !from.is_filled(&memory) {
             return None;
         }
-        let (call, value) = (from.call(&memory), self.cell(from.look(&memory)).read());
-        from.give_back(&memory, shelf);
-        tell_emptied(&memory, told);
+        let (call, value) = (from.call(&memory), self.cell(from.peek(&memory)).read());
+        from.pop(&memory, warm);
+        publish_emptied(&memory, emptied);
         Some((call, value))
     }
 }
 
-/// Each rank sends a box to the next in every run, and all boxes wander. Who has waited too often stops: among three, two could
-/// wait for ever while the third is never given a turn.
-fn wander(ranks: usize, runs: u64, patience: u32) {
-    let room = Room::new(ranks);
+/// Each rank sends a buffer to the next in every run, and all buffers migrate. A rank that has waited `max_waits` times
+/// stops: among three, two could wait for ever while the third is never scheduled.
+fn migrate(ranks: usize, runs: u64, max_waits: u32) {
+    let model = RingModel::new(ranks);
     (0..ranks).for_each(|me| {
         let next = (me + 1) % ranks;
-        Room::lane(me, next).furnish(&room.sheet, 0, Room::spot(me, 0));
+        RingModel::ring(me, next).init_entry(&model.memory, 0, RingModel::buffer(me, 0));
     });
     together(ranks, move |me| {
         let (next, last) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
-        let mut to = Filling::new(Room::lane(me, next));
-        let mut from = Emptying::new(Room::lane(last, last));
-        let mut shelf = Shelf::new([Room::spot(me, 1)].into_iter());
+        let mut to = Producer::new(RingModel::ring(me, next));
+        let mut from = Consumer::new(RingModel::ring(last, last));
+        let mut warm = WarmBuffers::new([RingModel::buffer(me, 1)].into_iter());
         let mut waited = 0;
         let value = |rank: usize, run: u64| 100 * run + rank as u64;
         for run in 1..=runs {
             let (mut sent, mut received) = (false, false);
             while !sent || !received {
                 let before = (sent, received);
-                sent = sent || room.send(&mut to, &mut shelf, value(me, run), run + 7, run);
-                if !received && let Some(got) = room.receive(me, &mut from, &mut shelf, run) {
+                sent = sent || model.send(&mut to, &mut warm, value(me, run), run + 7, run);
+                if !received && let Some(got) = model.receive(me, &mut from, &mut warm, run) {
                     assert_eq!(got, (run + 7, value(last, run)));
                     received = true;
                 }
                 if before == (sent, received) {
-                    if waited == patience {
+                    if waited == max_waits {
                         return;
                     }
                     waited += 1;
@@ -218,23 +228,23 @@ fn wander(ranks: usize, runs: u64, patience: u32) {
 }
 
 #[test]
-fn lane_of_one_box() {
+fn ring_of_one_buffer() {
     model(None, || {
-        let room = Room::new(2);
-        Room::lane(0, 1).furnish(&room.sheet, 0, Room::spot(0, 0));
+        let model = RingModel::new(2);
+        RingModel::ring(0, 1).init_entry(&model.memory, 0, RingModel::buffer(0, 0));
         together(2, move |me| {
-            let mut shelf = Shelf::new([].into_iter());
-            let mut to = Filling::new(Room::lane(0, 1));
-            let mut from = Emptying::new(Room::lane(0, 0));
+            let mut warm = WarmBuffers::new([].into_iter());
+            let mut to = Producer::new(RingModel::ring(0, 1));
+            let mut from = Consumer::new(RingModel::ring(0, 0));
             for chunk in 1..=3 {
                 if me == 0 {
-                    while !room.send(&mut to, &mut shelf, chunk, chunk + 7, chunk) {
+                    while !model.send(&mut to, &mut warm, chunk, chunk + 7, chunk) {
                         thread::yield_now();
                     }
                     continue;
                 }
                 let got = loop {
-                    match room.receive(1, &mut from, &mut shelf, chunk) {
+                    match model.receive(1, &mut from, &mut warm, chunk) {
                         Some(got) => break got,
                         None => thread::yield_now(),
                     }
@@ -246,72 +256,72 @@ fn lane_of_one_box() {
 }
 
 #[test]
-fn lanes_of_two_ranks() {
-    model(Some(3), || wander(2, 3, u32::MAX));
+fn rings_of_two_ranks() {
+    model(Some(3), || migrate(2, 3, u32::MAX));
 }
 
 #[test]
-fn lanes_of_three_ranks() {
-    model(Some(2), || wander(3, 2, 2));
+fn rings_of_three_ranks() {
+    model(Some(2), || migrate(3, 2, 2));
 }
 
 #[test]
-fn turns_of_two_ranks() {
+fn double_buffer_of_two_ranks() {
     model(Some(3), || {
-        let sheet = Sheet::new(2, &[0, 8, 16, 64]);
-        let cells: [Cell; BOXES] = std::array::from_fn(|_| Cell::new());
+        let memory = ModelMemory::new(2, &[0, 8, 16, 64]);
+        let cells: [Cell; BUFFERS_PER_PAIR] = std::array::from_fn(|_| Cell::new());
         together(2, move |me| {
-            let (memory, mut turns) = (sheet.of(me), Turns::new(0, 0));
-            for letter in 1..=4 {
+            let (memory, mut queue) = (memory.of(me), DoubleBuffer::new(0, 0));
+            for fragment in 1..=4 {
                 if me == 0 {
-                    while !turns.is_free(&memory) {
+                    while !queue.is_free(&memory) {
                         thread::yield_now();
                     }
-                    cells[turns.number()].write(letter);
-                    turns.pass(&memory, letter + 7);
+                    cells[queue.number()].write(fragment);
+                    queue.push(&memory, fragment + 7);
                     continue;
                 }
                 let call = loop {
-                    match turns.filled(&memory) {
+                    match queue.filled(&memory) {
                         Some(call) => break call,
                         None => thread::yield_now(),
                     }
                 };
-                assert_eq!((call, cells[turns.number()].read()), (letter + 7, letter));
-                turns.give_back(&memory);
+                assert_eq!((call, cells[queue.number()].read()), (fragment + 7, fragment));
+                queue.pop(&memory);
             }
         });
     });
 }
 
-/// Rank 0 owns, rank 1 receives, rank 2 helps if there is one: a lot of some units.
-fn lots(sheet: &Sheet, me: usize, units: u64) -> Lots<Sheet> {
-    let lot = Lot { number: 0, units, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
-    let board = Arc::new(Board::within(sheet.of(me)));
+/// Rank 0 owns, rank 1 receives, rank 2 helps if there is one: a group of some tasks.
+fn groups(memory: &ModelMemory, me: usize, tasks: u64) -> TaskGroups<ModelMemory> {
+    let group = GroupState { number: 0, tasks, home: (1, 0), ranks: vec![0, 1], receivers: vec![1] };
+    let board = Arc::new(ProgressBoard::within(memory.of(me)));
     let readers = if me == 0 { vec![1] } else { vec![] };
     let readers = Arc::new(Readers::new(Arc::clone(&board), readers, None, false));
     let owners = if me == 1 { vec![0] } else { vec![] };
-    Lots::new(vec![lot], usize::from(me == 1), owners, board, readers)
+    TaskGroups::new(vec![group], usize::from(me == 1), owners, board, readers)
 }
 
-/// Notes, the lot worked on, calls, and one lot's tickets.
-fn board(ranks: usize) -> Sheet {
-    let calls = (0..KEPT as usize).map(|run| 5 * LINE + 8 * run);
-    let notes = (0..5).map(|line| line * LINE);
-    // And beside the last note, who panicked.
-    let notes = notes.chain([3 * LINE + 8]);
-    let at: Vec<usize> = notes.chain(calls).chain([6 * LINE, 6 * LINE + 8]).collect();
-    Sheet::new(ranks, &at)
+/// The words of a board: milestones, the group worked on, call fingerprints, and one task counter.
+fn board_words(ranks: usize) -> ModelMemory {
+    let calls = (0..CALL_HISTORY as usize).map(|run| 5 * LINE + 8 * run);
+    let milestones = (0..5).map(|line| line * LINE);
+    // Beside the last milestone, the group over which the rank panicked.
+    let milestones = milestones.chain([3 * LINE + 8]);
+    let at: Vec<usize> = milestones.chain(calls).chain([6 * LINE, 6 * LINE + 8]).collect();
+    ModelMemory::new(ranks, &at)
 }
 
-/// A run after it has begun.
-fn finish(lots: &mut Lots<Sheet>, copy: impl Fn(u64)) -> reshard_plan::Result<()> {
+/// Finishes a run that has begun.
+fn finish(groups: &mut TaskGroups<ModelMemory>, copy: impl Fn(u64)) -> reshard_plan::Result<()> {
     loop {
-        if !lots.look()? {
+        if !groups.poll()? {
             thread::yield_now();
             continue;
         }
-        match lots.copy(|_, unit| copy(unit))? {
+        match groups.copy(|_, task| copy(task))? {
             Progress::Done => return Ok(()),
             Progress::Moved => {}
             Progress::Waits => thread::yield_now(),
@@ -320,146 +330,151 @@ fn finish(lots: &mut Lots<Sheet>, copy: impl Fn(u64)) -> reshard_plan::Result<()
 }
 
 /// Two runs; the owner writes to its source as soon as it may.
-fn tickets(ranks: usize, units: u64) {
-    let (sheet, source) = (board(ranks), Cell::new());
-    let target: Vec<Cell> = (0..units).map(|_| Cell::new()).collect();
+fn tasks(ranks: usize, tasks: u64) {
+    let (memory, source) = (board_words(ranks), Cell::new());
+    let target: Vec<Cell> = (0..tasks).map(|_| Cell::new()).collect();
     together(ranks, move |me| {
-        let mut lots = lots(&sheet, me, units);
+        let mut groups = groups(&memory, me, tasks);
         for run in 1..=2 {
             if me == 0 {
-                while !lots.readers().are_through(run - 1) {
+                while !groups.readers().are_done(run - 1) {
                     thread::yield_now();
                 }
                 source.write(run);
             }
-            lots.begin(7);
-            // Once each: a second would be a race, or change the value.
-            finish(&mut lots, |unit| target[unit as usize].write(source.read() * 10 + unit)).unwrap();
+            groups.begin(7);
+            // Each task once: a second copy would be a race, or change the value.
+            finish(&mut groups, |task| target[task as usize].write(source.read() * 10 + task)).unwrap();
             if me == 1 {
-                (0..units).for_each(|unit| assert_eq!(target[unit as usize].read(), run * 10 + unit));
+                (0..tasks).for_each(|task| assert_eq!(target[task as usize].read(), run * 10 + task));
             }
         }
     });
 }
 
 #[test]
-fn tickets_of_owner_and_receiver() {
-    model(Some(3), || tickets(2, 2));
+fn tasks_of_owner_and_receiver() {
+    model(Some(3), || tasks(2, 2));
 }
 
 #[test]
-fn tickets_with_a_helper() {
-    model(Some(1), || tickets(3, 2));
+fn tasks_with_a_helper() {
+    model(Some(1), || tasks(3, 2));
 }
 
-/// The owner does not wait for who reads its source: what was read afterwards does not count.
-fn take_back(ranks: usize) {
-    let (sheet, source, target) = (board(ranks), AtomicU64::new(1), Cell::new());
+/// The owner revokes its source instead of waiting for readers: what is read after that must not count.
+fn revoke(ranks: usize) {
+    let (memory, source, target) = (board_words(ranks), AtomicU64::new(1), Cell::new());
     together(ranks, move |me| {
-        let mut lots = lots(&sheet, me, 1);
-        lots.begin(7);
+        let mut groups = groups(&memory, me, 1);
+        groups.begin(7);
         if me == 0 {
-            // It does not help in this model: it has no time.
-            Board::within(sheet.of(0)).take_back(1);
+            // It copies nothing in this model.
+            ProgressBoard::within(memory.of(0)).revoke(1);
             source.store(2, Ordering::Relaxed);
             return;
         }
         if me == 2 {
-            let copied = lots.copy(|_, _| target.write(source.load(Ordering::Relaxed)));
+            let copied = groups.copy(|_, _| target.write(source.load(Ordering::Relaxed)));
             assert!(copied.is_ok());
             return;
         }
-        if finish(&mut lots, |_| target.write(source.load(Ordering::Relaxed))).is_ok() {
-            assert_eq!(target.read(), 1, "read after it was taken back, and nobody noticed");
+        if finish(&mut groups, |_| target.write(source.load(Ordering::Relaxed))).is_ok() {
+            assert_eq!(target.read(), 1, "read after it was revoked, and nobody noticed");
         }
     });
 }
 
 #[test]
-fn taken_back_from_its_reader() {
-    model(None, || take_back(2));
+fn revoked_from_its_reader() {
+    model(None, || revoke(2));
 }
 
 #[test]
-fn taken_back_from_a_helper() {
-    model(Some(3), || take_back(3));
+fn revoked_from_a_helper() {
+    model(Some(3), || revoke(3));
 }
 
-/// The receiver gives up while another copies for it: when that is back, nobody writes to its destination or reads the source.
+/// The receiver aborts while another rank copies for it: once the taken tasks are copied, nobody writes to its destination
+/// or reads the source.
 #[test]
-fn given_up_while_another_copies() {
+fn aborted_while_another_copies() {
     model(Some(4), || {
-        let (sheet, source) = (board(3), Cell::new());
+        let (memory, source) = (board_words(3), Cell::new());
         let target: [Cell; 2] = std::array::from_fn(|_| Cell::new());
         together(3, move |me| {
-            let mut lots = lots(&sheet, me, 2);
-            let copy = |unit| target[unit as usize].write(source.read());
+            let mut groups = groups(&memory, me, 2);
+            let copy = |task| target[task as usize].write(source.read());
             if me == 0 {
                 source.write(1);
-                lots.begin(7);
-                if lots.readers().are_through(1) {
+                groups.begin(7);
+                if groups.readers().are_done(1) {
                     source.write(2);
                 }
                 return;
             }
-            lots.begin(7);
+            groups.begin(7);
             if me == 2 {
-                let copied = [lots.copy(|_, unit| copy(unit)), lots.copy(|_, unit| copy(unit))];
+                let copied = [groups.copy(|_, task| copy(task)), groups.copy(|_, task| copy(task))];
                 assert!(copied.iter().all(Result::is_ok));
                 return;
             }
-            let taken = lots.close();
-            if !lots.are_back(&taken) {
+            let counts = groups.close();
+            if !groups.taken_copied(&counts) {
                 return;
             }
             target.iter().for_each(|target| target.write(3));
-            lots.leave();
+            groups.leave();
         });
     });
 }
 
-/// An owner that runs ahead as far as it may, and was called otherwise at first, is found out.
+/// An owner that runs ahead as far as it may, after a first run with another call, is detected.
 #[test]
-fn called_otherwise_and_gone_on() {
+fn other_call_and_gone_on() {
     model(None, || {
-        let (sheet, source) = (board(2), Cell::new());
+        let (memory, source) = (board_words(2), Cell::new());
         together(2, move |me| {
-            let mut lots = lots(&sheet, me, 1);
+            let mut groups = groups(&memory, me, 1);
             if me == 0 {
-                for run in 1..=KEPT + 1 {
-                    lots.begin(if run == 1 { 8 } else { 7 });
-                    // It receives nothing: it has ended when it has begun.
-                    while !lots.look().unwrap() {
+                for run in 1..=CALL_HISTORY + 1 {
+                    groups.begin(if run == 1 { 8 } else { 7 });
+                    // It receives nothing: its run ends as soon as it has begun.
+                    while !groups.poll().unwrap() {
                         thread::yield_now();
                     }
                 }
                 return;
             }
-            lots.begin(7);
-            let outcome = finish(&mut lots, |_| assert_eq!(source.read(), 0));
-            assert!(outcome.is_err(), "not found out");
-            lots.close();
-            lots.leave();
+            groups.begin(7);
+            let outcome = finish(&mut groups, |_| assert_eq!(source.read(), 0));
+            assert!(outcome.is_err(), "not detected");
+            groups.close();
+            groups.leave();
         });
     });
 }
 
-/// Leaves out one ordering after the other, and sees that model fail which docs/protocols.md names.
+/// Relaxes one ordering after the other, and checks that the model which docs/protocols.md names then fails.
 #[test]
 fn every_ordering_is_needed() {
     let program = std::env::current_exe().unwrap();
     let table = include_str!("../../../../docs/protocols.md");
-    for tie in Tie::ALL {
-        let name = format!("{tie:?}");
-        let row = table.lines().find(|line| line.starts_with(&format!("| `{name}` | `{:?}` |", tie.order())));
+    for site in OrderingSite::ALL {
+        let name = format!("{site:?}");
+        let row =
+            table.lines().find(|line| line.starts_with(&format!("| `{name}` | `{:?}` |", site.order())));
         let row = row.unwrap_or_else(|| panic!("docs/protocols.md has no row for {name}"));
         let model = row.split('`').nth(5).unwrap();
         let model = format!("{}::{model}", module_path!().split_once("::").unwrap().1);
-        let run =
-            Command::new(&program).args(["--exact", &model]).env(Tie::LEFT_OUT, &name).output().unwrap();
+        let run = Command::new(&program)
+            .args(["--exact", &model])
+            .env(OrderingSite::RELAX_VARIABLE, &name)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
         assert!(said.contains(&format!("test {model} ... FAILED")), "without {name}, {model}: {said}");
-        // Not because it became too long.
+        // The model must not fail because it became too long.
         assert!(!said.contains("maximum number of branches"), "{name}: {said}");
     }
 }

@@ -1,59 +1,45 @@
-//! How bytes get from one process to another.
+//! How bytes get from one process to another: one folder for each kind of mover, named as the flag is.
 //!
-//! | mover | how | when |
+//! | folder | how | when |
 //! |---|---|---|
-//! | `direct.rs` | each byte is read where it is, in memory all ranks of the node share, and written where it belongs; who copies what says `lots.rs`, who still reads `readers.rs` | sources are [`Shared`](crate::Shared), and destinations perhaps |
-//! | `relay.rs` | packed into small shared boxes (`lane.rs`), assembled from them | private arrays on one node |
-//! | `messages.rs` | packed messages in the order of a schedule (`letters.rs`, `barriers.rs`), those within a node through shared boxes (`boxes.rs`) | between nodes |
-//! | `collective.rs` | all packed, one `MPI_Alltoallv`, all unpacked; or all described, one `MPI_Alltoallw` | to compare with |
+//! | `shared/` | one copy: each byte is read where it is, in memory that all ranks of the node map, and written where it belongs; `groups.rs` says who copies which tasks, `readers.rs` who still reads | sources are [`Shared`](crate::Shared), and perhaps destinations |
+//! | `private/` | two copies: packed into small staging buffers in shared memory (`queue.rs`), assembled from them | private arrays on one node |
+//! | `messages/` | packed messages in the order of a schedule (`network.rs`, `barriers.rs`), those within a node through double buffers in shared memory (`in_node.rs`) | between nodes |
 //!
-//! A mover advances piece by piece and never waits: whoever runs it does, with [`Patience`], which has an end. What
-//! ranks of a node tell each other through shared memory is in types of its own (`word.rs`), which models drive, too.
+//! A mover advances task by task and never blocks: its driver waits, with [`Backoff`], which has a deadline. Everything that
+//! ranks of a node tell each other through shared memory is in types of its own (`word.rs`), which loom models drive, too.
 
-#[allow(unsafe_code)]
-mod array;
-mod barriers;
-mod board;
-#[allow(unsafe_code)]
-mod boxes;
+mod backoff;
 mod choice;
-#[allow(unsafe_code)]
-pub mod collective;
-pub mod direct;
-mod lane;
-mod letters;
 #[cfg(all(test, loom))]
 mod loom_models;
-mod lots;
 pub mod messages;
-mod patience;
-pub mod readers;
 #[allow(unsafe_code)]
-pub mod relay;
-mod turns;
+pub mod private;
+pub mod shared;
 mod word;
 
-pub use array::Shared;
+pub use backoff::Backoff;
 pub use choice::Mover;
-pub use patience::Patience;
+pub use shared::array::Shared;
 
 use reshard::engine::Buffers;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::Duration;
 
-/// What came of looking for something to do.
+/// The result of one attempt to do a part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Something was done, and there may be more.
     Moved,
-    /// Others must do something first.
+    /// Other ranks must do something first.
     Waits,
     /// The run is over.
     Done,
 }
 
 impl Progress {
-    /// Of something that is not over.
+    /// The progress of a run that is not over.
     fn of(moved: bool) -> Self {
         if moved { Self::Moved } else { Self::Waits }
     }
@@ -61,60 +47,64 @@ impl Progress {
 
 /// What this rank did in a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Messages it sent, and steps of the whole schedule.
+pub struct RunCounters {
+    /// Messages this rank sent.
     pub messages: u64,
+    /// Steps of the whole schedule.
     pub steps: u64,
+    /// Time spent packing.
     pub pack: Duration,
+    /// Time spent unpacking or assembling.
     pub unpack: Duration,
-    /// Where ranks share the copying: units that this one copied, whoever they were for.
-    pub units: u64,
+    /// Tasks this rank copied, whichever rank receives them; 0 unless the mover copies by tasks.
+    pub tasks: u64,
 }
 
-/// One rank's side of moving the arrays of a plan, again and again.
-pub trait Moving: Send {
-    /// Whether a run is one call of MPI, which waits for the others.
+/// One rank's side of moving the arrays of a plan, run after run.
+pub trait MoverBackend: Send {
+    /// True if a run is one blocking collective of MPI.
     fn is_one_call(&self) -> bool {
         false
     }
 
-    /// Refuses what it cannot do.
+    /// Refuses data that this mover cannot move.
     fn check(&self, data: &Buffers<'_>) -> Result<()> {
         let _ = data;
         Ok(())
     }
 
-    /// Begins a run. `call` stands for what the caller gave that must be alike on all ranks: numbers that scale, shared arrays.
+    /// Begins a run. `call` is a fingerprint of the arguments that must be equal on all ranks: the numbers that scale, and
+    /// the shared arrays.
     fn begin(&mut self, data: &mut Buffers<'_>, call: u64);
 
-    /// Does a piece of it, if there is one to do. The data is the one the run began with, or one entered alike.
+    /// Does a part of the run, if there is one to do. `data` is what the run began with, or was entered alike.
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress>;
 
-    /// The run failed, and nothing more will be done in it, or in any after it.
-    fn give_up(&mut self) {}
+    /// Aborts the run: nothing more will be done in it, or in any after it.
+    fn abort(&mut self) {}
 
-    /// The run that would be next cannot be begun here, and neither can any after it.
-    fn refuse(&mut self) {}
+    /// The next run cannot be begun on this rank, and neither can any after it.
+    fn skip_run(&mut self) {}
 
-    /// The mover goes, after its last run has failed or not. False if a message of it may still be on its way, or MPI receive
-    /// something for it.
-    fn abandon(&mut self, failed: bool) -> bool {
+    /// Ends the use of this mover, after its last run has failed or not. False if a message of it may still be in flight, or
+    /// MPI may still receive something for it.
+    fn shut_down(&mut self, failed: bool) -> bool {
         let _ = failed;
         true
     }
 
-    /// Whom the run waits for.
-    fn late(&self) -> String;
+    /// The ranks that the run waits for, in words.
+    fn awaited(&self) -> String;
 
     /// What was done since the run began.
-    fn tally(&self) -> Tally;
+    fn counters(&self) -> RunCounters;
 
     /// Bytes this rank takes beside plan and data.
     fn scratch_bytes(&self) -> u64;
 }
 
-/// A mover that cannot do with the memory it was given.
-pub fn too_little(memory: u64, needed: u64) -> Error {
+/// The error of a mover that needs more memory than it was given.
+pub fn too_little_memory(memory: u64, needed: u64) -> Error {
     Error::new(
         ErrorKind::Memory,
         format!(
@@ -124,19 +114,24 @@ pub fn too_little(memory: u64, needed: u64) -> Error {
     )
 }
 
-/// A run in which two ranks were called differently; said by the one that receives.
-pub fn other_call(rank: usize, me: usize) -> Error {
+/// The error of a run in which `rank` was called with other arguments than `me`, which receives from it.
+pub fn call_mismatch(rank: usize, me: usize) -> Error {
     Error::new(
         ErrorKind::Mpi,
         format!(
             "rank {rank} gives other alpha, beta or arrays in this run than rank {me}; give the same on all ranks; the destination \
-             is an unfinished mixture"
+             is only partly written"
         ),
     )
 }
 
-/// "rank 3", "ranks 1 and 3", "ranks 1, 2 and 3": each once, in order.
-pub fn named(ranks: impl IntoIterator<Item = usize>) -> String {
+/// A number of ranks in words: "1 rank", "2 ranks".
+pub fn rank_count(ranks: usize) -> String {
+    if ranks == 1 { "1 rank".into() } else { format!("{ranks} ranks") }
+}
+
+/// Lists ranks in words, each once, in order: "rank 3", "ranks 1 and 3", "ranks 1, 2 and 3".
+pub fn rank_list(ranks: impl IntoIterator<Item = usize>) -> String {
     let mut ranks: Vec<usize> = ranks.into_iter().collect();
     ranks.sort_unstable();
     ranks.dedup();

@@ -1,33 +1,35 @@
-//! Words in memory that several processes map, and every ordering by which they rely on each other.
+//! Words in memory that several processes map, and every memory ordering by which they synchronise.
 //!
-//! What ranks of a node tell each other they tell through such words. The types that do so ([`Lane`](super::lane),
-//! [`Turns`](super::turns), [`Board`](super::board), [`Lots`](super::lots)) take any [`Memory`]: that of processes, or
-//! loom's in models, which tries them in every order. Each ordering has a name, a [`Tie`], so that the models can leave out one
-//! after the other and show that it is needed. All others are relaxed: docs/protocols.md says why.
+//! Ranks of a node synchronise through such words only. The types that do so ([`BufferRing`](super::private::queue),
+//! [`DoubleBuffer`](super::messages::double_buffer), [`ProgressBoard`](super::shared::progress),
+//! [`TaskGroups`](super::shared::groups)) are generic over [`SharedMemory`]: real shared memory in the movers, loom's
+//! atomics in the models, which try every interleaving. Each acquire or release has a name, an [`OrderingSite`], so that
+//! the models can relax one after the other and show that each is needed. All other accesses are relaxed:
+//! docs/protocols.md says why.
 
-use crate::shm::Neighbours;
+use crate::shm::NodeMemory;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that several processes reach.
+/// A 64-bit atomic word that several processes map.
 pub trait Word {
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, number: u64, order: Ordering);
     fn fetch_max(&self, number: u64, order: Ordering) -> u64;
     fn fetch_add(&self, number: u64, order: Ordering) -> u64;
-    /// Relaxed; may fail for no reason.
+    /// Weak compare-and-exchange, relaxed: stores `number` if the word holds `seen`. May fail spuriously.
     fn replace(&self, seen: u64, number: u64) -> Result<u64, u64>;
-    /// None if it is relaxed.
+    /// A memory fence; no instruction if `order` is relaxed.
     fn fence(order: Ordering);
 }
 
-/// Memory of which each rank has a part that all others reach, too.
-pub trait Memory {
+/// Memory of which each rank owns a part that all ranks of the node map.
+pub trait SharedMemory {
     type Word: Word;
 
     fn rank(&self) -> usize;
     fn ranks(&self) -> usize;
 
-    /// The word in the part of a rank at a byte, a multiple of 8. All are 0 at first.
+    /// Returns the word at byte offset `at` (a multiple of 8) of the part of `rank`. All words are 0 at first.
     fn word(&self, rank: usize, at: usize) -> &Self::Word;
 }
 
@@ -59,7 +61,7 @@ impl Word for AtomicU64 {
     }
 }
 
-impl Memory for Neighbours {
+impl SharedMemory for NodeMemory {
     type Word = AtomicU64;
 
     fn rank(&self) -> usize {
@@ -75,15 +77,15 @@ impl Memory for Neighbours {
     }
 }
 
-macro_rules! ties {
+macro_rules! ordering_sites {
     ($($(#[$says:meta])* $name:ident = $order:ident,)*) => {
-        /// Where one process relies on another: whoever reads what was written there sees all that was done before.
+        /// A place in the code where one process synchronises with another: a release, or the acquire that pairs with it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Tie { $($(#[$says])* $name,)* }
+        pub enum OrderingSite { $($(#[$says])* $name,)* }
 
-        impl Tie {
-            /// As it must be.
-            const fn needed(self) -> Ordering {
+        impl OrderingSite {
+            /// The ordering that correctness requires here.
+            const fn required(self) -> Ordering {
                 match self { $(Self::$name => Ordering::$order,)* }
             }
 
@@ -93,54 +95,55 @@ macro_rules! ties {
     };
 }
 
-ties! {
-    /// A sender has filled a box of a lane; the receiver sees that.
-    LaneFills = Release,
-    LaneSeesFilled = Acquire,
-    /// A receiver has emptied boxes of its lanes; a sender sees that.
-    LaneEmpties = Release,
-    LaneSeesEmptied = Acquire,
-    /// The same of letters within a node.
-    TurnFills = Release,
-    TurnSeesFilled = Acquire,
-    TurnEmpties = Release,
-    TurnSeesEmptied = Acquire,
-    /// A rank has begun: its source is written, its destination may be. Whoever copies sees that.
-    Begins = Release,
-    SeesBegun = Acquire,
-    /// A unit is copied; a receiver sees that all are, or, when it gives up, all that were taken.
-    PutsDown = Release,
-    SeesThrough = Acquire,
-    SeesLast = Acquire,
-    /// A rank has received everything; an owner sees that before it writes to its source.
-    Receives = Release,
+ordering_sites! {
+    /// [`BufferRing`](super::private::queue): the sender publishes a filled buffer; the receiver sees it.
+    RingFills = Release,
+    RingSeesFilled = Acquire,
+    /// [`BufferRing`](super::private::queue): the receiver returns emptied buffers; a sender sees that.
+    RingEmpties = Release,
+    RingSeesEmptied = Acquire,
+    /// [`DoubleBuffer`](super::messages::double_buffer): the sender publishes a filled buffer; the receiver sees it.
+    DoubleBufferFills = Release,
+    DoubleBufferSeesFilled = Acquire,
+    /// [`DoubleBuffer`](super::messages::double_buffer): the receiver returns an emptied buffer; the sender sees that.
+    DoubleBufferEmpties = Release,
+    DoubleBufferSeesEmptied = Acquire,
+    /// A rank begins a run: its source is complete, its destination may be written. Every rank that copies sees that.
+    RunBegins = Release,
+    SeesRunBegun = Acquire,
+    /// A task is copied. Its receiver sees that all tasks are, or, when it aborts, that all taken tasks are.
+    TaskCopied = Release,
+    SeesAllCopied = Acquire,
+    SeesTakenCopied = Acquire,
+    /// A rank has received everything; the owner of a source sees that before it writes to the source.
+    RunReceived = Release,
     SeesReceived = Acquire,
-    /// Fences: of an owner between saying that it takes its source back and writing to it, and of who copies between reading it
-    /// and saying so.
-    TakesBack = Release,
-    HasRead = Acquire,
+    /// Two fences around a source that its owner revokes: the owner's between publishing that and writing to the source, the
+    /// copying rank's between reading the source and counting the task.
+    RevokeFence = Release,
+    ReadFence = Acquire,
 }
 
-impl Tie {
+impl OrderingSite {
     #[cfg(not(all(test, loom)))]
     #[inline]
     pub const fn order(self) -> Ordering {
-        self.needed()
+        self.required()
     }
 
-    /// The one that is left out in this process is relaxed.
+    /// The ordering to use: relaxed if the environment names this site, else the required one.
     #[cfg(all(test, loom))]
     pub fn order(self) -> Ordering {
         use std::sync::OnceLock;
-        static LEFT_OUT: OnceLock<Option<String>> = OnceLock::new();
-        let left_out = LEFT_OUT.get_or_init(|| std::env::var(Self::LEFT_OUT).ok());
-        match left_out {
+        static RELAXED: OnceLock<Option<String>> = OnceLock::new();
+        let relaxed = RELAXED.get_or_init(|| std::env::var(Self::RELAX_VARIABLE).ok());
+        match relaxed {
             Some(name) if *name == format!("{self:?}") => Ordering::Relaxed,
-            _ => self.needed(),
+            _ => self.required(),
         }
     }
 
-    /// Names the one to be left out.
+    /// The environment variable that names the site to relax.
     #[cfg(all(test, loom))]
-    pub const LEFT_OUT: &str = "RESHARD_LEAVE_OUT";
+    pub const RELAX_VARIABLE: &str = "RESHARD_LEAVE_OUT";
 }

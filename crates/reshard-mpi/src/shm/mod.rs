@@ -1,49 +1,49 @@
-//! Memory that all ranks of a node reach, without a name that could be left behind.
+//! Shared memory of the ranks of a node, without a name that could be left behind.
 //!
-//! Each rank makes a segment of its own, anonymous and sized as it likes, and the others map it through the kernel's view of
-//! its open files. When the last process goes, however it goes, the memory goes. A random number at the beginning of each
-//! segment, and its owner's rank, tell whether the others really found it: on different nodes, or in containers that hide
-//! processes from each other, they do not, and are told so.
+//! Each rank makes a segment of its own, anonymous and of any size, and the others map it through `/proc/<pid>/fd`. When
+//! the last process exits, however it does, the memory is freed. A random number at the beginning of each segment, and its
+//! owner's rank, prove that the others really found it: on different nodes, or in containers that hide processes from each
+//! other, they do not, and get an error.
 
 mod discovery;
 mod segment;
 
-pub(crate) use segment::{Pages, Segment};
+pub(crate) use segment::{PageKind, Segment};
 
-use crate::agree::told;
+use crate::agree::agree_on_result;
 use crate::node::random;
-use crate::private::Private;
+use crate::private_comm::PrivateComm;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bytes at the beginning of a segment that are not the caller's.
-pub(crate) const HEAD: usize = 64;
+/// Bytes at the beginning of a segment that identify it and are not the caller's.
+pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 
 /// The segments of all ranks of a node, by their rank in the communicator.
-pub(crate) struct Neighbours {
+pub(crate) struct NodeMemory {
     rank: usize,
-    /// The same on all ranks, and another for other segments.
-    number: u64,
-    /// None of ranks on other nodes.
+    /// A fingerprint of the segments: equal on all ranks, different for other segments.
+    fingerprint: u64,
+    /// By rank; none for ranks on other nodes.
     segments: Vec<Option<Segment>>,
-    /// The process of each rank.
+    /// The unique process numbers of all ranks, by rank.
     processes: Vec<u128>,
 }
 
-/// What the others must know to map a segment.
+/// What other ranks must know to map a segment.
 #[derive(Clone, Copy, Default)]
-struct Card {
+struct SegmentInfo {
     pid: u64,
     fd: u64,
     bytes: u64,
-    /// A number that no other segment has.
+    /// The random number at the beginning of the segment.
     identity: u128,
 }
 
-impl Card {
+impl SegmentInfo {
     const BYTES: usize = 40;
 
     fn to_bytes(self) -> Vec<u8> {
@@ -58,63 +58,65 @@ impl Card {
     }
 }
 
-impl Neighbours {
-    /// Makes a segment of so many bytes, all zero, and maps those of all others on this node. Collective over the whole
+impl NodeMemory {
+    /// Makes a segment of `bytes` bytes, all zero, and maps those of all other ranks of this node. Collective over the whole
     /// communicator; fails on all ranks if it fails on one.
-    pub fn share(comm: &Private, bytes: usize, pages: Pages, limit: Option<Duration>) -> Result<Self> {
+    pub fn share(comm: &PrivateComm, bytes: usize, pages: PageKind, limit: Option<Duration>) -> Result<Self> {
         let node = comm.node(limit)?;
-        let all_bytes = bytes.checked_add(HEAD).ok_or_else(|| too_large(bytes, 1));
+        let all_bytes = bytes.checked_add(SEGMENT_HEADER_BYTES).ok_or_else(|| too_large(bytes, 1));
         let made = all_bytes.and_then(|bytes| Segment::create(bytes, pages).map(|made| (made, bytes)));
-        let mut card = Card::default();
+        let mut info = SegmentInfo::default();
         if let Ok(((segment, fd), bytes)) = &made {
             let identity = random();
             segment.counter(0).store(identity as u64, Ordering::Release);
             segment.counter(8).store((identity >> 64) as u64, Ordering::Release);
             segment.counter(16).store(comm.rank() as u64, Ordering::Release);
-            card = Card {
+            info = SegmentInfo {
                 pid: u64::from(std::process::id()),
                 fd: fd.as_raw_fd() as u64,
                 bytes: *bytes as u64,
                 identity,
             };
         }
-        let cards = comm.gather(&card.to_bytes(), limit)?;
+        let infos = comm.gather(&info.to_bytes(), limit)?;
         let mapped = made.and_then(|((own, fd), _)| {
             let mut segments: Vec<Option<Segment>> = (0..comm.size()).map(|_| None).collect();
             for &rank in node.ranks().iter().filter(|&&rank| rank != comm.rank()) {
-                let card = Card::from_bytes(&cards[rank * Card::BYTES..(rank + 1) * Card::BYTES]);
-                segments[rank] = Some(map(rank, card, pages)?);
+                let info = SegmentInfo::from_bytes(
+                    &infos[rank * SegmentInfo::BYTES..(rank + 1) * SegmentInfo::BYTES],
+                );
+                segments[rank] = Some(map(rank, info, pages)?);
             }
             segments[comm.rank()] = Some(own);
             Ok((segments, fd))
         });
-        // Also tells that everybody has mapped what it needs: the file may be closed now.
-        let (segments, _) = told("shared memory", mapped, comm, limit)?;
-        // Now that nobody waits for it any more.
+        // Also a barrier: every rank has mapped what it needs, and the file may be closed now.
+        let (segments, _) = agree_on_result("shared memory", mapped, comm, limit)?;
+        // Only now, as no rank waits for this one any more.
         if let Some(own) = &segments[comm.rank()] {
             own.make_huge();
         }
         let mut hasher = DefaultHasher::new();
-        cards.hash(&mut hasher);
+        infos.hash(&mut hasher);
         let processes = node.processes().to_vec();
-        Ok(Self { rank: comm.rank(), number: hasher.finish(), segments, processes })
+        Ok(Self { rank: comm.rank(), fingerprint: hasher.finish(), segments, processes })
     }
 
-    /// What stands for a source and a destination, if that is shared, too.
-    pub fn number(from: &Self, to: Option<&Self>) -> u64 {
+    /// A fingerprint of a source, and of the destination if that is shared, too.
+    pub fn fingerprint(from: &Self, to: Option<&Self>) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (from.number, to.map(|to| to.number)).hash(&mut hasher);
+        (from.fingerprint, to.map(|to| to.fingerprint)).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Whether the ranks of a communicator are these processes, in the same order.
-    pub fn belong_to(&self, comm: &Private) -> bool {
+    /// True if the ranks of a communicator are these processes, in the same order.
+    pub fn belong_to(&self, comm: &PrivateComm) -> bool {
         comm.node.get().is_some_and(|node| node.processes() == self.processes)
     }
 
-    /// Bytes of memory that a segment of so many takes.
-    pub fn taken(bytes: usize, pages: Pages) -> usize {
-        pages.taken(bytes.saturating_add(HEAD))
+    /// Bytes of memory that a segment of `bytes` bytes takes.
+    pub fn taken(bytes: usize, pages: PageKind) -> usize {
+        pages.taken(bytes.saturating_add(SEGMENT_HEADER_BYTES))
     }
 
     /// The segment of a rank of this node.
@@ -122,50 +124,52 @@ impl Neighbours {
         self.segments[rank].as_ref().expect("a rank of this node")
     }
 
-    /// A counter in the segment of a rank, at a multiple of 8.
+    /// The counter at byte offset `at`, a multiple of 8, of a rank's segment.
     pub fn counter(&self, rank: usize, at: usize) -> &AtomicU64 {
-        self.segment(rank).counter(HEAD + at)
+        self.segment(rank).counter(SEGMENT_HEADER_BYTES + at)
     }
 
-    /// Where a byte of a rank's segment lies, with at least `bytes` behind it.
+    /// The address of byte offset `at` of a rank's segment. Panics unless `bytes` bytes follow.
     pub fn place(&self, rank: usize, at: usize, bytes: usize) -> *mut u8 {
         let segment = self.segment(rank);
-        let end = HEAD.checked_add(at).and_then(|at| at.checked_add(bytes));
+        let end = SEGMENT_HEADER_BYTES.checked_add(at).and_then(|at| at.checked_add(bytes));
         assert!(
             end.is_some_and(|end| end <= segment.bytes()),
             "{bytes} bytes at {at} of rank {rank}'s {}",
             segment.bytes()
         );
-        segment.first().wrapping_add(HEAD + at)
+        segment.first().wrapping_add(SEGMENT_HEADER_BYTES + at)
     }
 
-    /// Where the bytes of a rank's segment begin, if it has at least so many elements of so many bytes.
+    /// The address of a rank's segment. Fails unless it holds `elems` elements of `elem_bytes` bytes.
     pub fn part(&self, rank: usize, elems: u64, elem_bytes: u64) -> Result<*mut u8> {
-        let has = self.segments[rank].as_ref().map_or(0, |segment| (segment.bytes() - HEAD) as u64);
+        let has =
+            self.segments[rank].as_ref().map_or(0, |segment| (segment.bytes() - SEGMENT_HEADER_BYTES) as u64);
         let bytes = u128::from(elems) * u128::from(elem_bytes);
         if u128::from(has) < bytes {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "rank {rank} shares {has} bytes, but its layout reaches over {bytes}; let it make a longer part"
+                    "rank {rank} shares {has} bytes, but its layout spans {bytes}; let it make a longer part"
                 ),
             ));
         }
         Ok(self.place(rank, 0, bytes as usize))
     }
 
-    /// How many ranks the communicator has.
+    /// Ranks of the communicator.
     pub fn ranks(&self) -> usize {
         self.segments.len()
     }
 
-    /// This rank.
+    /// The rank of this process.
     pub fn rank(&self) -> usize {
         self.rank
     }
 }
 
-fn map(rank: usize, card: Card, pages: Pages) -> Result<Segment> {
+/// Maps a rank's segment and checks that it is the one the rank meant.
+fn map(rank: usize, info: SegmentInfo, pages: PageKind) -> Result<Segment> {
     let refused = |why: String| {
         Error::new(
             ErrorKind::Mpi,
@@ -174,14 +178,14 @@ fn map(rank: usize, card: Card, pages: Pages) -> Result<Segment> {
             ),
         )
     };
-    if card.bytes == 0 {
+    if info.bytes == 0 {
         return Err(refused("it could not make any".into()));
     }
-    let segment = Segment::open(card.pid, card.fd, card.bytes as usize, pages)
+    let segment = Segment::open(info.pid, info.fd, info.bytes as usize, pages)
         .map_err(|error| refused(error.to_string()))?;
     let [low, high, owner] = [0, 8, 16].map(|at| segment.counter(at).load(Ordering::Acquire));
     let identity = u128::from(high) << 64 | u128::from(low);
-    if (identity, owner) != (card.identity, rank as u64) {
+    if (identity, owner) != (info.identity, rank as u64) {
         return Err(refused("what was found is something else".into()));
     }
     Ok(segment)

@@ -1,4 +1,4 @@
-//! A piece of anonymous memory that other processes can map.
+//! A segment: anonymous memory (`memfd`) that other processes can map.
 
 use reshard_plan::{Error, ErrorKind, Result};
 use std::fs::{File, OpenOptions};
@@ -7,60 +7,62 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// What a huge page holds on the systems we know.
-const HUGE: usize = 2 << 20;
+/// Bytes of a huge page on x86-64 and most other systems.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// `MADV_COLLAPSE`, since Linux 6.1: make huge pages of these now, whatever the settings for shared memory are.
-const COLLAPSE: libc::c_int = 25;
+/// `MADV_COLLAPSE`, since Linux 6.1: makes huge pages now, whatever the settings for shared memory are.
+const MADV_COLLAPSE: libc::c_int = 25;
 
 /// `MFD_NOEXEC_SEAL`, since Linux 6.3.
-const NOEXEC: libc::c_uint = 8;
+const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 
-/// What memory is made of.
+/// The kind of pages of a segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Pages {
-    /// Ordinary pages, taken when they are first touched.
+pub enum PageKind {
+    /// Ordinary pages, allocated when they are first touched.
     Ordinary,
-    /// Whole huge ones if it takes more than one and they are to be had, taken at once. For what is large and used all over:
-    /// it has far more ordinary pages than a processor remembers.
+    /// Huge pages if the segment is longer than one and the system grants them, allocated at once. For segments that are
+    /// large and accessed all over: they have far more ordinary pages than the TLB has entries.
     Huge,
 }
 
-impl Pages {
-    /// Bytes that so many take.
+impl PageKind {
+    /// Bytes of memory that a segment of `bytes` bytes takes.
     pub fn taken(self, bytes: usize) -> usize {
         match self {
-            Self::Huge if bytes > HUGE => bytes.checked_next_multiple_of(HUGE).unwrap_or(bytes),
+            Self::Huge if bytes > HUGE_PAGE_BYTES => {
+                bytes.checked_next_multiple_of(HUGE_PAGE_BYTES).unwrap_or(bytes)
+            }
             _ => bytes,
         }
     }
 }
 
-/// Mapped memory; unmapped when dropped.
+/// A mapped segment; unmapped when dropped.
 pub struct Segment {
     first: NonNull<u8>,
     bytes: usize,
-    pages: Pages,
-    /// With what is left of the last page.
+    pages: PageKind,
+    /// Mapped bytes, with the rest of the last huge page.
     taken: usize,
-    /// Around it.
+    /// The reserved addresses around the mapping.
     _reserved: Reserved,
 }
 
-/// Addresses that are ours, with whatever is mapped there.
+/// A reserved range of addresses, with whatever is mapped there; unmapped when dropped.
 struct Reserved {
     first: *mut libc::c_void,
     bytes: usize,
 }
 
-// SAFETY: it owns its mapping, and gives out addresses; who may use them is for those who do to prove.
+// SAFETY: it owns its mapping, and gives out addresses; those who use them prove that they may.
 unsafe impl Send for Segment {}
-// SAFETY: as above; its counters are atomic.
+// SAFETY: as for `Send`; its counters are atomic.
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// New memory, all zero, and the file by which others find it.
-    pub fn create(bytes: usize, pages: Pages) -> Result<(Self, OwnedFd)> {
+    /// Makes a segment, all zero, and returns it with the file by which others map it.
+    pub fn create(bytes: usize, pages: PageKind) -> Result<(Self, OwnedFd)> {
         let refused = |error: io::Error| {
             Error::new(ErrorKind::Memory, format!("{bytes} bytes of shared memory could not be had: {error}"))
         };
@@ -71,10 +73,10 @@ impl Segment {
         Ok((segment, file.into()))
     }
 
-    /// The memory of another process.
-    pub fn open(pid: u64, fd: u64, bytes: usize, pages: Pages) -> io::Result<Self> {
+    /// Maps the segment of another process.
+    pub fn open(pid: u64, fd: u64, bytes: usize, pages: PageKind) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"))?;
-        // It must not change its length under us, either.
+        // Its length must be sealed: a mapping of a file that shrinks would fault.
         // SAFETY: an open file.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
@@ -88,19 +90,20 @@ impl Segment {
         Self::map(&file, bytes, pages)
     }
 
-    /// Maps a file, where huge pages can begin if there are to be any.
-    fn map(file: &File, bytes: usize, pages: Pages) -> io::Result<Self> {
+    /// Maps a file, aligned to a huge page if it is that long.
+    fn map(file: &File, bytes: usize, pages: PageKind) -> io::Result<Self> {
         let taken = pages.taken(bytes);
-        let align = if taken < HUGE { 1 } else { HUGE };
-        let room = taken.checked_add(align).ok_or_else(|| io::Error::other("more than can be addressed"))?;
+        let align = if taken < HUGE_PAGE_BYTES { 1 } else { HUGE_PAGE_BYTES };
+        let reserve =
+            taken.checked_add(align).ok_or_else(|| io::Error::other("more than can be addressed"))?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: addresses that the kernel chooses, with nothing behind them yet.
-        let reserved = unsafe { libc::mmap(std::ptr::null_mut(), room, libc::PROT_NONE, flags, -1, 0) };
+        let reserved = unsafe { libc::mmap(std::ptr::null_mut(), reserve, libc::PROT_NONE, flags, -1, 0) };
         if reserved == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let first = reserved.wrapping_byte_add(reserved.addr().wrapping_neg() % align);
-        let reserved = Reserved { first: reserved, bytes: room };
+        let reserved = Reserved { first: reserved, bytes: reserve };
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
         // SAFETY: in place of addresses just reserved; the file has so many bytes and does not shrink.
         let first = unsafe { libc::mmap(first, taken, access, flags, file.as_raw_fd(), 0) };
@@ -111,32 +114,35 @@ impl Segment {
         Ok(Self { first, bytes, pages, taken, _reserved: reserved })
     }
 
-    /// Puts it on huge pages if it was made for them, for this process and all others that map it. That takes as long as
-    /// zeroing it. The system may refuse: then it is slower, not wrong.
+    /// Puts the segment on huge pages if it was made for them, for this process and all others that map it. Takes as long as
+    /// zeroing it. The system may refuse: then access is slower, not wrong.
     pub fn make_huge(&self) {
-        let huge = self.pages == Pages::Huge;
-        let (first, whole) = (self.first(), if huge { self.taken / HUGE * HUGE } else { 0 });
-        // SAFETY: the mapping; advice does not change what is in it, and neither does reading. The first is for systems where
-        // shared memory has such pages for the asking, the second for all others. What has no page at all is not made huge,
-        // so one is touched in between.
+        let huge = self.pages == PageKind::Huge;
+        let (first, whole) =
+            (self.first(), if huge { self.taken / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES } else { 0 });
+        // SAFETY: inside the mapping; neither advice nor reading changes its contents. The first call is for systems that
+        // grant huge pages to shared memory on advice, the second for all others. The second skips ranges without any
+        // page, so one page of each is touched before.
         unsafe {
             libc::madvise(first.cast(), whole, libc::MADV_HUGEPAGE);
-            for at in (0..whole).step_by(HUGE) {
+            for at in (0..whole).step_by(HUGE_PAGE_BYTES) {
                 first.add(at).read_volatile();
             }
-            libc::madvise(first.cast(), whole, COLLAPSE);
+            libc::madvise(first.cast(), whole, MADV_COLLAPSE);
         }
     }
 
+    /// The address of the first byte.
     pub fn first(&self) -> *mut u8 {
         self.first.as_ptr()
     }
 
+    /// Bytes of the segment.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The counter at a byte, a multiple of 8.
+    /// The counter at byte offset `at`, a multiple of 8.
     pub fn counter(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.bytes, "a counter at {at} of {}", self.bytes);
         // SAFETY: inside the mapping, aligned, initialised (new memory is zero), and borrowed like the segment. Other
@@ -145,11 +151,11 @@ impl Segment {
     }
 }
 
-/// A file without a name.
+/// Makes a file without a name.
 fn anonymous_file() -> io::Result<File> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // Some systems want it said that nothing in it will be run; older ones do not know the word.
-    for flags in [flags | NOEXEC, flags] {
+    // Some systems require the flag that nothing in the file is executable; older ones reject it.
+    for flags in [flags | MFD_NOEXEC_SEAL, flags] {
         // SAFETY: the name is a C string.
         let fd = unsafe { libc::memfd_create(c"reshard".as_ptr(), flags) };
         if fd >= 0 {
@@ -160,8 +166,7 @@ fn anonymous_file() -> io::Result<File> {
     Err(io::Error::last_os_error())
 }
 
-/// Nobody can make the file shorter or longer from now on: a mapping of it that has lost its end would be the end of whoever
-/// reads it.
+/// Seals the length of the file: reading a mapping beyond the end of a shortened file would kill the process (SIGBUS).
 fn seal(file: &File) -> io::Result<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: an open file.
@@ -173,7 +178,7 @@ fn seal(file: &File) -> io::Result<()> {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: mapped with these numbers, all of it; nobody has a borrow any more.
+        // SAFETY: the whole range was mapped with these numbers; nobody borrows from it any more.
         unsafe { libc::munmap(self.first, self.bytes) };
     }
 }
@@ -184,8 +189,10 @@ mod tests {
 
     #[test]
     fn both_sides_see_the_same_bytes_on_whatever_pages() {
-        for pages in [Pages::Ordinary, Pages::Huge] {
-            for bytes in [1, 4097, HUGE - 1, HUGE, HUGE + 1, 3 * HUGE + 17] {
+        for pages in [PageKind::Ordinary, PageKind::Huge] {
+            for bytes in
+                [1, 4097, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, HUGE_PAGE_BYTES + 1, 3 * HUGE_PAGE_BYTES + 17]
+            {
                 let (one, file) = Segment::create(bytes, pages).unwrap();
                 let (pid, fd) = (u64::from(std::process::id()), file.as_raw_fd() as u64);
                 let other = Segment::open(pid, fd, bytes, pages).unwrap();
@@ -205,15 +212,15 @@ mod tests {
 
     #[test]
     fn a_length_that_is_not_the_files_is_refused() {
-        let (_one, file) = Segment::create(5000, Pages::Ordinary).unwrap();
+        let (_one, file) = Segment::create(5000, PageKind::Ordinary).unwrap();
         let (pid, fd) = (u64::from(std::process::id()), file.as_raw_fd() as u64);
-        let said = Segment::open(pid, fd, 6000, Pages::Ordinary).err().unwrap().to_string();
+        let said = Segment::open(pid, fd, 6000, PageKind::Ordinary).err().unwrap().to_string();
         assert_eq!(said, "5000 bytes instead of 6000");
     }
 
     #[test]
-    fn nobody_can_shorten_it() {
-        let (_one, file) = Segment::create(5000, Pages::Ordinary).unwrap();
+    fn the_length_is_sealed() {
+        let (_one, file) = Segment::create(5000, PageKind::Ordinary).unwrap();
         let file = File::from(file);
         assert!(file.set_len(0).is_err() && file.set_len(9000).is_err());
         assert_eq!(file.metadata().unwrap().len(), 5000);
@@ -221,9 +228,9 @@ mod tests {
 
     #[test]
     fn huge_pages_are_taken_whole() {
-        assert_eq!(Pages::Huge.taken(3 * HUGE + 1), 4 * HUGE);
-        assert_eq!(Pages::Huge.taken(HUGE), HUGE);
-        assert_eq!(Pages::Huge.taken(100), 100);
-        assert_eq!(Pages::Ordinary.taken(3 * HUGE + 1), 3 * HUGE + 1);
+        assert_eq!(PageKind::Huge.taken(3 * HUGE_PAGE_BYTES + 1), 4 * HUGE_PAGE_BYTES);
+        assert_eq!(PageKind::Huge.taken(HUGE_PAGE_BYTES), HUGE_PAGE_BYTES);
+        assert_eq!(PageKind::Huge.taken(100), 100);
+        assert_eq!(PageKind::Ordinary.taken(3 * HUGE_PAGE_BYTES + 1), 3 * HUGE_PAGE_BYTES + 1);
     }
 }

@@ -74,7 +74,7 @@ impl Given {
     }
 }
 
-/// So many different changes, of which these leave nothing to plan.
+/// The number of different changes, and those that leave nothing to plan.
 const CHANGES: u64 = 20;
 const IMPOSSIBLE: Range<u64> = 16..19;
 
@@ -165,7 +165,7 @@ pub fn silence(world: &Comm, mover: Mover) {
                 Err(error) => break error,
             }
         };
-        assert!(error.to_string().contains("for rank 1: it is gone"), "{error}");
+        assert!(error.to_string().contains("for rank 1: it has exited"), "{error}");
         assert!(running.test().unwrap_err().to_string().contains("the run failed"));
         assert!(running.wait().is_err());
         let error = engine.run_own(&from, &mut to).unwrap_err();
@@ -177,7 +177,7 @@ pub fn silence(world: &Comm, mover: Mover) {
     let (from, mut to) = ([world.rank() as f64; 60], [-1.0; 60]);
     if world.rank() == 1 {
         match engine.run_own(&from, &mut to) {
-            // All that rank 0 had for it was on its way already.
+            // All that rank 0 had for it was in flight already.
             Ok(_) => assert_eq!(to, [1.0; 60]),
             Err(error) => {
                 let said = error.to_string();
@@ -253,7 +253,7 @@ pub fn calls(world: &Comm, mover: Mover, calls: u64) {
     let mut memory = Vec::new();
     for call in 0..calls {
         // Four runs for each engine: shared memory comes and goes with it.
-        let mut engine = MpiEngine::in_units(Arc::clone(&plan), world, options, 64).unwrap();
+        let mut engine = MpiEngine::in_tasks(Arc::clone(&plan), world, options, 64).unwrap();
         let mut parts = Parts::new(world, &engine, world.rank() as f64);
         for _ in 0..4 {
             parts.run(&mut engine).unwrap();
@@ -278,7 +278,7 @@ pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
     let moving = Move::new(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
     let options = MpiOptions { mover, deadline: Some(Duration::from_secs(3)), ..MpiOptions::default() };
-    let mut engine = MpiEngine::in_units(plan, world, options, 4096).unwrap();
+    let mut engine = MpiEngine::in_tasks(plan, world, options, 4096).unwrap();
     let mut parts = Parts::new(world, &engine, 1.0);
     for run in 0..=step + 1 {
         if run == step && world.rank() + 1 == world.size() {
@@ -308,7 +308,7 @@ pub fn killed(world: &Comm, mover: Mover, step: u64) {
     let moving = Move::new(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
     let options = MpiOptions { mover, deadline: Some(Duration::from_secs(1)), ..MpiOptions::default() };
-    let mut engine = MpiEngine::in_units(Arc::clone(&plan), world, options, 4096).unwrap();
+    let mut engine = MpiEngine::in_tasks(Arc::clone(&plan), world, options, 4096).unwrap();
     let mut parts = Parts::new(world, &engine, 1.0);
     let begin = Instant::now();
     let mut outcomes = (0..=step + 1).map(|run| {

@@ -11,22 +11,22 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Moves numbers from one layout to another, in units of so many bytes that any rank may copy.
-fn engine(world: &Comm, from: &str, to: &str, unit: u64, deadline: Duration) -> MpiEngine {
+/// An engine that moves numbers from one layout to another, in tasks of `task_bytes` bytes that any rank may copy.
+fn engine(world: &Comm, from: &str, to: &str, task_bytes: u64, deadline: Duration) -> MpiEngine {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
     let plan = Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap();
     let options = MpiOptions { mover: Mover::Shared, deadline: Some(deadline), ..MpiOptions::default() };
-    MpiEngine::in_units(Arc::new(plan), world, options, unit).unwrap()
+    MpiEngine::in_tasks(Arc::new(plan), world, options, task_bytes).unwrap()
 }
 
 fn meet(world: &Comm) {
     world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
 }
 
-/// Rank 0 owns everything, rank 1 receives it, and rank 2 has time: each unit is copied once, some by rank 2.
+/// Rank 0 owns everything, rank 1 receives it, and rank 2 is idle: each task is copied once, some by rank 2.
 pub fn everywhere(world: &Comm) {
     const ELEMS: usize = 1 << 20;
-    const UNITS: u64 = ELEMS as u64 / 512;
+    const TASKS: u64 = ELEMS as u64 / 512;
     let layout = |ranks: &str| format!("1/{ELEMS}{ranks} of {ELEMS}");
     let mut engine = engine(world, &layout(""), &layout(" ranks=1"), 4096, Duration::from_secs(30));
     let mut from: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
@@ -39,11 +39,11 @@ pub fn everywhere(world: &Comm) {
         assert_eq!(engine.run_shared(&from, &mut to).unwrap().bytes, engine.plan().bytes());
         let wrong = to.iter().enumerate().find(|(at, found)| **found != value(*at));
         assert_eq!(wrong, None, "round {round}");
-        let mut units = [0; 3];
-        units[world.rank()] = engine.units();
-        world.private().unwrap().all_reduce_within(&mut units, Reduce::Sum, None).unwrap();
-        assert_eq!(units.iter().sum::<u64>(), UNITS, "{units:?}");
-        helped += units[2];
+        let mut tasks = [0; 3];
+        tasks[world.rank()] = engine.tasks_copied();
+        world.private().unwrap().all_reduce_within(&mut tasks, Reduce::Sum, None).unwrap();
+        assert_eq!(tasks.iter().sum::<u64>(), TASKS, "{tasks:?}");
+        helped += tasks[2];
     }
     assert!(helped > 0, "rank 2 never helped: nothing was tested");
 }
@@ -111,7 +111,7 @@ pub fn given_up(world: &Comm) {
         0 => {
             sleep(Duration::from_millis(300));
             engine.run_shared(&shared, &mut to).unwrap();
-            shared.settle().unwrap();
+            shared.wait_for_readers().unwrap();
             shared.fill(1);
         }
         2 => {}
@@ -152,7 +152,7 @@ pub fn swapped_and_gone_on(world: &Comm, mover: Mover, runs: u32) {
     let moving = Move::new(layout("1/5 of 10000"), layout("1/5 ranks=1 of 10000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
     let options = MpiOptions { mover, deadline: Some(Duration::from_secs(30)), ..MpiOptions::default() };
-    let mut engine = MpiEngine::in_units(plan, world, options, 1000).unwrap();
+    let mut engine = MpiEngine::in_tasks(plan, world, options, 1000).unwrap();
     let part = |len| Shared::<u64>::zeroed(world, len).unwrap();
     let (one, other) = (part(engine.source_len(0)), part(engine.source_len(0)));
     let mut shared = part(engine.target_len(0));
@@ -190,7 +190,7 @@ pub fn far_ahead(world: &Comm) {
     }
     assert!(began.elapsed() > Duration::from_millis(250), "rank 0 did not wait");
     assert!(to.iter().enumerate().all(|(at, value)| *value == at as u64));
-    // It is lent in a run that the others did not know of at once.
+    // Readers are recorded for a run that the other ranks did not see at once.
     from.fill(7);
 }
 
@@ -230,7 +230,7 @@ pub fn stopped(world: &Comm) {
             1 => {
                 if let Err(error) = engine.run_shared(&from, &mut to) {
                     let said = error.to_string();
-                    assert!(said.contains("for rank 2: it is gone, stuck"), "{said}");
+                    assert!(said.contains("for rank 2: it has exited, is stuck"), "{said}");
                     let looked = catch_unwind(AssertUnwindSafe(|| to[0]));
                     assert!(looked.is_err(), "rank 2 may still write to it");
                     outcome[0] = 1;

@@ -58,16 +58,16 @@ pub fn unread(world: &Comm) {
     let meet = || world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
     if world.rank() == 0 {
         engine.run_shared_source(&shared, &mut []).unwrap();
-        let said = shared.settle().unwrap_err().to_string();
-        assert!(said.contains("for rank 1") && said.contains("taken back"), "{said}");
-        shared.settle().unwrap();
+        let said = shared.wait_for_readers().unwrap_err().to_string();
+        assert!(said.contains("for rank 1") && said.contains("revoked"), "{said}");
+        shared.wait_for_readers().unwrap();
         shared[0] = 1;
         meet();
     } else {
         meet();
         let mut to = vec![0; engine.target_len(0)];
         let said = engine.run_shared_source(&shared, &mut to).unwrap_err().to_string();
-        assert!(said.contains("rank 0") && said.contains("took its shared part back"), "{said}");
+        assert!(said.contains("rank 0") && said.contains("revoked its shared part"), "{said}");
     }
 }
 
@@ -79,7 +79,7 @@ pub fn of_two(world: &Comm) {
     if world.rank() == 0 {
         never.run_shared_source(&shared, &mut []).unwrap();
         late.run_shared_source(&shared, &mut []).unwrap();
-        let said = shared.settle().unwrap_err().to_string();
+        let said = shared.wait_for_readers().unwrap_err().to_string();
         assert!(said.contains("waited 0.2 s for rank 1"), "{said}");
         shared.fill(1);
     } else {
@@ -100,7 +100,7 @@ pub fn given_up(world: &Comm) {
             sleep(Duration::from_millis(300));
             engine.run_shared_source(&shared, &mut to).unwrap();
             // Its reader began before, and so gives up in time.
-            shared.settle().unwrap();
+            shared.wait_for_readers().unwrap();
         }
         1 => {
             let said = engine.run_shared_source(&shared, &mut to).unwrap_err().to_string();

@@ -31,7 +31,7 @@ static ALLOCATOR: Counting = Counting;
 /// Names the part that a launched process plays.
 pub const PART: &str = "RESHARD_MPI_TEST_PART";
 
-/// So many processes are started.
+/// Numbers of processes that are started.
 const RANKS: [usize; 8] = [1, 2, 3, 4, 6, 7, 8, 16];
 
 fn main() {
@@ -179,7 +179,7 @@ fn rings(installation: &Installation) {
     }
 }
 
-/// Messages that really travel, alone and beside boxes within a host.
+/// Messages that really travel, alone and beside shared buffers within a host.
 fn several_hosts(installation: &Installation) {
     let hosts = match Hosts::up(4, None) {
         Ok(hosts) => hosts,

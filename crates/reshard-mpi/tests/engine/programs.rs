@@ -24,7 +24,7 @@ struct Memory {
 }
 
 impl Load {
-    /// Some cases for so many ranks.
+    /// Some cases for this number of ranks.
     pub fn random(random: &mut Random, world: &Comm) -> Self {
         let count = if random.one_in(4) { random.within(2, 3) } else { 1 };
         let mut cases = Vec::new();
@@ -117,7 +117,7 @@ enum Fate {
     Panicking,
 }
 
-/// So many programs of two to four engines. All ranks draw the same engines; what each does with them it draws for itself.
+/// Runs a number of programs of two to four engines. All ranks draw the same engines; what each does with them it draws for itself.
 pub fn any(world: &Comm, seed: u64, count: u64) {
     let mut random = Random::new(seed);
     let mut own = Random::new(seed ^ (world.rank() as u64 + 1) << 32);
@@ -138,8 +138,8 @@ pub fn any(world: &Comm, seed: u64, count: u64) {
                     let mover = Mover::ALL[random.within(0, Mover::ALL.len() as u64 - 1) as usize];
                     let messages = MessagesOptions { barriers: random.one_in(4), ..Default::default() };
                     let options = MpiOptions { mover, messages, deadline: DEADLINE };
-                    let unit = random.within(64, 1 << 12);
-                    match MpiEngine::in_units(load.plan(), world, options, unit) {
+                    let task_bytes = random.within(64, 1 << 12);
+                    match MpiEngine::in_tasks(load.plan(), world, options, task_bytes) {
                         Ok(engine) => break engine,
                         Err(error) => assert!(error.to_string().contains("triangles"), "{error}"),
                     }

@@ -37,7 +37,7 @@ pub fn play(part: &str) {
         },
         ["trust", "nobody-comes-at-first", what] => waits::nobody_comes_at_first(world, what),
         ["trust", "strays", "barriers"] => strays::of_barriers(world),
-        ["trust", "strays", what] => strays::of_letters(world, what),
+        ["trust", "strays", what] => strays::of_fragments(world, what),
         ["trust", what, mover] => {
             let mover = mover.parse().unwrap();
             match what {
@@ -119,9 +119,9 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
                 MessagesOptions { strategy, memory, barriers: random.one_in(4), ..Default::default() };
             let options = MpiOptions { mover, messages, deadline: Some(Duration::from_secs(30)) };
             // For `shared`, half of them by all ranks together, though they are small.
-            let unit = random.one_in(2).then(|| random.within(1, 1 << 12));
-            let made = match unit {
-                Some(unit) => MpiEngine::in_units(Arc::clone(&plan), world, options, unit),
+            let task_bytes = random.one_in(2).then(|| random.within(1, 1 << 12));
+            let made = match task_bytes {
+                Some(task_bytes) => MpiEngine::in_tasks(Arc::clone(&plan), world, options, task_bytes),
                 None => MpiEngine::new(Arc::clone(&plan), world, options),
             };
             let mut engine = match made {
@@ -155,7 +155,7 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
     }
 }
 
-/// Arrays too large for the caches, for which those of [`conformance`] are too small: they go past them, through many boxes,
+/// Arrays too large for the caches, for which those of [`conformance`] are too small: they are written with non-temporal stores, through many staging buffers,
 /// or few if there is little memory; or copied by all ranks together. Four ranks.
 fn large(world: &Comm) {
     let layout = |text: &str, order: Order| {

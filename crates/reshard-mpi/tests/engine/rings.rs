@@ -43,7 +43,7 @@ pub fn any(world: &Comm, seed: u64, rings: u64) {
         let mut scratch = [engine.scratch_bytes()];
         comm.all_reduce_within(&mut scratch, Reduce::Sum, None).unwrap();
         let senders = (0..plan.procs()).filter(|&rank| !plan.program().sends(rank as u64).is_empty()).count();
-        // A letter has a head of 32 bytes.
+        // A fragment has an envelope of 32 bytes.
         assert!(scratch[0] <= 2 * 3 * senders as u64 * (item_bytes.max(1 << 16) + 32));
         for run in 0..2 {
             run_once(&comm, &mut engine, 2 * ring + run);
@@ -52,7 +52,7 @@ pub fn any(world: &Comm, seed: u64, rings: u64) {
 }
 
 /// A program of one's own in which items go round: each process waits for what comes before it can send all, so nobody may
-/// wait for a letter to become full.
+/// wait for a fragment to become full.
 pub fn round(world: &Comm) {
     let procs = world.size();
     let ring = RingProblem::new(vec![2; procs], vec![2; procs]).unwrap();
@@ -163,8 +163,8 @@ pub fn absence(world: &Comm, when: &str) {
             // Rank 2 gets its items from rank 0, which is here.
             match engine.run(&mut part) {
                 Err(error) => {
-                    assert!(error.to_string().contains("for rank 1: it is gone"), "{error}");
-                    assert!(error.to_string().contains("in place is an unfinished mixture"), "{error}");
+                    assert!(error.to_string().contains("for rank 1: it has exited"), "{error}");
+                    assert!(error.to_string().contains("in place is only partly written"), "{error}");
                     let said = engine.run(&mut part).unwrap_err().to_string();
                     assert!(
                         said.contains("an earlier run failed") || said.contains("cannot go on"),

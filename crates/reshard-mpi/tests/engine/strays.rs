@@ -1,5 +1,5 @@
 //! Messages of another engine, or of another run, under the tag of an engine that lives. Tags are given out so that this does not
-//! happen; if it does all the same, the head of a message says whose it is.
+//! happen; if it does all the same, the envelope of a message says whose it is.
 //!
 //! Rank 0 takes a message of rank 1's before the engine does, and rank 1 sends it once more where it does not belong.
 
@@ -8,7 +8,7 @@
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
 use reshard::{Distribution, Layout, Move, Order, Plan, Result};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Private, wait};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, PrivateComm, wait};
 use reshard_ring::RingProblem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn engine(world: &Comm, mover: Mover, barriers: bool) -> MpiEngine {
 }
 
 /// Rank 0 takes the next message that comes from rank 1 with one of these tags.
-fn take(comm: &Private, tags: &[u32]) -> (usize, Vec<u8>) {
+fn take(comm: &PrivateComm, tags: &[u32]) -> (usize, Vec<u8>) {
     let begin = Instant::now();
     loop {
         assert!(Some(begin.elapsed()) < LIMIT, "nothing comes");
@@ -94,7 +94,7 @@ fn send(comm: &Comm, bytes: &[u8], to: usize, tag: u32) {
 const HANDED_BACK: u32 = 32_100;
 
 /// Rank 0 takes a message with one of the first tags; rank 1 sends it so often with the same of the other tags.
-fn astray(comm: &Private, taken: &[u32], sent: &[u32], times: usize) {
+fn astray(comm: &PrivateComm, taken: &[u32], sent: &[u32], times: usize) {
     if comm.rank() == 0 {
         let (at, bytes) = take(comm, taken);
         send(comm, &[&[at as u8], &bytes[..]].concat(), 1, HANDED_BACK);
@@ -116,7 +116,7 @@ fn astray(comm: &Private, taken: &[u32], sent: &[u32], times: usize) {
 }
 
 /// Of another engine or ring, of an earlier run and of a later one.
-pub fn of_letters(world: &Comm, what: &str) {
+pub fn of_fragments(world: &Comm, what: &str) {
     let comm = world.private().unwrap();
     let (mut other, mut carrier) = (Carrier::new(world, what), Carrier::new(world, what));
     let (others, tags) = (other.tags(), carrier.tags());
@@ -134,7 +134,7 @@ pub fn of_letters(world: &Comm, what: &str) {
     astray(&comm, &tags, &tags, 2);
     assert!(sends || carrier.run(sends, 3).unwrap());
     assert!(carrier.run(sends, 4).unwrap(), "elements of the run before");
-    // The fourth is lost on its way, and the fifth is not taken for it.
+    // The fourth is lost in flight, and the fifth is not taken for it.
     if sends {
         carrier.run(sends, 5).unwrap();
     }

@@ -7,7 +7,7 @@ use reshard_testkit::conformance::{C64, C128, Element, Kinds, Scaled};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many cases of each of the four types, with every mover that scales.
+/// A number of cases of each of the four types, with every mover that scales.
 pub fn any(world: &Comm, seed: u64, cases: u64) {
     let mut random = Random::new(seed);
     for _ in 0..cases {
@@ -27,7 +27,7 @@ fn one<T: Element + Number>(world: &Comm, random: &mut Random) {
         [Mover::Private, Mover::Messages, Mover::Mixed, Mover::Lockstep, Mover::Shared, Mover::SharedSource]
     {
         let options = MpiOptions { mover, deadline: Some(Duration::from_secs(30)), ..MpiOptions::default() };
-        let mut engine = MpiEngine::in_units(Arc::clone(&plan), world, options, 300).unwrap();
+        let mut engine = MpiEngine::in_tasks(Arc::clone(&plan), world, options, 300).unwrap();
         // Twice: what one run leaves behind must not disturb the next.
         for _ in 0..2 {
             let mut parts = scaled.parts();

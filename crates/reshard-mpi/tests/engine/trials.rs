@@ -34,7 +34,7 @@ enum Fault {
 const FAULTS: [Fault; 6] =
     [Fault::Refused, Fault::Absent, Fault::Late, Fault::Stopped, Fault::Forgotten, Fault::Panicked];
 
-/// So many faults on all movers in turn. Each run ends with the right data or an error that names somebody; the next run, of an
+/// Runs a number of faults on all movers in turn. Each run ends with the right data or an error that names somebody; the next run, of an
 /// engine that was there before or of a new one, with the right data.
 pub fn faults(world: &Comm, seed: u64, count: u64) {
     let mut random = Random::new(seed);
@@ -53,7 +53,7 @@ pub fn faults(world: &Comm, seed: u64, count: u64) {
         let mut load = Load::random(&mut random, world);
         let plan = load.plan();
         let limit = |deadline| MpiOptions { mover, deadline, ..MpiOptions::default() };
-        let make = |deadline| MpiEngine::in_units(Arc::clone(&plan), world, limit(deadline), 256).unwrap();
+        let make = |deadline| MpiEngine::in_tasks(Arc::clone(&plan), world, limit(deadline), 256).unwrap();
         let mut before = make(LONG);
         let mut engine = make(Some(DEADLINE));
         load.fill(world, mover);
@@ -147,7 +147,7 @@ fn go_wrong(fault: Fault, moves: bool, engine: &mut MpiEngine, load: &mut Load) 
     }
 }
 
-/// So many engines on one communicator, two always in flight: their numbers wrap around the tags more than once, and memory
+/// Makes a number of engines on one communicator, two always in flight: their numbers wrap around the tags more than once, and memory
 /// does not grow.
 #[allow(unsafe_code)]
 pub fn many_engines(world: &Comm, count: u64) {

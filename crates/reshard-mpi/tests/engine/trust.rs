@@ -117,12 +117,12 @@ pub fn begun_in_another_order(world: &Comm, mover: Mover) {
     }
 }
 
-/// All of so many elements from rank 1 to rank 0.
+/// Moves all elements from rank 1 to rank 0.
 pub fn one_way(elems: u64) -> Arc<Plan> {
     plan(&format!("1/{elems} ranks=1 of {elems}"), &format!("1/{elems} of {elems}"))
 }
 
-/// Rank 0 forgets a run, or panics in it and is caught, while something is on its way to it: the next engine's run has its own
+/// Rank 0 forgets a run, or panics in it and is caught, while a message to it is in flight: the next engine's run has its own
 /// data.
 pub fn left_behind(world: &Comm, mover: Mover, how: &str) {
     let begin = Instant::now();
@@ -161,7 +161,7 @@ pub fn left_behind(world: &Comm, mover: Mover, how: &str) {
     }
 }
 
-/// What was on its way to rank 0 on a communicator that is freed does not reach an engine on the next one, to which MPI may give
+/// A message in flight to rank 0 on a communicator that is freed does not reach an engine on the next one, to which MPI may give
 /// the same number.
 pub fn on_the_next_communicator(world: &Comm, mover: Mover) {
     for round in 0..20 {
@@ -191,7 +191,7 @@ pub fn on_the_next_communicator(world: &Comm, mover: Mover) {
 
 /// Rank 1 is late beyond the deadline of one engine; another that was there before is run then.
 pub fn run_after_a_failure(world: &Comm, mover: Mover) {
-    // In some letters.
+    // In several fragments.
     let plan = one_way(163_840);
     let [mut fails, mut follows] =
         [SHORT, LONG].map(|limit| MpiEngine::new(Arc::clone(&plan), world, options(mover, limit)).unwrap());
@@ -225,7 +225,7 @@ pub fn strides_of_its_own(world: &Comm, mover: Mover) {
     let [from, to] = texts.each_ref().map(|text| own(text));
     let moving = Move::new(from.clone(), to.clone()).unwrap();
     let mut engine =
-        MpiEngine::in_units(Arc::new(Plan::new(vec![moving]).unwrap()), world, options(mover, LONG), 64)
+        MpiEngine::in_tasks(Arc::new(Plan::new(vec![moving]).unwrap()), world, options(mover, LONG), 64)
             .unwrap();
     assert_eq!(engine.source_len(0) as u64, from.span(rank).unwrap());
     let mut source = vec![u64::MAX; engine.source_len(0)];

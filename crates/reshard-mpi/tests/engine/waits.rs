@@ -139,7 +139,7 @@ pub fn forked(world: &Comm, mover: Mover) {
                     _ => engine.run_own(&from, &mut to),
                 };
                 let said = refused.err().map_or(String::new(), |error| error.to_string());
-                let settled = shared_from.settle().is_err();
+                let settled = shared_from.wait_for_readers().is_err();
                 drop(engine);
                 drop((shared_from, shared_to));
                 // SAFETY: ends the child, without what MPI would do at the end.

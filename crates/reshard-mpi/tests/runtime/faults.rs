@@ -11,7 +11,7 @@ pub fn errors(world: &Comm) -> Result<()> {
     let other = 1 - comm.rank();
     let mut place = [0u8; 64];
     let here = place.as_mut_ptr();
-    // SAFETY: all are refused before anything is under way.
+    // SAFETY: all are refused before anything is in flight.
     let refused = unsafe {
         [
             (comm.isend(here, 1, 99, 0).map(drop), "MPI_Isend: rank 99"),

@@ -89,7 +89,7 @@ pub struct Outcome {
 }
 
 impl Installation {
-    /// The same launcher with another library.
+    /// This installation's launcher with another library.
     pub fn choosing(&self, choice: &str) -> Self {
         Self { choice: choice.to_string(), ..self.clone() }
     }
@@ -99,7 +99,7 @@ impl Installation {
         self.play(self.launcher(ranks), part, ranks)
     }
 
-    /// The same with more words for the launcher.
+    /// This installation with more arguments for the launcher.
     pub fn launch_with(&self, words: &[&str], part: &str, ranks: usize) -> Outcome {
         let mut command = self.launcher(ranks);
         command.args(words);
@@ -115,7 +115,7 @@ impl Installation {
         command
     }
 
-    /// The same with every rank in a namespace of processes of its own, where it cannot see the others; nothing if that cannot be
+    /// This installation with every rank in a PID namespace of its own, where it cannot see the others; nothing if that cannot be
     /// had.
     pub fn launch_hidden(&self, part: &str, ranks: usize) -> Option<Outcome> {
         let hide = ["--pid", "--fork", "--mount-proc"];
@@ -139,7 +139,7 @@ impl Installation {
         Some(self.play(command, part, ranks))
     }
 
-    /// The same on several hosts: so many ranks on each.
+    /// This installation on several simulated hosts, with a number of ranks on each.
     pub fn launch_on(&self, hosts: &Hosts, ranks: &[usize], part: &str) -> Outcome {
         self.play(hosts.launch(&self.launcher, self.family, ranks), part, ranks.iter().sum())
     }

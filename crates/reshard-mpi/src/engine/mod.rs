@@ -1,45 +1,47 @@
 //! The engine between processes: every rank is a process, and gives and gets its own parts.
 //!
-//! Making one is collective: all ranks of the communicator plan the same, find out whether they do, and share what they
-//! need. Running it again and again takes no more memory and no more talk than the data itself. A run can be begun with
-//! [`MpiEngine::start`] and looked after while something else is computed.
+//! Making an engine is collective: all ranks of the communicator make the same plan, check that they do, and share the
+//! memory they need. A run allocates nothing and communicates nothing but the data. A run can be begun with
+//! [`MpiEngine::start`] and progressed while something else is computed.
 
 mod own;
+mod running;
 mod strides;
 
 pub use own::{Own, OwnParts};
+pub use running::Running;
 
-use crate::agree::{Field, agree, register, told};
+use crate::agree::{Field, agree, agree_on_result, register};
+use crate::baselines::alltoall::{AllToAllV, AllToAllW};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::ffi::wait::DEADLINE;
-use crate::mover::collective::{AllToAllV, AllToAllW};
-use crate::mover::direct::{DirectMover, Hands};
-use crate::mover::messages::{MessagesMover, Room};
-use crate::mover::readers::Readers;
-use crate::mover::relay::RelayMover;
-use crate::mover::{Mover, Moving, too_little};
-use crate::private::Private;
-use crate::running::{Running, Ways};
+use crate::mover::messages::{MessageSizing, MessagesMover};
+use crate::mover::private::PrivateMover;
+use crate::mover::shared::readers::Readers;
+use crate::mover::shared::{SharedMover, WorkSharing};
+use crate::mover::{Mover, MoverBackend, rank_count, too_little_memory};
+use crate::private_comm::PrivateComm;
 use bytemuck::Pod;
 use own::Entering;
 use reshard::Number;
 use reshard::engine::{BufferTable, Buffers, Engine, MessagesOptions, Report};
 use reshard_plan::{Error, ErrorKind, Move, Plan, Result};
+use running::MoverDriver;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What may be chosen.
+/// Options of an [`MpiEngine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpiOptions {
     /// How bytes travel.
     pub mover: Mover,
-    /// For messages: strategy and barriers. For all movers: memory, of all ranks together, kept or refused before anything
-    /// moves; what MPI itself takes is not counted.
+    /// Strategy and barriers of movers that send messages; and, for all movers, the limit of memory for all ranks
+    /// together. A plan that needs more is refused before anything moves; memory of MPI itself is not counted.
     pub messages: MessagesOptions,
-    /// So long a rank waits for another before it gives up, in making an engine and in every run. Only runs of `alltoallv` and
-    /// `alltoallw`, which are one call of MPI each, wait as long as MPI does.
+    /// The timeout of a rank that waits for another, in making an engine and in every run; `None` waits without one. Runs of
+    /// `alltoallv` and `alltoallw`, which are one blocking call of MPI each, have no timeout.
     pub deadline: Option<Duration>,
 }
 
@@ -49,24 +51,30 @@ impl Default for MpiOptions {
     }
 }
 
-/// The boxes of a chunk have together about so many bytes. Long ones are read and written a few hundredths faster; among many
-/// ranks each has boxes for all others, and shorter ones are enough to keep everybody busy.
-const LONG_CHUNK: u64 = 1 << 20;
-const CHUNK: u64 = 1 << 19;
+/// Bytes of all staging buffers of a chunk together, with at most [`LONG_CHUNK_MAX_RANKS`] ranks. Long buffers are read and
+/// written a few percent faster.
+const LONG_CHUNK_BYTES: u64 = 1 << 20;
 
-/// Up to so many ranks have long chunks, and from so many on they are shorter still, so that a rank's boxes do not grow.
-const FEW_RANKS: usize = 8;
-const MANY_RANKS: usize = 64;
+/// Bytes of all staging buffers of a chunk together, with more ranks: each has buffers for all others, and shorter ones are
+/// enough to keep all busy.
+const CHUNK_BYTES: u64 = 1 << 19;
+
+/// The most ranks that have long chunks.
+const LONG_CHUNK_MAX_RANKS: usize = 8;
+
+/// With more ranks than this chunks become shorter in proportion, so that the memory of a rank's buffers does not grow.
+const FULL_CHUNK_MAX_RANKS: usize = 64;
 
 /// The most chunks of all ranks: each rank lists those of all. Arrays of more than a hundred gigabytes have longer chunks.
-const MOST_CHUNKS: u64 = 1 << 17;
+const MAX_CHUNKS: u64 = 1 << 17;
 
-fn chunk(plan: &Plan, ranks: usize) -> u64 {
-    let chunk = match ranks {
-        0..=FEW_RANKS => LONG_CHUNK,
-        _ => CHUNK * MANY_RANKS as u64 / ranks.max(MANY_RANKS) as u64,
+/// Bytes of all staging buffers of a chunk together, for the mover `private`.
+fn chunk_bytes(plan: &Plan, ranks: usize) -> u64 {
+    let bytes = match ranks {
+        0..=LONG_CHUNK_MAX_RANKS => LONG_CHUNK_BYTES,
+        _ => CHUNK_BYTES * FULL_CHUNK_MAX_RANKS as u64 / ranks.max(FULL_CHUNK_MAX_RANKS) as u64,
     };
-    chunk.max(plan.bytes() / MOST_CHUNKS)
+    bytes.max(plan.bytes() / MAX_CHUNKS)
 }
 
 /// The engine between processes.
@@ -86,41 +94,45 @@ fn chunk(plan: &Plan, ranks: usize) -> u64 {
 /// ```
 pub struct MpiEngine {
     plan: Arc<Plan>,
+    /// The mover in use; never `Auto`.
     chosen: Mover,
+    /// Why it was chosen, in words.
     why: String,
-    ways: Ways,
-    /// For the movers `Shared` and `SharedSource`: for each array, the sources this rank reads and the destinations it writes.
+    driver: MoverDriver,
+    /// For the movers `Shared` and `SharedSource`: for each array, the sources this rank reads and the destinations it
+    /// writes.
     parts: Vec<[Vec<usize>; 2]>,
-    /// For the same: who reads this rank's.
+    /// Ranks that may still read this rank's source (movers `Shared`, `SharedSource`).
     readers: Option<Arc<Readers>>,
     table: BufferTable,
 }
 
 impl MpiEngine {
-    /// As [`MpiEngine::new`], for moves that this rank may have been unable to make: then all ranks are told why, instead of
-    /// waiting for it. All ranks must use the same of the two.
+    /// As [`MpiEngine::new`], for moves that this rank may have failed to make: then all ranks get that error, instead of
+    /// waiting for this one. All ranks must call the same of the two. Collective.
     pub fn of_moves(moves: Result<Vec<Move>>, comm: &Comm, options: MpiOptions) -> Result<Self> {
         let plan = moves.and_then(Plan::new).map(Arc::new);
         let private = comm.private_within(options.deadline)?;
-        Self::new(told("a plan", plan, &private, options.deadline)?, comm, options)
+        Self::new(agree_on_result("a plan", plan, &private, options.deadline)?, comm, options)
     }
 
-    /// Ready to run the plan: rank `r` of the plan is rank `r` of the communicator. Collective; ends alike on all ranks. All
-    /// ranks must make their engines in the same order, and may then run them in any.
+    /// Makes an engine for the plan: rank `r` of the plan is rank `r` of the communicator. Collective; returns the same
+    /// outcome on all ranks. All ranks must make their engines in the same order, and may then run them in any.
     pub fn new(plan: Arc<Plan>, comm: &Comm, options: MpiOptions) -> Result<Self> {
-        Self::with_hands(plan, comm, options, Hands::All)
+        Self::with_sharing(plan, comm, options, WorkSharing::All)
     }
 
-    /// The same, but with the mover `Shared` all ranks copy everything, however little, in units of so many bytes.
+    /// As [`MpiEngine::new`], but with the mover `Shared` all ranks copy everything, however little, in tasks of
+    /// `task_bytes` bytes: for tests.
     #[doc(hidden)]
-    pub fn in_units(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, unit_bytes: u64) -> Result<Self> {
-        Self::with_hands(plan, comm, options, Hands::AllInUnits(unit_bytes))
+    pub fn in_tasks(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, task_bytes: u64) -> Result<Self> {
+        Self::with_sharing(plan, comm, options, WorkSharing::AllInTasks(task_bytes))
     }
 
-    fn with_hands(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, shared: Hands) -> Result<Self> {
+    fn with_sharing(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, sharing: WorkSharing) -> Result<Self> {
         let (limit, memory) = (options.deadline, options.messages.memory);
         let comm = comm.private_within(limit)?;
-        // One for each group of arrays, and one for barriers.
+        // One tag for each group of arrays, and one for barriers.
         let tags = plan.arrays().len() as u64 + 1;
         let proposal = comm.propose(0, tags);
         let local = Self::check(&plan, &comm).and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
@@ -130,86 +142,91 @@ impl MpiEngine {
         let (chosen, why) = choose(options.mover, &comm, limit)?;
         let mut plan = plan;
         let (mut parts, mut readers) = (Vec::new(), None);
-        let moving: Box<dyn Moving> = match chosen {
+        let backend: Box<dyn MoverBackend> = match chosen {
             Mover::Shared | Mover::SharedSource => {
                 plan = strides::of_all_ranks(&plan, &comm, limit)?;
-                let hands = if chosen == Mover::Shared { shared } else { Hands::Own };
-                let mover = DirectMover::new(&plan, &comm, hands, limit)?;
+                let sharing = if chosen == Mover::Shared { sharing } else { WorkSharing::Own };
+                let mover = SharedMover::new(&plan, &comm, sharing, limit)?;
                 parts = mover.parts(plan.arrays().len());
                 readers = Some(Arc::clone(mover.readers()));
                 Box::new(mover)
             }
             Mover::Auto | Mover::Private => {
-                Box::new(RelayMover::new(&plan, &comm, chunk(&plan, comm.size()), memory, limit)?)
+                Box::new(PrivateMover::new(&plan, &comm, chunk_bytes(&plan, comm.size()), memory, limit)?)
             }
             Mover::Messages | Mover::Mixed | Mover::Lockstep => {
-                let room = Room::new(&plan, &comm, &options.messages, chosen == Mover::Mixed, limit);
-                let mut room = told("letters", room, &comm, limit)?;
-                // Both sides of a message cut it alike.
-                room.letter = comm.reduce(room.letter as u64, Reduce::Min, limit)? as usize;
+                let mixed = chosen == Mover::Mixed;
+                let sizing = MessageSizing::new(&plan, &comm, &options.messages, mixed, limit);
+                let mut sizing = agree_on_result("fragments", sizing, &comm, limit)?;
+                // Sender and receiver must cut a message into equal fragments.
+                sizing.fragment_bytes =
+                    comm.reduce(sizing.fragment_bytes as u64, Reduce::Min, limit)? as usize;
                 let lockstep = chosen == Mover::Lockstep;
                 let groups = plan.arrays().len();
-                let made = MessagesMover::new(&registration, room, groups, lockstep, limit);
-                Box::new(told("a mover", made, &comm, limit)?)
+                let made = MessagesMover::new(&registration, sizing, groups, lockstep, limit);
+                Box::new(agree_on_result("a mover", made, &comm, limit)?)
             }
             Mover::Alltoallv => {
                 let own = comm.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
-                Box::new(told("a mover", AllToAllV::new(&plan, own), &comm, limit)?)
+                Box::new(agree_on_result("a mover", AllToAllV::new(&plan, own), &comm, limit)?)
             }
             Mover::Alltoallw => {
                 let own = comm.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
-                Box::new(told("a mover", AllToAllW::new(&plan, own), &comm, limit)?)
+                Box::new(agree_on_result("a mover", AllToAllW::new(&plan, own), &comm, limit)?)
             }
         };
         if let Some(memory) = memory {
-            let all = comm.reduce(moving.scratch_bytes(), Reduce::Sum, limit)?;
+            let all = comm.reduce(backend.scratch_bytes(), Reduce::Sum, limit)?;
             if all > memory {
-                return Err(too_little(memory, all));
+                return Err(too_little_memory(memory, all));
             }
         }
         let table = BufferTable::new(Arc::clone(&plan));
-        let ways = Ways::new(registration, moving, limit)?;
-        Ok(Self { plan, chosen, why, ways, parts, readers, table })
+        let driver = MoverDriver::new(registration, backend, limit)?;
+        Ok(Self { plan, chosen, why, driver, parts, readers, table })
     }
 
-    /// With the mover `Shared`: how many units this rank copied in the last run, whoever they were for.
+    /// Tasks this rank copied in the last run, whichever rank received them; 0 unless the mover is `Shared` or
+    /// `SharedSource`.
     #[doc(hidden)]
-    pub fn units(&self) -> u64 {
-        self.ways.tally().units
+    pub fn tasks_copied(&self) -> u64 {
+        self.driver.counters().tasks
     }
 
-    /// The first tag of its messages.
+    /// The first MPI tag of the engine's messages.
     #[doc(hidden)]
     pub fn tag(&self) -> u32 {
-        self.ways.tag()
+        self.driver.tag()
     }
 
-    /// How bytes travel.
+    /// The mover in use.
     pub fn mover(&self) -> Mover {
         self.chosen
     }
 
-    /// Why bytes travel so, in words.
+    /// Why this mover was chosen, in words.
     pub fn why(&self) -> &str {
         &self.why
     }
 
-    /// The private communicator it talks on.
-    pub fn comm(&self) -> &Arc<Private> {
-        self.ways.comm()
+    /// The private communicator of the engine.
+    pub fn comm(&self) -> &Arc<PrivateComm> {
+        self.driver.comm()
     }
 
-    /// Fails if a communicator has not all ranks of a plan, or a part is larger than a process can address. [`MpiEngine::new`]
-    /// asks this first.
+    /// Fails if the communicator lacks a rank of the plan, or a part is larger than a process can address.
+    /// [`MpiEngine::new`] checks this first.
     pub fn check(plan: &Plan, comm: &Comm) -> Result<()> {
         reshard::rank::check_reach(plan)?;
         match plan.ranks().last().copied() {
             Some(most) if most >= comm.size() as u64 => Err(Error::new(
                 ErrorKind::OutOfRange,
                 format!(
-                    "the plan has a rank {most}, but the communicator has {} ranks, 0 to {}; start {} processes or use smaller grids",
-                    comm.size(),
-                    comm.size() - 1,
+                    "the plan has a rank {most}, but the communicator has only {}; start {} processes or use smaller grids",
+                    match comm.size() {
+                        1 => "rank 0".into(),
+                        ranks => format!("{}, 0 to {}", rank_count(ranks), ranks - 1),
+                    },
                     most + 1
                 ),
             )),
@@ -217,44 +234,44 @@ impl MpiEngine {
         }
     }
 
-    /// Elements this rank's source part of an array reaches over; 0 if it has none.
+    /// Elements that this rank's source part of an array spans in memory; 0 if it has none.
     pub fn source_len(&self, array: usize) -> usize {
         let rank = self.comm().rank() as u64;
         let mine = self.plan.arrays()[array].sources().iter().find(|source| source.rank == rank);
         mine.map_or(0, |source| source.span as usize)
     }
 
-    /// Elements this rank's destination part of an array reaches over; 0 if it has none.
+    /// Elements that this rank's destination part of an array spans in memory; 0 if it has none.
     pub fn target_len(&self, array: usize) -> usize {
         let rank = self.comm().rank() as u64;
         let mine = self.plan.arrays()[array].targets().iter().find(|target| target.rank == rank);
         mine.map_or(0, |target| target.span as usize)
     }
 
-    /// Moves a plan's only array: this rank's parts.
+    /// Moves the only array of the plan: this rank's parts, as slices of elements.
     pub fn run_own<T: Pod>(&mut self, from: &[T], to: &mut [T]) -> Result<Report> {
         self.start(from, to)?.wait()
     }
 
-    /// The same for parts given as bytes.
+    /// Moves the only array of the plan: this rank's parts, as bytes.
     pub fn run_own_bytes(&mut self, from: &[u8], to: &mut [u8]) -> Result<Report> {
         self.start_bytes(from, to)?.wait()
     }
 
-    /// Begins to move a plan's only array, for this rank to compute something else meanwhile: [`Running::test`] moves on
-    /// what can be moved. Other engines may be begun before this run has ended, in any order. The movers `alltoallv` and
-    /// `alltoallw` move everything before they return, and all ranks must begin them in the same order.
+    /// Begins to move the only array of the plan, so that this rank can compute something else meanwhile: [`Running::test`]
+    /// progresses the run. Other engines may begin runs before this one has ended, in any order. The movers `alltoallv` and
+    /// `alltoallw` move everything before this returns, and all ranks must begin their runs in the same order.
     pub fn start<'r, T: Pod>(&'r mut self, from: &'r [T], to: &'r mut [T]) -> Result<Running<'r>> {
         self.start_all(&mut [&mut Own::new(from, to)])
     }
 
-    /// The same for parts given as bytes.
+    /// Begins to move the only array of the plan, given as bytes: see [`MpiEngine::start`].
     pub fn start_bytes<'r>(&'r mut self, from: &'r [u8], to: &'r mut [u8]) -> Result<Running<'r>> {
         self.start_all(&mut [&mut Own::new(from, to).as_bytes()])
     }
 
-    /// Moves a plan's only array: the destination becomes `alpha * source + beta * destination`, the same on all ranks. The
-    /// movers `alltoallv` and `alltoallw` do not do that.
+    /// Moves the only array of the plan: the destination becomes `alpha * source + beta * destination`. All ranks must
+    /// give the same alpha and beta. The movers `alltoallv` and `alltoallw` refuse it.
     pub fn run_scaled<T: Number>(&mut self, from: &[T], to: &mut [T], alpha: T, beta: T) -> Result<Report> {
         self.run_all(&mut [&mut Own::new(from, to).scaled(alpha, beta)])
     }
@@ -266,12 +283,11 @@ impl MpiEngine {
 
     /// Begins to move all arrays of the plan, as [`MpiEngine::start`] does.
     ///
-    /// A rank whose own parts are refused tells the others, who are in the run or come to it: all get an error that names it,
-    /// and the engine is of no more use.
+    /// If the parts of one rank are refused, all ranks get an error that names it, and the engine cannot be used any more.
     pub fn start_all<'r>(&'r mut self, arrays: &mut [&mut dyn OwnParts<'r>]) -> Result<Running<'r>> {
-        self.ways.check()?;
-        let Self { plan, chosen, ways, parts, readers, table, .. } = self;
-        let comm = Arc::clone(ways.comm());
+        self.driver.check()?;
+        let Self { plan, chosen, driver, parts, readers, table, .. } = self;
+        let comm = Arc::clone(driver.comm());
         let mut data = table.fill();
         let mut entering = Entering {
             comm: &comm,
@@ -279,7 +295,7 @@ impl MpiEngine {
             mover: *chosen,
             parts,
             readers: readers.as_ref(),
-            arrays: DefaultHasher::new(),
+            call: DefaultHasher::new(),
         };
         let given = arrays.len();
         let counted = match given == plan.arrays().len() {
@@ -297,18 +313,18 @@ impl MpiEngine {
             each.try_for_each(|(array, parts)| parts.enter(array, &mut data, &mut entering))
         });
         if let Err(error) = entered {
-            return Err(ways.refuse(error));
+            return Err(driver.refuse(error));
         }
-        data.scaling_number().hash(&mut entering.arrays);
-        let call = entering.arrays.finish();
-        let running = ways.start(plan, data, call)?;
-        arrays.iter().for_each(|parts| parts.lend(&entering));
+        data.scaling_number().hash(&mut entering.call);
+        let call = entering.call.finish();
+        let running = driver.start(plan, data, call)?;
+        arrays.iter().for_each(|parts| parts.add_readers(&entering));
         Ok(running)
     }
 }
 
-/// What `Auto` stands for here, and why. Movers within a node are refused where ranks are not on one.
-fn choose(wanted: Mover, comm: &Private, limit: Option<Duration>) -> Result<(Mover, String)> {
+/// Resolves `Auto`: the mover to use, and why. Movers within a node are refused if the ranks are not all on one.
+fn choose(wanted: Mover, comm: &PrivateComm, limit: Option<Duration>) -> Result<(Mover, String)> {
     let node = comm.node(limit)?;
     match (wanted, node.apart()) {
         (Mover::Shared | Mover::SharedSource | Mover::Private, Some(apart)) => Err(Error::new(
@@ -336,12 +352,12 @@ impl Engine for MpiEngine {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.ways.scratch_bytes()
+        self.driver.scratch_bytes()
     }
 
-    /// Moves this rank's parts, entered with [`Buffers::enter_own`]. All ranks of the communicator must call it.
+    /// Moves this rank's parts, entered with [`Buffers::enter_own`]. All ranks of the communicator must call this.
     fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report> {
-        self.ways.check()?;
+        self.driver.check()?;
         if let Mover::Shared | Mover::SharedSource = self.chosen {
             let error = Error::new(
                 ErrorKind::Unsupported,
@@ -351,17 +367,17 @@ impl Engine for MpiEngine {
                     self.chosen
                 ),
             );
-            return Err(self.ways.refuse(error));
+            return Err(self.driver.refuse(error));
         }
         let rank = self.comm().rank() as u64;
-        data.check_own(rank).map_err(|error| self.ways.refuse(error))?;
+        data.check_own(rank).map_err(|error| self.driver.refuse(error))?;
         let mut hasher = DefaultHasher::new();
         data.scaling_number().hash(&mut hasher);
-        self.ways.run(&self.plan, data, hasher.finish())
+        self.driver.run(&self.plan, data, hasher.finish())
     }
 }
 
-/// What all ranks must have been given alike, in words.
+/// The arguments that must be equal on all ranks, in words.
 fn fields(plan: &Plan, options: &MpiOptions) -> Vec<Field> {
     let all = |of: &dyn Fn(&reshard_plan::Move) -> String| -> String {
         let each: Vec<String> = plan.arrays().iter().map(|array| of(array.wanted())).collect();

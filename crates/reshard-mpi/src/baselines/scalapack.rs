@@ -1,21 +1,22 @@
-//! ScaLAPACK's `pdgemr2d`, if its library is here: the rival to compare with.
+//! ScaLAPACK's `pdgemr2d` as a baseline, if its library is installed.
 //!
-//! Loaded at run time like MPI, and only the one that was built for the MPI we run on.
+//! Loaded at run time like MPI, and only the build for the MPI that this process runs on.
 
 use crate::ffi::comm::Comm;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use reshard_plan::{Error, ErrorKind, Layout, Order, Result};
 use std::ffi::{c_char, c_int};
 
-/// A redistribution of doubles by ScaLAPACK.
+/// A redistribution of a matrix of doubles by ScaLAPACK.
 pub struct Scalapack {
     library: Library,
     shape: [c_int; 2],
-    /// Of the source and of the destination.
+    /// The array descriptors of source and destination.
     descriptors: [[c_int; 9]; 2],
-    /// Elements of this rank's parts; there may be none.
+    /// Elements that this rank's source and destination parts span; 0 if it has none.
     lens: [usize; 2],
-    everybody: c_int,
+    /// The BLACS context of all processes.
+    world_context: c_int,
 }
 
 type Get = unsafe extern "C" fn(c_int, c_int, *mut c_int);
@@ -36,8 +37,9 @@ type Gemr2d = unsafe extern "C" fn(
 );
 
 impl Scalapack {
-    /// Grids for two layouts of a whole matrix of doubles. Collective over all processes; nothing if the library is not here
+    /// Makes the process grids for two layouts of a whole matrix of doubles. Returns none if the library is not installed
     /// or cannot do it: the communicator must be the world, by whose ranks the BLACS number the processes of a grid.
+    /// Collective over all processes.
     pub fn new(comm: &Comm, from: &Layout, to: &Layout) -> Option<Self> {
         if !comm.is_world() {
             return None;
@@ -56,17 +58,17 @@ impl Scalapack {
                 "libscalapack.so",
             ],
         };
-        let plain = |layout: &Layout| {
+        let is_supported = |layout: &Layout| {
             let distribution = layout.distribution();
             let cyclic = distribution.axes().iter().all(|axis| axis.cyclic_parameters().is_some());
             cyclic && layout.order() == Order::ColMajor && distribution.dims() == 2
         };
-        // The BLACS end the process if a grid has ranks that are not there.
-        let here = |layout: &Layout| {
+        // The BLACS abort the process if a grid has ranks that do not exist.
+        let ranks_exist = |layout: &Layout| {
             layout.distribution().grid().sorted_ranks().last().is_none_or(|&rank| rank < comm.size() as u64)
         };
-        let alike = from.distribution().shape() == to.distribution().shape();
-        if !alike || ![from, to].into_iter().all(|layout| plain(layout) && here(layout)) {
+        let same_shape = from.distribution().shape() == to.distribution().shape();
+        if !same_shape || ![from, to].into_iter().all(|layout| is_supported(layout) && ranks_exist(layout)) {
             return None;
         }
         // SAFETY: a well-known library whose initialisers are harmless.
@@ -78,9 +80,9 @@ impl Scalapack {
             let gridmap = *library.get::<Gridmap>(b"Cblacs_gridmap").ok()?;
             let gridinit = *library.get::<Gridinit>(b"Cblacs_gridinit").ok()?;
             library.get::<Gemr2d>(b"Cpdgemr2d").ok()?;
-            let mut everybody = 0;
-            get(0, 0, &raw mut everybody);
-            gridinit(&raw mut everybody, c"Row".as_ptr(), 1, comm.size() as c_int);
+            let mut world_context = 0;
+            get(0, 0, &raw mut world_context);
+            gridinit(&raw mut world_context, c"Row".as_ptr(), 1, comm.size() as c_int);
             let descriptor = |layout: &Layout| -> Option<[c_int; 9]> {
                 let grid = layout.distribution().grid();
                 let [rows, columns] = [grid.extents()[0], grid.extents()[1]];
@@ -120,7 +122,7 @@ impl Scalapack {
             let descriptors = [descriptor(from)?, descriptor(to)?];
             let shape = [descriptors[0][2], descriptors[0][3]];
             let len = |layout: &Layout| layout.span(comm.rank() as u64).map_or(0, |span| span as usize);
-            Some(Self { library, shape, descriptors, lens: [len(from), len(to)], everybody })
+            Some(Self { library, shape, descriptors, lens: [len(from), len(to)], world_context })
         }
     }
 
@@ -152,7 +154,7 @@ impl Scalapack {
                 1,
                 1,
                 self.descriptors[1].as_ptr(),
-                self.everybody,
+                self.world_context,
             );
         }
         Ok(())

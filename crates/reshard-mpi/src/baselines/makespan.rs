@@ -1,14 +1,14 @@
-//! How long something takes that all ranks do: from the first start to the last end.
+//! The makespan of an operation of all ranks: the time from the first start to the last end.
 //!
-//! The largest of the ranks' own times would be less where ranks outnumber processors and take turns. The clock is the
-//! system's, the same for all processes of a node; between nodes the largest own time is taken.
+//! The largest of the ranks' own times would be less on an oversubscribed node, where ranks take turns. The clock is the
+//! system's, shared by all processes of a node; between nodes, which share no clock, the largest own time is taken.
 
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use reshard_plan::Result;
 use std::time::Duration;
 
-/// Runs something on all ranks at once and says how many seconds it took, the same on all. Collective.
+/// Runs `run` on all ranks after a barrier. Returns its result and the makespan in seconds, equal on all ranks. Collective.
 pub fn makespan<R>(
     comm: &Comm,
     limit: Option<Duration>,
@@ -25,7 +25,7 @@ pub fn makespan<R>(
     Ok((outcome?, took as f64 * 1e-9))
 }
 
-/// A clock that all processes of a node share.
+/// The monotonic clock that all processes of a node share, in nanoseconds.
 #[allow(unsafe_code)]
 fn nanoseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,116 +1,118 @@
-//! The two ways people write by hand, to compare with: pack everything and call `MPI_Alltoallv`, or describe everything with
-//! derived datatypes and call `MPI_Alltoallw`.
+//! The two usual ways to redistribute by hand, as baselines: pack everything and call `MPI_Alltoallv`, or describe
+//! everything with derived datatypes and call `MPI_Alltoallw`.
 //!
 //! The datatypes are as compact as a careful user would make them: vectors of vectors wherever blocks repeat.
 
-use super::{Moving, Progress, Tally};
 use crate::ffi::collective::Blocks;
 use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
 use crate::ffi::library::Mpi;
+use crate::mover::{MoverBackend, Progress, RunCounters};
 use reshard::engine::{Buffers, MessagesOptions};
 use reshard::rank::{Program, RankPacker, messages};
 use reshard::schedule::Strategy;
 use reshard_plan::{Array, Error, ErrorKind, Order, Plan, Result, Stretch, Track};
 use std::sync::Arc;
 
-/// Everything packed, exchanged at once, unpacked.
+/// The mover `alltoallv`: packs everything, exchanges it in one collective, unpacks it.
 pub struct AllToAllV {
-    porter: RankPacker,
+    packer: RankPacker,
     program: Program,
     comm: Comm,
     send: Vec<u8>,
     receive: Vec<u8>,
-    /// Bytes for each rank, and where they begin.
+    /// Bytes to and from each rank.
     counts: [Vec<i32>; 2],
+    /// Offsets of those bytes in the buffers.
     at: [Vec<i32>; 2],
-    /// How many of the bytes for each rank are packed, or unpacked.
+    /// For each rank, the bytes packed or unpacked so far.
     done: Vec<usize>,
+    /// Messages packed in this run.
     messages: u64,
 }
 
 impl AllToAllV {
-    /// On a communicator of its own: two engines' calls must not meet.
+    /// Needs a communicator of its own: collectives of two engines must not be matched with each other.
     pub fn new(plan: &Arc<Plan>, comm: Comm) -> Result<Self> {
-        // Each message is one letter, so there is only one group of arrays that move alike to look at.
+        // Each message is one fragment, and arrays that move alike are one group.
         let options = MessagesOptions { strategy: Strategy::Async, ..Default::default() };
-        let (porter, program) = messages(plan, comm.rank() as u64, &options, i32::MAX as usize)?;
+        let (packer, program) = messages(plan, comm.rank() as u64, &options, i32::MAX as usize)?;
         let mut counts = [vec![0_u64; comm.size()], vec![0_u64; comm.size()]];
-        for parcel in &program.sends {
-            counts[0][porter.ends(parcel).1 as usize] += porter.bytes(parcel);
+        for range in &program.sends {
+            counts[0][packer.ends(range).1 as usize] += packer.bytes(range);
         }
-        for parcel in &program.receives {
-            counts[1][porter.ends(parcel).0 as usize] += porter.bytes(parcel);
+        for range in &program.receives {
+            counts[1][packer.ends(range).0 as usize] += packer.bytes(range);
         }
-        let at = [places(&counts[0])?, places(&counts[1])?];
-        // At least one byte each: MPI takes equal addresses for a mistake.
+        let at = [offsets(&counts[0])?, offsets(&counts[1])?];
+        // At least one byte each: MPI rejects equal addresses of the two buffers as aliasing.
         let total = |counts: &[u64]| counts.iter().sum::<u64>() as usize + 1;
         let (send, receive) = (vec![0; total(&counts[0])], vec![0; total(&counts[1])]);
         let counts = counts.map(|counts| counts.into_iter().map(|count| count as i32).collect());
         let done = vec![0; comm.size()];
-        Ok(Self { porter, program, comm, send, receive, counts, at, done, messages: 0 })
+        Ok(Self { packer, program, comm, send, receive, counts, at, done, messages: 0 })
     }
 }
 
-impl Moving for AllToAllV {
+impl MoverBackend for AllToAllV {
     fn is_one_call(&self) -> bool {
         true
     }
 
     fn check(&self, data: &Buffers<'_>) -> Result<()> {
-        plain(data, "MPI_Alltoallv")
+        check_unscaled(data, "MPI_Alltoallv")
     }
 
     fn begin(&mut self, data: &mut Buffers<'_>, _: u64) {
-        self.porter.begin(data);
+        self.packer.begin(data);
         self.messages = 0;
     }
 
-    /// The whole run: the others must be at it, too.
+    /// Does the whole run: blocks until all ranks have called it.
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
-        let Self { porter, program, comm, send, receive, counts, at, done, messages } = self;
+        let Self { packer, program, comm, send, receive, counts, at, done, messages } = self;
         done.fill(0);
-        for parcel in &program.sends {
-            let to = porter.ends(parcel).1 as usize;
-            let place = at[0][to] as usize + done[to];
-            let mut cursor = porter.open(data, parcel);
+        for range in &program.sends {
+            let to = packer.ends(range).1 as usize;
+            let offset = at[0][to] as usize + done[to];
+            let mut cursor = packer.open(data, range);
             while !cursor.finished() {
                 *messages += 1;
-                done[to] += porter.pack(data, parcel, &mut cursor, &mut send[place..]);
+                done[to] += packer.pack(data, range, &mut cursor, &mut send[offset..]);
             }
         }
-        // SAFETY: counts and places were made for these buffers.
+        // SAFETY: counts and offsets were made for these buffers.
         unsafe {
             comm.all_to_all_v(send.as_ptr(), &counts[0], &at[0], receive.as_mut_ptr(), &counts[1], &at[1])?;
         }
-        while porter.copy_local(data) {}
+        while packer.copy_local(data) {}
         done.fill(0);
-        for parcel in &program.receives {
-            let from = porter.ends(parcel).0 as usize;
-            let place = at[1][from] as usize + done[from];
-            let mut cursor = porter.open(data, parcel);
+        for range in &program.receives {
+            let from = packer.ends(range).0 as usize;
+            let offset = at[1][from] as usize + done[from];
+            let mut cursor = packer.open(data, range);
             while !cursor.finished() {
-                done[from] += porter.unpack(data, parcel, &mut cursor, &receive[place..]);
+                done[from] += packer.unpack(data, range, &mut cursor, &receive[offset..]);
             }
         }
         Ok(Progress::Done)
     }
 
-    fn late(&self) -> String {
+    fn awaited(&self) -> String {
         "the others".into()
     }
 
-    fn tally(&self) -> Tally {
-        Tally { messages: self.messages, ..Tally::default() }
+    fn counters(&self) -> RunCounters {
+        RunCounters { messages: self.messages, ..RunCounters::default() }
     }
 
     fn scratch_bytes(&self) -> u64 {
-        (self.send.len() + self.receive.len()) as u64 + self.porter.scratch_bytes()
+        (self.send.len() + self.receive.len()) as u64 + self.packer.scratch_bytes()
     }
 }
 
-/// What is moved by one call of MPI goes as it is: its counts do not say with which alpha and beta it was called.
-fn plain(data: &Buffers<'_>, call: &str) -> Result<()> {
+/// Refuses scaling: data moved by one collective of MPI carries no alpha and beta that the ranks could compare.
+fn check_unscaled(data: &Buffers<'_>, call: &str) -> Result<()> {
     match data.is_scaled() {
         false => Ok(()),
         true => Err(Error::new(
@@ -122,15 +124,16 @@ fn plain(data: &Buffers<'_>, call: &str) -> Result<()> {
     }
 }
 
-fn places(counts: &[u64]) -> Result<Vec<i32>> {
+/// The offset of each rank's bytes in a buffer that holds those of all ranks in order.
+fn offsets(counts: &[u64]) -> Result<Vec<i32>> {
     let mut next = 0;
     counts
         .iter()
         .map(|&count| {
-            let place = next;
+            let offset = next;
             next += count;
             let fits = i32::try_from(next).is_ok();
-            i32::try_from(place).ok().filter(|_| fits).ok_or_else(|| {
+            i32::try_from(offset).ok().filter(|_| fits).ok_or_else(|| {
                 Error::new(
                     ErrorKind::Unsupported,
                     "MPI_Alltoallv counts to 2^31, and a rank has more bytes to move; choose another mover",
@@ -140,34 +143,35 @@ fn places(counts: &[u64]) -> Result<Vec<i32>> {
         .collect()
 }
 
-/// Everything described, exchanged at once.
+/// The mover `alltoallw`: describes everything with derived datatypes and exchanges it in one collective for each array.
 pub struct AllToAllW {
     comm: Comm,
-    /// For each array what goes to each rank and what comes from each.
+    /// For each array, the datatypes of what goes to each rank, and of what comes from each.
     types: Vec<[Vec<Option<Datatype>>; 2]>,
+    /// Stands for the datatype of a pair of ranks that exchange nothing.
     nothing: Datatype,
 }
 
 impl AllToAllW {
-    /// On a communicator of its own: two engines' calls must not meet.
+    /// Needs a communicator of its own: collectives of two engines must not be matched with each other.
     pub fn new(plan: &Arc<Plan>, comm: Comm) -> Result<Self> {
         let types = plan.arrays().iter().map(|array| types_of(array, &comm)).collect::<Result<Vec<_>>>()?;
         Ok(Self { types, nothing: Datatype::bytes(comm.mpi()), comm })
     }
 }
 
-impl Moving for AllToAllW {
+impl MoverBackend for AllToAllW {
     fn is_one_call(&self) -> bool {
         true
     }
 
     fn check(&self, data: &Buffers<'_>) -> Result<()> {
-        plain(data, "MPI_Alltoallw")
+        check_unscaled(data, "MPI_Alltoallw")
     }
 
     fn begin(&mut self, _: &mut Buffers<'_>, _: u64) {}
 
-    /// The whole run: the others must be at it, too.
+    /// Does the whole run: blocks until all ranks have called it.
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let at = vec![0; self.comm.size()];
         for (array, [out, into]) in self.types.iter().enumerate() {
@@ -179,7 +183,7 @@ impl Moving for AllToAllW {
                 types.iter().map(|kind| kind.as_ref().unwrap_or(&self.nothing)).collect()
             });
             let (from, to) = data.own_of(array, self.comm.rank() as u64);
-            // SAFETY: datatypes were made from the plan, whose parts the data has entered over their whole spans.
+            // SAFETY: the datatypes were made from the plan, and the data holds its parts over their whole spans.
             unsafe {
                 self.comm.all_to_all_w(
                     from,
@@ -192,12 +196,12 @@ impl Moving for AllToAllW {
         Ok(Progress::Done)
     }
 
-    fn late(&self) -> String {
+    fn awaited(&self) -> String {
         "the others".into()
     }
 
-    fn tally(&self) -> Tally {
-        Tally::default()
+    fn counters(&self) -> RunCounters {
+        RunCounters::default()
     }
 
     fn scratch_bytes(&self) -> u64 {
@@ -205,13 +209,14 @@ impl Moving for AllToAllW {
     }
 }
 
+/// The datatypes of one array: of what goes to each rank, and of what comes from each.
 fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
     let rank = comm.rank() as u64;
     let elem = array.wanted().elem_bytes();
     if array.targets().iter().any(|target| target.rows.is_some()) {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "datatypes for MPI_Alltoallw are made of whole boxes, not of triangles; choose another mover",
+            "datatypes for MPI_Alltoallw are made of whole rectangles, not of triangles; choose another mover",
         ));
     }
     let mut types = [(); 2].map(|()| (0..comm.size()).map(|_| None).collect::<Vec<_>>());
@@ -220,8 +225,8 @@ fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
             let source = &array.sources()[array.part(target, place)];
             let peers = target.tracks.iter().zip(target.peers_at(place));
             let tracks: Vec<Track> = peers.map(|(track, peer)| track.with_peer(peer)).collect();
-            // From the axis whose elements lie closest together, usually: both sides must go through them in the same order,
-            // and each knows its own strides alone.
+            // Begin with the axis whose elements are usually closest in memory. Both sides must nest the axes in the same
+            // order, and each knows only its own strides.
             let mut order: Vec<usize> = (0..tracks.len()).collect();
             if array.order() == Order::RowMajor {
                 order.reverse();
@@ -244,8 +249,8 @@ fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
     Ok(types)
 }
 
-/// Things of one kind wherever a track says: `side` gives the first index of a stretch and how much further it is in each
-/// round.
+/// Repeats a datatype at all indices of a track. `side` gives the first index of a stretch and its step from round to round;
+/// `stride` is in bytes.
 fn along(
     mpi: &'static Mpi,
     inner: &Datatype,
@@ -262,12 +267,12 @@ fn along(
     for each in track.loops() {
         for stretch in &each.stretches {
             let (first, step) = side(stretch);
-            let run = inner.hvector(count(stretch.len)?, 1, stride as isize)?;
-            let run = match each.rounds {
-                1 => run,
-                rounds => run.hvector(count(rounds)?, 1, (step * stride) as isize)?,
+            let stretch_type = inner.hvector(count(stretch.len)?, 1, stride as isize)?;
+            let repeated = match each.rounds {
+                1 => stretch_type,
+                rounds => stretch_type.hvector(count(rounds)?, 1, (step * stride) as isize)?,
             };
-            members.push((first * stride, run));
+            members.push((first * stride, repeated));
         }
     }
     match &members[..] {

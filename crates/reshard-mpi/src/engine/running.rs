@@ -1,0 +1,336 @@
+//! A run in flight: begun, progressed now and then, waited for.
+//!
+//! There is no progress thread. Whoever computes meanwhile calls [`Running::test`] now and then, and every call moves what
+//! can be moved: fragments that have arrived are unpacked, the next ones are packed.
+//!
+//! A run that fails on one rank cannot succeed on those that wait for it, so the failure is sent to them, whatever it was:
+//! an argument that was refused, a timeout, a panic, a run that was forgotten. An engine that failed on a rank cannot be
+//! used there any more; others on the same communicator go on.
+
+use crate::ffi::library::is_forked;
+use crate::mover::{Backoff, MoverBackend, Progress, RunCounters};
+use crate::private_comm::{PrivateComm, Registration};
+use reshard::engine::{Buffers, Report};
+use reshard_plan::{Error, ErrorKind, Plan, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Polls without progress between two checks for a failure notice of another rank.
+const POLLS_PER_NOTICE_CHECK: u32 = 16;
+
+/// Drives the mover of an engine: waits, times out, and spreads failures.
+pub struct MoverDriver {
+    registration: Registration,
+    backend: Box<dyn MoverBackend>,
+    /// The timeout of a wait without progress.
+    limit: Option<Duration>,
+    /// The node has more ranks than processors.
+    oversubscribed: bool,
+    /// Why nothing can be moved any more.
+    broken: Option<Cow<'static, str>>,
+    /// A run was begun and has not ended, or failed, and the other ranks do not know yet.
+    open: bool,
+    /// Runs begun or refused: equal on all ranks that are in the same run.
+    runs: u64,
+}
+
+impl MoverDriver {
+    /// Drives `backend`. Collective the first time for a communicator.
+    pub fn new(
+        registration: Registration,
+        backend: Box<dyn MoverBackend>,
+        limit: Option<Duration>,
+    ) -> Result<Self> {
+        let oversubscribed = registration.comm().node(limit)?.is_oversubscribed();
+        Ok(Self { registration, backend, limit, oversubscribed, broken: None, open: false, runs: 0 })
+    }
+
+    pub fn comm(&self) -> &Arc<PrivateComm> {
+        self.registration.comm()
+    }
+
+    pub fn tag(&self) -> u32 {
+        self.registration.tag()
+    }
+
+    pub fn scratch_bytes(&self) -> u64 {
+        self.backend.scratch_bytes()
+    }
+
+    /// What this rank did in the last run.
+    pub fn counters(&self) -> RunCounters {
+        self.backend.counters()
+    }
+
+    /// Begins a run.
+    pub fn start<'r>(
+        &'r mut self,
+        plan: &Arc<Plan>,
+        mut data: Buffers<'r>,
+        call: u64,
+    ) -> Result<Running<'r>> {
+        let mut state = self.begin(plan, &mut data, call)?;
+        if self.backend.is_one_call() {
+            self.finish(&mut data, &mut state)?;
+        }
+        Ok(Running { driver: self, data, state })
+    }
+
+    /// Runs from begin to end.
+    pub fn run(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<Report> {
+        let mut state = self.begin(plan, data, call)?;
+        self.finish(data, &mut state)
+    }
+
+    /// Fails if the engine cannot be used any more: an earlier run failed, here or on another rank.
+    pub fn check(&mut self) -> Result<()> {
+        // Not after the end of MPI, not in a fork, and not on a thread that may not call MPI: even movers that need no MPI
+        // check for failure notices of other ranks.
+        self.comm().mpi().check_open()?;
+        if let Err(error) = self.registration.check(self.runs + 1, false) {
+            return Err(self.fail_by_notice(error));
+        }
+        let Some(why) = &self.broken else { return Ok(()) };
+        let error = Error::new(
+            ErrorKind::Mpi,
+            format!("an earlier run failed ({why}), and nothing more can be moved with it; make a new one"),
+        );
+        // The other ranks do not know yet of a run that was forgotten.
+        self.notify_if_open(&error);
+        Err(error)
+    }
+
+    /// Refuses the next run because of this rank's own arguments. The other ranks, which may be in it, are sent the error.
+    pub fn refuse(&mut self, error: Error) -> Error {
+        if self.broken.is_none() {
+            self.runs += 1;
+            self.backend.skip_run();
+            self.break_and_notify(&error);
+        }
+        error
+    }
+
+    /// Begins a run, after [`MoverDriver::check`].
+    fn begin(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<RunState> {
+        data.check(plan).and_then(|()| self.backend.check(data)).map_err(|error| self.refuse(error))?;
+        // Holds until the run has ended.
+        self.broken = Some("it was begun, and never waited for".into());
+        self.open = true;
+        self.runs += 1;
+        let mut report = Report::default();
+        report.bytes = plan.bytes();
+        let state = RunState {
+            begin: Instant::now(),
+            backoff: Backoff::new(self.limit, self.oversubscribed),
+            waits: 0,
+            report,
+            ended: false,
+        };
+        self.backend.begin(data, call);
+        Ok(state)
+    }
+
+    /// Does a part of the run, if there is one to do.
+    fn advance(&mut self, data: &mut Buffers<'_>, state: &mut RunState) -> Result<Progress> {
+        if is_forked() {
+            return self.check().map(|()| Progress::Waits);
+        }
+        let outcome = self.backend.advance(data);
+        if matches!(outcome, Ok(Progress::Done)) {
+            state.backoff.reset();
+            state.ended = true;
+            self.broken = None;
+            self.open = false;
+            let (report, counters) = (&mut state.report, self.backend.counters());
+            (report.messages, report.steps) = (counters.messages, counters.steps);
+            (report.pack_seconds, report.unpack_seconds) =
+                (counters.pack.as_secs_f64(), counters.unpack.as_secs_f64());
+            report.wait_seconds = state.backoff.waited().as_secs_f64();
+            report.seconds = state.begin.elapsed().as_secs_f64();
+        }
+        outcome.map_err(|error| self.fail(error, state))
+    }
+
+    /// After a poll without progress: fails if another rank has sent a failure notice. Checks now and then only, as other
+    /// ranks may need the processor.
+    fn check_notices(&mut self, state: &mut RunState) -> Result<()> {
+        state.waits = state.waits.wrapping_add(1);
+        if !state.waits.is_multiple_of(POLLS_PER_NOTICE_CHECK) {
+            return Ok(());
+        }
+        self.registration.check(self.runs, true).map_err(|error| {
+            match self.registration.check(self.runs, false) {
+                // There is no notice: the check itself failed.
+                Ok(()) => self.fail(error, state),
+                Err(error) => {
+                    state.ended = true;
+                    self.fail_by_notice(error)
+                }
+            }
+        })
+    }
+
+    /// The run failed on this rank.
+    fn fail(&mut self, error: Error, state: &mut RunState) -> Error {
+        state.ended = true;
+        self.backend.abort();
+        self.break_and_notify(&error);
+        error
+    }
+
+    /// The run failed on another rank, which has sent notices to all.
+    fn fail_by_notice(&mut self, error: Error) -> Error {
+        if self.open {
+            self.backend.abort();
+            self.open = false;
+        }
+        self.broken = Some(error.to_string().into());
+        error
+    }
+
+    fn break_and_notify(&mut self, error: &Error) {
+        self.broken = Some(error.to_string().into());
+        self.open = true;
+        self.notify_if_open(error);
+    }
+
+    fn notify_if_open(&mut self, error: &Error) {
+        if std::mem::take(&mut self.open) {
+            self.registration.notify(self.runs, &error.to_string());
+        }
+    }
+
+    /// Does all that can be done without waiting. Returns whether the run is over.
+    fn progress(&mut self, data: &mut Buffers<'_>, state: &mut RunState) -> Result<bool> {
+        loop {
+            match self.advance(data, state)? {
+                Progress::Moved => state.backoff.reset(),
+                Progress::Done => return Ok(true),
+                Progress::Waits => {
+                    self.check_notices(state)?;
+                    let checked = state.backoff.check_limit(|| self.backend.awaited());
+                    return checked.map(|()| false).map_err(|error| self.fail(error, state));
+                }
+            }
+        }
+    }
+
+    /// The outcome of a run that has ended; a failed run returns its error again.
+    fn outcome(&self) -> Result<()> {
+        let failed = |why| Err(Error::new(ErrorKind::Mpi, format!("the run failed: {why}")));
+        self.broken.as_ref().map_or(Ok(()), failed)
+    }
+
+    /// Waits until the run is over.
+    fn finish(&mut self, data: &mut Buffers<'_>, state: &mut RunState) -> Result<Report> {
+        while !state.ended {
+            match self.advance(data, state)? {
+                Progress::Moved => state.backoff.reset(),
+                Progress::Waits => {
+                    self.check_notices(state)?;
+                    let waited = state.backoff.wait(|| self.backend.awaited());
+                    waited.map_err(|error| self.fail(error, state))?;
+                }
+                Progress::Done => {}
+            }
+        }
+        self.outcome().map(|()| state.report)
+    }
+}
+
+impl Drop for MoverDriver {
+    fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
+        if self.open {
+            self.backend.abort();
+            let why =
+                "the run was begun there, and neither waited for nor ended before its engine was dropped";
+            self.notify_if_open(&Error::new(ErrorKind::Mpi, why));
+        }
+        if !self.backend.shut_down(self.broken.is_some()) {
+            self.registration.keep_tags();
+        }
+    }
+}
+
+/// The state of a run in flight.
+struct RunState {
+    begin: Instant,
+    backoff: Backoff,
+    /// Polls without progress.
+    waits: u32,
+    report: Report,
+    ended: bool,
+}
+
+/// A run in flight, from [`MpiEngine::start`](crate::MpiEngine::start).
+///
+/// Dropping it waits for its end, because the other ranks rely on it. A run that is dropped by a panic, or forgotten, has
+/// failed: its engine cannot be used any more, and the other ranks get an error, at the latest when the engine is dropped.
+///
+/// Every call progresses this run alone. Two runs in flight at once may be tested in any order on each rank; ranks that
+/// wait for two in different orders deadlock until the timeout: [`Running::wait_all`] waits for several at once.
+#[must_use = "a run must be waited for"]
+pub struct Running<'r> {
+    driver: &'r mut MoverDriver,
+    data: Buffers<'r>,
+    state: RunState,
+}
+
+impl Running<'_> {
+    /// Progresses the run without waiting. Returns whether it is over; may be called again after that.
+    pub fn test(&mut self) -> Result<bool> {
+        if self.state.ended {
+            return self.driver.outcome().map(|()| true);
+        }
+        self.driver.progress(&mut self.data, &mut self.state)
+    }
+
+    /// Waits until the run is over on this rank. Returns what this rank did.
+    pub fn wait(mut self) -> Result<Report> {
+        self.driver.finish(&mut self.data, &mut self.state)
+    }
+
+    /// Waits until all of the runs are over, in whatever order. Each has an outcome of its own: a run that fails does not
+    /// keep the others from ending.
+    pub fn wait_all(runs: Vec<Self>) -> Vec<Result<Report>> {
+        let mut runs: Vec<(Self, Option<Result<()>>)> = runs.into_iter().map(|run| (run, None)).collect();
+        while runs.iter().any(|(_, outcome)| outcome.is_none()) {
+            let mut moved = false;
+            for (run, outcome) in runs.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
+                match run.test() {
+                    Ok(false) => continue,
+                    Ok(true) => *outcome = Some(Ok(())),
+                    Err(error) => *outcome = Some(Err(error)),
+                }
+                moved = true;
+            }
+            if !moved {
+                std::thread::yield_now();
+            }
+        }
+        let report = |(run, outcome): (Self, Option<Result<()>>)| match outcome {
+            Some(Err(error)) => Err(error),
+            _ => run.wait(),
+        };
+        runs.into_iter().map(report).collect()
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.state.ended || is_forked() {
+            return;
+        }
+        if std::thread::panicking() {
+            let why = Error::new(ErrorKind::Mpi, "it panicked in the middle of the run");
+            let _ = self.driver.fail(why, &mut self.state);
+            return;
+        }
+        // The driver keeps an error: the next run is refused with it.
+        let _ = self.driver.finish(&mut self.data, &mut self.state);
+    }
+}
