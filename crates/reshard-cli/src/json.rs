@@ -1,9 +1,8 @@
 //! Answers as JSON: one object on one line, with keys that scripts can depend on. `docs/json.md` lists them.
 
-use crate::failure::Failure;
 use crate::screen::Screen;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{self, Write};
 
 /// Grows when a key changes its meaning or goes; keys may be added without.
 const SCHEMA: u32 = 1;
@@ -16,10 +15,9 @@ struct Versioned<'a, T> {
 }
 
 /// Writes an answer on a line of its own.
-pub fn write<T: Serialize>(screen: &mut Screen, answer: &T) -> Result<(), Failure> {
+pub fn write<T: Serialize>(screen: &mut Screen, answer: &T) -> io::Result<()> {
     serde_json::to_writer(&mut screen.out, &Versioned { schema: SCHEMA, answer })?;
-    writeln!(screen.out)?;
-    Ok(())
+    writeln!(screen.out)
 }
 
 /// True if `--json` was typed, wherever: errors are answered in JSON, too, also those about flags that make no sense.

@@ -263,7 +263,7 @@ fn compare(
     };
     let rows = Strategy::ALL.into_iter().map(row).collect::<Result<Vec<_>, Failure>>()?;
     if args.json {
-        return json::write(screen, &Compared { input: described.echo(), rows });
+        return Ok(json::write(screen, &Compared { input: described.echo(), rows })?);
     }
     let shape = print_shape(described.problem.shape());
     writeln!(screen.out, "From {} to {}, array {shape}", described.from, described.to)?;

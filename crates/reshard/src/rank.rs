@@ -7,7 +7,7 @@
 pub use crate::program::{Program, Step};
 pub use reshard_kernel::exchange::{Cursor, MessageRange, RankPacker};
 pub use reshard_kernel::memory::check_reach;
-pub use reshard_kernel::staged::{ReceiverGroup, SendSide, StagedCopy};
+pub use reshard_kernel::staged::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedCopy};
 pub use reshard_kernel::tasks::{GroupedTasks, TaskGroup};
 
 use crate::program::{self, MessagesOptions};

@@ -22,6 +22,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The most receivers of a [`ReceiverGroup`]: they are packed together, by a route with a destination for each.
+pub const MAX_RECEIVERS: usize = MAX_DESTINATIONS;
+
 /// One rank's side of a staged copy.
 pub struct StagedCopy {
     plan: Arc<Plan>,

@@ -24,7 +24,7 @@ use queue::{
     BufferHandle, BufferRing, Consumer, LINE, MAX_BUFFERS_PER_PAIR, Producer, WarmBuffers, publish_emptied,
 };
 use reshard::engine::Buffers;
-use reshard::rank::{ReceiverGroup, SendSide, StagedCopy};
+use reshard::rank::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedCopy};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,10 +40,6 @@ const PAGES: PageKind = PageKind::Huge;
 
 /// With little memory, chunks are not made so short that there are more than this: each rank lists those of all.
 const MAX_CHUNKS: u64 = 1 << 22;
-
-/// The most receivers that are packed together. Must equal the kernel's `MOST_ENDS` (route/mod.rs), which bounds the
-/// members of a `ReceiverGroup`: with a smaller number here, packing a larger group panics.
-const MAX_GROUP_RECEIVERS: usize = 8;
 
 /// The mover `private`.
 pub struct PrivateMover {
@@ -171,8 +167,8 @@ impl PrivateMover {
         let is_next_local = self.local.get(self.local_done) == Some(&(next as usize));
         let keep = is_next_local && staged.keeps(data, group, next as usize);
         self.local_done += usize::from(keep);
-        let mut numbers = [0; MAX_GROUP_RECEIVERS];
-        let mut buffers = [BufferHandle::default(); MAX_GROUP_RECEIVERS];
+        let mut numbers = [0; MAX_RECEIVERS];
+        let mut buffers = [BufferHandle::default(); MAX_RECEIVERS];
         let count = members.len();
         numbers[..count].copy_from_slice(members);
         for (&number, buffer) in numbers[..count].iter().zip(&mut buffers) {
