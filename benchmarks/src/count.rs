@@ -7,7 +7,7 @@
 use crate::machine::Failure;
 use reshard::engine::{BufferTable, MessagesOptions, Threads};
 use reshard::rank;
-use reshard::{Distribution, Layout, Memory, Move, Order, Plan, Redistribution};
+use reshard::{Distribution, Layout, Memory, MemoryOrder, Move, Plan, Redistribution};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -18,24 +18,24 @@ const SHAPE: &str = "512x256";
 
 /// Ten moves: blocks that grow and shrink, single elements, whole columns to whole rows, other memory orders, processes that
 /// keep what they have.
-const CASES: [(&str, Order, &str, Order); 10] = [
-    ("2x2/64x64", Order::ColMajor, "2x2/50x30", Order::ColMajor),
-    ("4x4/8x8", Order::ColMajor, "2x8/5x3", Order::ColMajor),
-    ("1x4/512x64", Order::ColMajor, "4x1/128x256", Order::ColMajor),
-    ("2x2/1x1", Order::ColMajor, "2x2/16x16", Order::ColMajor),
-    ("4x1/1x256", Order::ColMajor, "1x4/512x1", Order::ColMajor),
-    ("2x2/32x32", Order::ColMajor, "2x2/32x32", Order::RowMajor),
-    ("1x1/512x256", Order::RowMajor, "3x5/7x11", Order::ColMajor),
-    ("8x1/3x256", Order::RowMajor, "8x1/5x256", Order::RowMajor),
-    ("2x3/16x16", Order::ColMajor, "3x2/16x16", Order::ColMajor),
-    ("4x4/16x64", Order::ColMajor, "1x1/512x256", Order::ColMajor),
+const CASES: [(&str, MemoryOrder, &str, MemoryOrder); 10] = [
+    ("2x2/64x64", MemoryOrder::ColMajor, "2x2/50x30", MemoryOrder::ColMajor),
+    ("4x4/8x8", MemoryOrder::ColMajor, "2x8/5x3", MemoryOrder::ColMajor),
+    ("1x4/512x64", MemoryOrder::ColMajor, "4x1/128x256", MemoryOrder::ColMajor),
+    ("2x2/1x1", MemoryOrder::ColMajor, "2x2/16x16", MemoryOrder::ColMajor),
+    ("4x1/1x256", MemoryOrder::ColMajor, "1x4/512x1", MemoryOrder::ColMajor),
+    ("2x2/32x32", MemoryOrder::ColMajor, "2x2/32x32", MemoryOrder::RowMajor),
+    ("1x1/512x256", MemoryOrder::RowMajor, "3x5/7x11", MemoryOrder::ColMajor),
+    ("8x1/3x256", MemoryOrder::RowMajor, "8x1/5x256", MemoryOrder::RowMajor),
+    ("2x3/16x16", MemoryOrder::ColMajor, "3x2/16x16", MemoryOrder::ColMajor),
+    ("4x4/16x64", MemoryOrder::ColMajor, "1x1/512x256", MemoryOrder::ColMajor),
 ];
 
 fn moves() -> Result<Vec<Move>, Failure> {
     let layout = |text: &str, order| -> Result<Layout, Failure> {
         Ok(Layout::new(format!("{text} of {SHAPE}").parse::<Distribution>()?, order))
     };
-    CASES.iter().map(|&(from, a, to, b)| Ok(Move::new(layout(from, a)?, layout(to, b)?)?)).collect()
+    CASES.iter().map(|&(from, a, to, b)| Ok(Move::of::<f64>(layout(from, a)?, layout(to, b)?)?)).collect()
 }
 
 /// Parts lie alike in all builds: how much is done before the first whole line depends on the address.

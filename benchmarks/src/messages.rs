@@ -8,7 +8,7 @@
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::{Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
-use reshard::{Layout, Memory, Move, Order, Pattern, Plan, Redistribution, one_period};
+use reshard::{Layout, Memory, MemoryOrder, Move, Pattern, Plan, Redistribution, one_period};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -67,8 +67,9 @@ fn measure(example: &'static str, from: &'static str, to: &'static str) -> Resul
     let (source, target): (Pattern, Pattern) = (from.parse()?, to.parse()?);
     let period = one_period(&source, &target)?[0];
     let elems = ELEMS / period * period;
-    let layout = |pattern: &Pattern| Ok::<_, Failure>(Layout::new(pattern.over(&[elems])?, Order::RowMajor));
-    let plan = Arc::new(Plan::new(vec![Move::new(layout(&source)?, layout(&target)?)?])?);
+    let layout =
+        |pattern: &Pattern| Ok::<_, Failure>(Layout::new(pattern.over(&[elems])?, MemoryOrder::RowMajor));
+    let plan = Arc::new(Plan::new(vec![Move::of::<f64>(layout(&source)?, layout(&target)?)?])?);
     let array = &plan.arrays()[0];
     let mut parts = Vec::new();
     for (part, rank) in array.sources().iter().zip(0..) {

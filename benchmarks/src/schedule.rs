@@ -8,7 +8,7 @@
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::MessagesOptions;
 use reshard::rank::{StagedCopy, messages};
-use reshard::{Distribution, Layout, Move, Order, Plan};
+use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
 use reshard_plan::schedule::{ClosedForm, Schedule, Strategy};
 use reshard_plan::{Pattern, Problem, one_period};
 use serde::Serialize;
@@ -173,9 +173,9 @@ fn get_ready(
 ) -> Result<Ready, Failure> {
     let layout = |text: &str| -> Result<Layout, Failure> {
         let distribution: Distribution = format!("{text} of {shape}").parse()?;
-        Ok(Layout::new(distribution, Order::ColMajor))
+        Ok(Layout::new(distribution, MemoryOrder::ColMajor))
     };
-    let moving = Move::new(layout(from)?, layout(to)?)?;
+    let moving = Move::of::<f64>(layout(from)?, layout(to)?)?;
     let milliseconds = |begin: Instant| begin.elapsed().as_secs_f64() * 1e3;
     let mut times: [Vec<f64>; 3] = Default::default();
     for _ in 0..REPETITIONS {

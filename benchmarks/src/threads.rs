@@ -6,7 +6,7 @@
 
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::{PlainCopy, Threads};
-use reshard::{Distribution, Layout, Memory, Move, Order, Plan, Redistribution, Window};
+use reshard::{Distribution, Layout, Memory, MemoryOrder, Move, Plan, Redistribution, Window};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ struct Prepared {
 fn prepare(case: &Case) -> Result<Prepared, Failure> {
     let shape = case.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x");
     let layout = |text: &str| -> Result<Layout, Failure> {
-        Ok(Layout::new(format!("{text} of {shape}").parse::<Distribution>()?, Order::ColMajor))
+        Ok(Layout::new(format!("{text} of {shape}").parse::<Distribution>()?, MemoryOrder::ColMajor))
     };
     let (from, to) = (layout(case.from)?, layout(case.to)?);
     let begin = Instant::now();
@@ -183,7 +183,7 @@ fn prepare(case: &Case) -> Result<Prepared, Failure> {
     if case.transposed {
         window = window.permuted(&[1, 0]);
     }
-    let plan = Plan::new(vec![Move::windowed(from, to, window)?])?;
+    let plan = Plan::new(vec![Move::windowed::<f64>(from, to, window)?])?;
     let array = &plan.arrays()[0];
     let from_spans: Vec<usize> = array.sources().iter().map(|part| part.span as usize).collect();
     let to_spans: Vec<usize> = array.targets().iter().map(|part| part.span as usize).collect();

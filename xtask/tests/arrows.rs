@@ -264,3 +264,43 @@ fn the_test_sees_arrows_wherever_they_stand() {
     assert_eq!(rooms_used("fn f() -> crate::traffic::Traffic { $crate::nothing() }", "crate::"), ["traffic"]);
     assert_eq!(rooms_used("use super::traffic::Message;", "super::"), ["traffic"]);
 }
+
+/// The names of types defined in a file: associated types, which name another type, are not among them.
+fn types(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for line in code.lines().filter(|line| !line.starts_with(' ')) {
+        let words: Vec<&str> =
+            line.split([' ', '<', '(', ':', ';', '{']).filter(|word| !word.is_empty()).collect();
+        let keyword =
+            words.iter().position(|word| ["struct", "enum", "trait", "type", "union"].contains(word));
+        let plain = ["pub", "unsafe", "crate)", "super)", "pub(crate)", "pub(super)", "crate", "super", "in"];
+        if let Some(at) = keyword.filter(|&at| words[..at].iter().all(|word| plain.contains(word))) {
+            names.extend(words.get(at + 1).map(ToString::to_string));
+        }
+    }
+    names
+}
+
+/// One word means one thing: no type name is defined twice in a crate. Tests and models may repeat names.
+#[test]
+fn no_crate_has_two_types_of_one_name() {
+    let mut twice = Vec::new();
+    for package in fs::read_dir(root().join("crates")).unwrap() {
+        let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let source = package.unwrap().path().join("src");
+        for path in sources(&source).into_iter().filter(|path| !is_test(path)) {
+            for name in types(&code(&path)) {
+                let inside = path.strip_prefix(root()).unwrap().display().to_string();
+                places.entry(name).or_default().push(inside);
+            }
+        }
+        twice.extend(places.into_iter().filter(|(_, places)| places.len() > 1));
+    }
+    assert!(twice.is_empty(), "defined twice: {twice:#?}");
+}
+
+#[test]
+fn the_test_sees_types_wherever_they_are_defined() {
+    let code = "pub(crate) struct A<T> {\n    type Item = u8;\n}\npub enum B {\nunsafe trait C: Copy {\nstruct D(u8);\ntype E = u8;";
+    assert_eq!(types(code), ["A", "B", "C", "D", "E"]);
+}

@@ -14,7 +14,7 @@ use crate::screen::Screen;
 use crate::simulate::time;
 use reshard::engine::{MessagesOptions, PlainCopy};
 use reshard::schedule::Strategy;
-use reshard::{Distribution, Layout, Memory, Move, Order, Plan, use_huge_pages};
+use reshard::{Distribution, Layout, Memory, MemoryOrder, Move, Plan, use_huge_pages};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Scalapack, Shared, makespan};
 use serde::Serialize;
 use std::io::Write;
@@ -93,14 +93,14 @@ struct Contender {
 /// EngineChoice, and this rank's parts.
 enum Method {
     /// Anybody's own arrays. The destination has room for a copy of the source, too.
-    Private { run: Box<Run>, from: Vec<f64>, to: Vec<f64> },
+    Private { run: Box<RunFn>, from: Vec<f64>, to: Vec<f64> },
     /// Arrays that we allocate.
     Shared { engine: Box<MpiEngine>, from: Shared<f64>, to: Shared<f64> },
     /// A source that we allocate in shared memory, and a destination that we allocate elsewhere.
     SharedSource { engine: Box<MpiEngine>, from: Shared<f64>, to: Memory<f64> },
 }
 
-type Run = dyn FnMut(&[f64], &mut [f64]) -> reshard::Result<()>;
+type RunFn = dyn FnMut(&[f64], &mut [f64]) -> reshard::Result<()>;
 
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let named = args.case.as_deref().map(|name| {
@@ -119,9 +119,9 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let layout = |flag: &'static str, text: &str| -> Result<Layout, Failure> {
         let distribution: Distribution =
             format!("{text} of {shape}").parse().map_err(Failure::of_flag(flag))?;
-        Ok(Layout::new(distribution, Order::ColMajor))
+        Ok(Layout::new(distribution, MemoryOrder::ColMajor))
     };
-    let moving = Move::new(layout("--from", from)?, layout("--to", to)?)?;
+    let moving = Move::of::<f64>(layout("--from", from)?, layout("--to", to)?)?;
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
     let world = session.world();
     let plan = Arc::new(Plan::new(vec![moving.clone()])?);
@@ -213,7 +213,7 @@ fn contenders(
     };
     let mut contenders = Vec::new();
     let mut enter = |name, way| contenders.push(Contender { name, way, seconds: Vec::new() });
-    let private = |run: Box<Run>| {
+    let private = |run: Box<RunFn>| {
         let mut from = vec![0.0; from_len];
         fill(&mut from);
         Method::Private { run, from, to: vec![0.0; to_len.max(from_len)] }

@@ -72,7 +72,7 @@ fn end(bytes: usize) -> ! {
         }
     }
     let doing = DOING.get().copied().unwrap_or("reading the command line");
-    let mut sentence = Sentence { text: [0; 256], len: 0 };
+    let mut sentence = LastSentence { text: [0; 256], len: 0 };
     // Longer than there is room for it cannot be: the words are all in this program.
     let _ = writeln!(
         sentence,
@@ -87,12 +87,12 @@ fn end(bytes: usize) -> ! {
 }
 
 /// Text in a place of its own.
-struct Sentence {
+struct LastSentence {
     text: [u8; 256],
     len: usize,
 }
 
-impl fmt::Write for Sentence {
+impl fmt::Write for LastSentence {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         let end = self.len + more.len();
         self.text.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(more.as_bytes());

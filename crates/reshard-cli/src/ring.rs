@@ -11,7 +11,7 @@ use crate::json;
 use crate::run::request::human;
 use crate::screen::{Screen, counted, write_drawing};
 use crate::simulate::time;
-use request::{Number, Request};
+use request::{Number, RingRequest};
 use reshard_plan::memory;
 use reshard_ring::{Direction, Side, Solution, Transfer, check, solve};
 use running::{Ran, Wanted};
@@ -57,7 +57,7 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
         return Err(Failure::usage("--svg - and --json both go to standard output; draw to a file"));
     }
     let wanted = Wanted::read(args)?;
-    let asked = Request::read(args)?;
+    let asked = RingRequest::read(args)?;
     let solution = solve(&asked.problem)?;
     // What is shown was replayed first.
     check(&asked.problem, solution.program())
@@ -91,7 +91,7 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
-fn solved(asked: &Request, solution: &Solution, ran: Option<Ran>) -> Result<Solved, Failure> {
+fn solved(asked: &RingRequest, solution: &Solution, ran: Option<Ran>) -> Result<Solved, Failure> {
     let procs = asked.problem.procs() as u64;
     let listed = |transfer: &Transfer| ListedTransfer {
         from: transfer.from,
@@ -129,7 +129,7 @@ fn word(side: Side) -> &'static str {
 }
 
 /// What the ring is, in words.
-fn title(asked: &Request) -> String {
+fn title(asked: &RingRequest) -> String {
     let problem = &asked.problem;
     format!(
         "Ring of {}, {}, {}{}",
@@ -145,7 +145,7 @@ fn processes(count: usize) -> String {
 }
 
 /// What is known of a solution, in words.
-fn verdict(asked: &Request, solution: &Solution) -> String {
+fn verdict(asked: &RingRequest, solution: &Solution) -> String {
     let time = asked.time(solution.makespan());
     match solution.optimal() {
         Some(true) => format!("makespan {time}, optimal"),
@@ -157,7 +157,7 @@ fn verdict(asked: &Request, solution: &Solution) -> String {
     }
 }
 
-fn show(screen: &mut Screen, asked: &Request, solution: &Solution) -> Result<(), Failure> {
+fn show(screen: &mut Screen, asked: &RingRequest, solution: &Solution) -> Result<(), Failure> {
     writeln!(screen.out, "{}", title(asked))?;
     chart(screen, asked, solution)?;
     for rank in 0..asked.problem.procs().min(SHOWN_RANKS) as u64 {
@@ -177,7 +177,7 @@ fn show(screen: &mut Screen, asked: &Request, solution: &Solution) -> Result<(),
     Ok(())
 }
 
-fn show_run(screen: &mut Screen, asked: &Request, ran: &Ran) -> Result<(), Failure> {
+fn show_run(screen: &mut Screen, asked: &RingRequest, ran: &Ran) -> Result<(), Failure> {
     let how = ran.mpi.as_ref().map_or_else(String::new, |mpi| format!(" ({mpi})"));
     writeln!(
         screen.out,
@@ -194,7 +194,7 @@ fn show_run(screen: &mut Screen, asked: &Request, ran: &Ran) -> Result<(), Failu
 }
 
 /// A line for each process, a character for each stretch of time: to which side it sends.
-fn chart(screen: &mut Screen, asked: &Request, solution: &Solution) -> Result<(), Failure> {
+fn chart(screen: &mut Screen, asked: &RingRequest, solution: &Solution) -> Result<(), Failure> {
     let problem = &asked.problem;
     let makespan = solution.makespan();
     let shown = problem.procs().min(CHART_RANKS);

@@ -17,7 +17,7 @@ use crate::problem::Echo;
 use crate::screen::{Screen, counted};
 use crate::simulate::time;
 use progress::Progress;
-use request::{EngineChoice, Request, human};
+use request::{EngineChoice, RunRequest, human};
 use reshard::engine::{PlainCopy, Report};
 use reshard::notation::print_shape;
 use reshard::{Error, ErrorKind, Memory, Redistribution};
@@ -88,7 +88,7 @@ impl Times {
 
 pub fn run(args: &args::Run) -> Result<(), Failure> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let asked = Request::read(args, cores)?;
+    let asked = RunRequest::read(args, cores)?;
     asked.check_size()?;
     if let EngineChoice::UnderMpi(how) = asked.how {
         return under_mpi::run(args, &asked, how);
@@ -104,7 +104,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
         EngineChoice::Messages(_) | EngineChoice::UnderMpi(_) => cores,
     };
     let bytes = redistribution.plan().bytes();
-    let measured = Bench::new(&asked, redistribution, copiers, cores)?.measure(&asked, !args.json)?;
+    let measured = LocalBench::new(&asked, redistribution, copiers, cores)?.measure(&asked, !args.json)?;
     let Measured { run_seconds, copy_seconds, report } = measured;
     let sent = match asked.how {
         EngineChoice::Threads(_) | EngineChoice::UnderMpi(_) => None,
@@ -139,7 +139,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
 }
 
 /// Different ranks of both grids.
-fn ranks(asked: &Request) -> usize {
+fn ranks(asked: &RunRequest) -> usize {
     let problem = &asked.described.problem;
     let mut ranks = problem.from().grid().sorted_ranks();
     ranks.extend(problem.to().grid().sorted_ranks());
@@ -149,7 +149,7 @@ fn ranks(asked: &Request) -> usize {
 }
 
 /// The array, and those who move it.
-struct Bench {
+struct LocalBench {
     redistribution: Redistribution,
     copy: PlainCopy,
     source: Memory<u8>,
@@ -167,9 +167,9 @@ struct Measured {
     report: Report,
 }
 
-impl Bench {
+impl LocalBench {
     fn new(
-        asked: &Request,
+        asked: &RunRequest,
         redistribution: Redistribution,
         copiers: usize,
         cores: usize,
@@ -185,7 +185,7 @@ impl Bench {
         Ok(Self { redistribution, copy, source, target, from_spans, to_spans, bytes, cores })
     }
 
-    fn measure(&mut self, asked: &Request, watched: bool) -> Result<Measured, Failure> {
+    fn measure(&mut self, asked: &RunRequest, watched: bool) -> Result<Measured, Failure> {
         let mut progress = Progress::new(watched, (self.source.len() + self.target.len()) as u64);
         progress.at(0.0, "filling");
         let elem_bytes = asked.moving.elem_bytes() as usize;
@@ -234,7 +234,7 @@ impl Bench {
     /// One run into a destination filled afresh, and a look at all of it.
     fn verified(
         &mut self,
-        asked: &Request,
+        asked: &RunRequest,
         progress: &mut Progress,
         done: f64,
     ) -> Result<(f64, Report), Failure> {
@@ -274,14 +274,14 @@ pub fn array(bytes: usize) -> Result<Memory<u8>, Failure> {
 /// An error of the library: those about memory, MPI and what went wrong on the way are no mistake of whoever typed.
 pub fn failed(error: Error) -> Failure {
     match error.kind() {
-        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::Mpi => Failure::while_running(&error),
+        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::External => Failure::while_running(&error),
         _ => error.into(),
     }
 }
 
 fn show(
     screen: &mut Screen,
-    asked: &Request,
+    asked: &RunRequest,
     answer: &Answer,
     threads: Option<usize>,
 ) -> Result<(), Failure> {

@@ -114,7 +114,7 @@ pub fn agree(
     reduce_and_broadcast(comm, &mut answers, limit).inspect_err(|error| comm.refuse(error))?;
     if answers.missing > 0 {
         let error = Error::new(
-            ErrorKind::Mpi,
+            ErrorKind::External,
             format!(
                 "rank {} did not answer in time: it has exited, is stuck, or never made the call; call this on all ranks of the \
                  communicator, or allow more time; nothing was moved",
@@ -257,7 +257,7 @@ fn answer(
             std::cmp::Ordering::Equal => return Ok(Some(said)),
             std::cmp::Ordering::Greater if said.sequence - sequence < MAX_AGREEMENTS => {
                 return Err(Error::new(
-                    ErrorKind::Mpi,
+                    ErrorKind::External,
                     format!(
                         "rank {from} has made more on this communicator than this rank: all ranks must make engines, rings and shared \
                          arrays in the same order; nothing was moved"

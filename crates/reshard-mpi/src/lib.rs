@@ -42,7 +42,7 @@ pub use baselines::{Scalapack, makespan};
 pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, Running};
 pub use ffi::collective::{Blocks, Reduce};
 pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
-pub use ffi::datatype::{Datatype, Dealt, Order};
+pub use ffi::datatype::{Datatype, Dealt};
 pub use ffi::library::Mpi;
 pub use ffi::request::Request;
 pub use ffi::session::Session;

@@ -171,7 +171,7 @@ impl Slot {
             _ if !self.receives => Ok(Some(0)),
             Some(bytes) => Ok(Some(bytes)),
             None => Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 format!(
                     "a message of {bytes} bytes came, and every one has an envelope of {}",
                     Envelope::BYTES

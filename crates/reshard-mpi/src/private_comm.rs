@@ -63,7 +63,7 @@ impl Comm {
         match private.refused.get() {
             None => private.begin(time).map(|()| private),
             Some(why) => Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 format!(
                     "nothing more can be made on this communicator since an earlier failure ({why}); see what became of the others, \
                      and use another communicator"
@@ -162,7 +162,7 @@ impl PrivateComm {
         while !message.is_done()? {
             if begin.elapsed() > DEADLINE {
                 return Err(Error::new(
-                    ErrorKind::Mpi,
+                    ErrorKind::External,
                     format!("a message of rank {rank} was announced and did not arrive"),
                 ));
             }
@@ -243,7 +243,7 @@ impl Registration {
         let registry = if probes { self.comm.receive_notices()? } else { self.comm.registry() };
         match registry.failure(self.number) {
             Some(Failure { rank, run: failed, why }) if *failed <= run => {
-                Err(Error::new(ErrorKind::Mpi, format!("rank {rank} cannot go on: {why}")))
+                Err(Error::new(ErrorKind::External, format!("rank {rank} cannot go on: {why}")))
             }
             _ => Ok(()),
         }

@@ -69,11 +69,11 @@ pub struct Piece {
 pub struct Axis {
     len: u64,
     procs: u64,
-    kind: Kind,
+    kind: AxisKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+enum AxisKind {
     Cyclic { block: u64, first: u64 },
     Cuts(Arc<Cuts>),
 }
@@ -84,7 +84,7 @@ impl Axis {
     pub fn new(len: u64, procs: u64, deal: &Deal, first: u64) -> Result<Self> {
         check_len(len)?;
         check_procs(procs, first)?;
-        let cyclic = |block| Ok(Kind::Cyclic { block, first });
+        let cyclic = |block| Ok(AxisKind::Cyclic { block, first });
         let kind = match deal {
             Deal::Block => cyclic(len.div_ceil(procs).max(1)),
             Deal::Cyclic(block) => cyclic(check_block(*block)?),
@@ -105,10 +105,10 @@ impl Axis {
                     )));
                 }
                 let owned = (0..).zip(sizes).map(|(owner, &len)| Piece { len, owner });
-                Ok(Kind::Cuts(Arc::new(Cuts::new(&checked(len, procs, owned)?))))
+                Ok(AxisKind::Cuts(Arc::new(Cuts::new(&checked(len, procs, owned)?))))
             }
             Deal::Cuts(pieces) => {
-                Ok(Kind::Cuts(Arc::new(Cuts::new(&checked(len, procs, pieces.iter().copied())?))))
+                Ok(AxisKind::Cuts(Arc::new(Cuts::new(&checked(len, procs, pieces.iter().copied())?))))
             }
         }?;
         Ok(Self { len, procs, kind })
@@ -137,16 +137,16 @@ impl Axis {
     /// Block size and first process of a block-cyclic axis; `None` for explicit cuts.
     pub fn cyclic_parameters(&self) -> Option<(u64, u64)> {
         match self.kind {
-            Kind::Cyclic { block, first } => Some((block, first)),
-            Kind::Cuts(_) => None,
+            AxisKind::Cyclic { block, first } => Some((block, first)),
+            AxisKind::Cuts(_) => None,
         }
     }
 
     /// The rule that deals this axis out again: `Axis::new(len, procs, &deal, first)` gives an equal axis.
     pub fn deal(&self) -> (Deal, u64) {
         match &self.kind {
-            Kind::Cyclic { block, first } => (Deal::Cyclic(*block), *first),
-            Kind::Cuts(cuts) => {
+            AxisKind::Cyclic { block, first } => (Deal::Cyclic(*block), *first),
+            AxisKind::Cuts(cuts) => {
                 let pieces = cuts.pieces();
                 let in_order = pieces.windows(2).all(|pair| pair[0].owner < pair[1].owner);
                 // Only a list of about as many sizes as there are pieces is a better way to say it.
@@ -166,19 +166,19 @@ impl Axis {
     /// The process that owns a global index; `None` past the end.
     pub fn owner(&self, global: u64) -> Option<u64> {
         (global < self.len).then(|| match &self.kind {
-            Kind::Cyclic { .. } => self.cycle().owner(global),
-            Kind::Cuts(cuts) => cuts.at(global).owner,
+            AxisKind::Cyclic { .. } => self.cycle().owner(global),
+            AxisKind::Cuts(cuts) => cuts.at(global).owner,
         })
     }
 
     /// The owner of a global index and the index's place there; `None` past the end.
     pub fn local_from_global(&self, global: u64) -> Option<(u64, u64)> {
         (global < self.len).then(|| match &self.kind {
-            Kind::Cyclic { .. } => {
+            AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 (cycle.owner(global), (global / cycle.stride) * cycle.block + global % cycle.block)
             }
-            Kind::Cuts(cuts) => {
+            AxisKind::Cuts(cuts) => {
                 let cut = cuts.at(global);
                 (cut.owner, cut.local + (global - cut.start))
             }
@@ -188,12 +188,12 @@ impl Axis {
     /// The global index of a process's local index; `None` if the process has no such element.
     pub fn global_from_local(&self, process: u64, local: u64) -> Option<u64> {
         match &self.kind {
-            Kind::Cyclic { .. } => (local < self.local_len(process)).then(|| {
+            AxisKind::Cyclic { .. } => (local < self.local_len(process)).then(|| {
                 let cycle = self.cycle();
                 let start = cycle.turn(process) * cycle.block;
                 (local / cycle.block) * cycle.stride + start + local % cycle.block
             }),
-            Kind::Cuts(cuts) => cuts.global_from_local(process, local),
+            AxisKind::Cuts(cuts) => cuts.global_from_local(process, local),
         }
     }
 
@@ -203,21 +203,21 @@ impl Axis {
             return 0;
         }
         match &self.kind {
-            Kind::Cyclic { .. } => {
+            AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 let before = cycle.turn(process).saturating_mul(cycle.block);
                 let (rounds, rest) = (self.len / cycle.stride, self.len % cycle.stride);
                 rounds * cycle.block + rest.saturating_sub(before).min(cycle.block)
             }
-            Kind::Cuts(cuts) => cuts.local_len(process),
+            AxisKind::Cuts(cuts) => cuts.local_len(process),
         }
     }
 
     /// The most elements any process owns.
     pub fn max_local_len(&self) -> u64 {
         match &self.kind {
-            Kind::Cyclic { first, .. } => self.local_len(*first),
-            Kind::Cuts(cuts) => {
+            AxisKind::Cyclic { first, .. } => self.local_len(*first),
+            AxisKind::Cuts(cuts) => {
                 cuts.pieces().iter().map(|cut| cut.local + (cut.end - cut.start)).max().unwrap_or(0)
             }
         }
@@ -227,12 +227,12 @@ impl Axis {
     /// `from`. Whoever owns everything has one block.
     pub fn blocks(&self, process: u64, from: u64) -> Blocks<'_> {
         match &self.kind {
-            Kind::Cyclic { .. } => {
+            AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 let start = if process < self.procs { cycle.block_after(process, from) } else { NEVER };
                 Blocks(Rest::Cyclic { start, block: cycle.block, stride: cycle.stride, len: self.len })
             }
-            Kind::Cuts(cuts) => {
+            AxisKind::Cuts(cuts) => {
                 let of = cuts.of(process);
                 let skip = of.partition_point(|&i| cuts.pieces()[i].end <= from);
                 Blocks(Rest::Cuts { cuts, indices: &of[skip..] })
@@ -243,11 +243,11 @@ impl Axis {
     /// The owner of a global index, and where the stretch of that owner around it ends; `None` past the end.
     pub fn block_at(&self, global: u64) -> Option<(u64, u64)> {
         (global < self.len).then(|| match &self.kind {
-            Kind::Cyclic { .. } => {
+            AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 (cycle.owner(global), (global - global % cycle.block + cycle.block).min(self.len))
             }
-            Kind::Cuts(cuts) => {
+            AxisKind::Cuts(cuts) => {
                 let cut = cuts.at(global);
                 (cut.owner, cut.end)
             }
@@ -257,20 +257,20 @@ impl Axis {
     /// Into how many pieces explicit cuts divide the axis; 0 for a cyclic axis.
     pub(crate) fn pieces(&self) -> usize {
         match &self.kind {
-            Kind::Cyclic { .. } => 0,
-            Kind::Cuts(cuts) => cuts.pieces().len(),
+            AxisKind::Cyclic { .. } => 0,
+            AxisKind::Cuts(cuts) => cuts.pieces().len(),
         }
     }
 
     /// True if the axis is dealt in equal blocks, round and round.
     pub fn is_cyclic(&self) -> bool {
-        matches!(self.kind, Kind::Cyclic { .. })
+        matches!(self.kind, AxisKind::Cyclic { .. })
     }
 
     /// The cyclic arithmetic of this axis. Where one process owns everything the block is the axis, whatever
     /// was said, so that stretches are as long as they can be. Call it on cyclic axes only.
     pub(crate) fn cycle(&self) -> Cycle {
-        let Kind::Cyclic { block, first } = self.kind else { unreachable!("cycle() of explicit cuts") };
+        let AxisKind::Cyclic { block, first } = self.kind else { unreachable!("cycle() of explicit cuts") };
         let block = if self.procs == 1 { self.len.max(1) } else { block };
         Cycle { block, procs: self.procs, first, stride: block.saturating_mul(self.procs).min(NEVER) }
     }

@@ -140,7 +140,7 @@ impl CostModel {
     /// # Ok::<(), reshard_plan::Error>(())
     /// ```
     pub fn bound<'a>(&self, messages: impl IntoIterator<Item = &'a Message>) -> f64 {
-        let mut ports = Ports::new(self);
+        let mut ports = PortLoads::new(self);
         messages.into_iter().for_each(|message| ports.add(message));
         ports.busiest().map_or(0.0, |load| self.load_seconds(load))
     }
@@ -170,12 +170,12 @@ struct Load {
 }
 
 /// The loads of all processes, for sending and receiving apart or together.
-struct Ports<'a> {
+struct PortLoads<'a> {
     cost: &'a CostModel,
     loads: BTreeMap<(u64, bool), Load>,
 }
 
-impl<'a> Ports<'a> {
+impl<'a> PortLoads<'a> {
     fn new(cost: &'a CostModel) -> Self {
         Self { cost, loads: BTreeMap::new() }
     }
@@ -316,7 +316,7 @@ pub fn predict(schedule: &Schedule, cost: &CostModel) -> Prediction {
     match schedule.options().strategy {
         Strategy::Async => predict_without_barriers(schedule, cost),
         Strategy::Eager => {
-            let mut ports = Ports::new(cost);
+            let mut ports = PortLoads::new(cost);
             schedule.steps().iter().flat_map(|step| &step.messages).for_each(|message| ports.add(message));
             let mut prediction = Prediction { seconds: 0.0, rounds: Vec::new(), parts: Parts::default() };
             prediction.add_round(&ports);
@@ -329,7 +329,7 @@ pub fn predict(schedule: &Schedule, cost: &CostModel) -> Prediction {
 fn in_rounds(schedule: &Schedule, cost: &CostModel) -> Prediction {
     let mut prediction = Prediction { seconds: 0.0, rounds: Vec::new(), parts: Parts::default() };
     for steps in schedule.steps().chunks(ports_used(schedule, cost)) {
-        let mut ports = Ports::new(cost);
+        let mut ports = PortLoads::new(cost);
         steps.iter().flat_map(|step| &step.messages).for_each(|message| ports.add(message));
         prediction.add_round(&ports);
         prediction.seconds += cost.barrier;
@@ -339,7 +339,7 @@ fn in_rounds(schedule: &Schedule, cost: &CostModel) -> Prediction {
 }
 
 impl Prediction {
-    fn add_round(&mut self, ports: &Ports<'_>) {
+    fn add_round(&mut self, ports: &PortLoads<'_>) {
         let Some(load) = ports.busiest() else {
             self.rounds.push(0.0);
             return;

@@ -23,8 +23,8 @@ pub enum ErrorKind {
     Memory = 6,
     /// A rank failed while data was moving; the destination is only partly written.
     Failed = 7,
-    /// The MPI library is missing, is not the one that fits, or refused a call.
-    Mpi = 8,
+    /// Something outside of this library failed or is missing: the MPI library, say.
+    External = 8,
 }
 
 impl ErrorKind {
@@ -38,7 +38,7 @@ impl ErrorKind {
             Self::Unsupported => "unsupported",
             Self::Memory => "memory",
             Self::Failed => "failed",
-            Self::Mpi => "external",
+            Self::External => "external",
         }
     }
 }

@@ -50,8 +50,6 @@ pub use classes::Classes;
 pub use distribution::{Distribution, Pattern, one_period};
 pub use error::{Error, ErrorKind, Result};
 pub use grid::{Grid, MAX_DIMS, RankOrder};
-#[doc(hidden)]
-pub use layout::MemoryOrder as Order;
 pub use layout::{Layout, MemoryOrder};
 pub use overlap::{Method, Overlap, Run, Side, Sides};
 pub use plan::{Array, Move, Plan, Source, Target};

@@ -12,7 +12,7 @@ const LONG: u128 = 1 << 16;
 
 /// What only those ask for who can be refused.
 #[repr(align(64))]
-struct Line(#[allow(dead_code)] [u8; 64]);
+struct CacheLine(#[allow(dead_code)] [u8; 64]);
 
 /// Refuses what so many bytes, all at once, do not fit in memory for.
 pub fn check(bytes: u128, what: &str) -> Result<()> {
@@ -20,8 +20,8 @@ pub fn check(bytes: u128, what: &str) -> Result<()> {
         return Ok(());
     }
     let lines =
-        usize::try_from(bytes.div_ceil(size_of::<Line>() as u128)).map_err(|_| refused(bytes, what))?;
-    Vec::<Line>::new().try_reserve_exact(lines).map_err(|_| refused(bytes, what))
+        usize::try_from(bytes.div_ceil(size_of::<CacheLine>() as u128)).map_err(|_| refused(bytes, what))?;
+    Vec::<CacheLine>::new().try_reserve_exact(lines).map_err(|_| refused(bytes, what))
 }
 
 /// Refuses a tree of so many entries. Its nodes may be half empty, and know their neighbours.

@@ -56,22 +56,28 @@ impl Move {
     /// # Ok::<(), reshard_plan::Error>(())
     /// ```
     pub fn of<T>(from: Layout, to: Layout) -> Result<Self> {
-        Self::new(from, to)?.of_bytes(size_of::<T>() as u64)
-    }
-
-    /// All of one array into all of another of the same shape. Elements are taken to be 8 bytes long.
-    pub fn new(from: Layout, to: Layout) -> Result<Self> {
         let problem = Problem::new(from.distribution().clone(), to.distribution().clone())?;
-        Ok(Self { problem, from, to, elem_bytes: 8, triangle: None })
+        Self { problem, from, to, elem_bytes: 0, triangle: None }.of_bytes(size_of::<T>() as u64)
     }
 
-    /// A window of one array into a window of another, axes perhaps permuted.
-    pub fn windowed(from: Layout, to: Layout, window: Window) -> Result<Self> {
+    /// A window of one array into a window of another, axes perhaps permuted, elements of type `T`.
+    ///
+    /// ```
+    /// use reshard_plan::{Move, Window};
+    /// // All of a matrix into the upper left of another, transposed.
+    /// let window = Window::of(&[300, 200]).permuted(&[1, 0]);
+    /// let moving = Move::windowed::<f32>("2x2/64x64 of 300x200".parse()?, "4/50 of 999".parse()?, window.clone());
+    /// assert!(moving.is_err()); // a matrix into a vector
+    /// let moving = Move::windowed::<f32>("2x2/64x64 of 300x200".parse()?, "4x1/50x50 of 250x400".parse()?, window)?;
+    /// assert_eq!(moving.problem().elems(), 300 * 200);
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn windowed<T>(from: Layout, to: Layout, window: Window) -> Result<Self> {
         let problem = Problem::windowed(from.distribution().clone(), to.distribution().clone(), window)?;
-        Ok(Self { problem, from, to, elem_bytes: 8, triangle: None })
+        Self { problem, from, to, elem_bytes: 0, triangle: None }.of_bytes(size_of::<T>() as u64)
     }
 
-    /// The size of an element.
+    /// With elements of so many bytes: for elements whose type is known only when the program runs.
     pub fn of_bytes(mut self, elem_bytes: u64) -> Result<Self> {
         if elem_bytes == 0 || elem_bytes > 1 << 20 {
             return Err(Error::mismatch(format!(
@@ -302,16 +308,9 @@ impl Array {
         rank.and_then(|rank| self.source_of(rank))
     }
 
-    /// As [`source_at`](Self::source_at), for engines that were given a plan with all peers.
-    #[doc(hidden)]
-    pub fn part(&self, target: &Target, place: usize) -> usize {
-        self.source_at(target, place).expect("the plan lists the peers of its targets")
-    }
-
-    /// The sources of all places of a target, all of which the plan must list.
-    #[doc(hidden)]
-    pub fn parts(&self, target: &Target) -> impl Iterator<Item = usize> {
-        (0..target.places()).map(|place| self.part(target, place))
+    /// The sources of all places of a target; fewer if the plan does not list all of them.
+    pub fn sources_of(&self, target: &Target) -> impl Iterator<Item = usize> {
+        (0..target.places()).map_while(|place| self.source_at(target, place))
     }
 
     /// The place of a source at a target; none if nothing goes from the one to the other.

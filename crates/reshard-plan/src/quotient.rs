@@ -64,7 +64,7 @@ impl Turns {
 
 /// A message as the quotient sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct ClassMessage {
     /// Its class.
     pub class: u64,
     /// Which copy of its row type the sender is.
@@ -180,11 +180,11 @@ impl Quotient {
     }
 
     /// The link between two processes; `None` if they exchange nothing.
-    pub fn link(&self, sender: u64, receiver: u64) -> Option<Link> {
+    pub fn link(&self, sender: u64, receiver: u64) -> Option<ClassMessage> {
         let (p, q) = (self.senders.turn(sender), self.receivers.turn(receiver));
         let (ahead, behind) = (self.row_value(p), self.column_value(q));
         let class = if ahead >= behind { ahead - behind } else { ahead + self.modulus - behind };
-        let link = Link { class, row_copy: p / self.row_span, column_copy: q / self.column_span };
+        let link = ClassMessage { class, row_copy: p / self.row_span, column_copy: q / self.column_span };
         (class < self.classes).then_some(link)
     }
 
@@ -199,7 +199,7 @@ impl Quotient {
     }
 
     /// Every receiver a sender has a message for, with its link: class by class.
-    pub fn receivers_of(&self, sender: u64, mut visit: impl FnMut(u64, Link)) {
+    pub fn receivers_of(&self, sender: u64, mut visit: impl FnMut(u64, ClassMessage)) {
         let p = self.senders.turn(sender);
         let (value, row_copy) = (self.row_value(p), p / self.row_span);
         let mut class = value % self.row_types;
@@ -207,7 +207,7 @@ impl Quotient {
             let behind = if value >= class { value - class } else { value + self.modulus - class };
             let mut q = mul_mod(behind / self.row_types, self.sender_inverse, self.column_span);
             for column_copy in 0..self.column_copies {
-                visit(self.receivers.process(q), Link { class, row_copy, column_copy });
+                visit(self.receivers.process(q), ClassMessage { class, row_copy, column_copy });
                 q += self.column_span;
             }
             class += self.row_types;
@@ -215,7 +215,7 @@ impl Quotient {
     }
 
     /// Every sender that has a message for a receiver, with its link: class by class.
-    pub fn senders_of(&self, receiver: u64, mut visit: impl FnMut(u64, Link)) {
+    pub fn senders_of(&self, receiver: u64, mut visit: impl FnMut(u64, ClassMessage)) {
         let q = self.receivers.turn(receiver);
         let column_copy = q / self.column_span;
         // p r = class + value modulo g.
@@ -228,7 +228,7 @@ impl Quotient {
             let ahead = (class + value) % self.modulus;
             let mut p = mul_mod(ahead / self.column_types, self.receiver_inverse, self.row_span);
             for row_copy in 0..self.row_copies {
-                visit(self.senders.process(p), Link { class, row_copy, column_copy });
+                visit(self.senders.process(p), ClassMessage { class, row_copy, column_copy });
                 p += self.row_span;
             }
             class += self.column_types;

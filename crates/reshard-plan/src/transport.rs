@@ -69,7 +69,7 @@ fn matrix<T: Number + TryFrom<u128>>(
 }
 
 /// The state of one search, kept to be used again.
-struct Search<T> {
+struct PathSearch<T> {
     /// For each column: how far it is, the row before it on the way, and whether it is as near as can be.
     distance: Vec<T>,
     before: Vec<usize>,
@@ -92,7 +92,7 @@ fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Resul
     let mut held: Vec<Vec<(usize, u64)>> = memory::filled(Vec::new(), width, WHAT)?;
     let mut u = memory::filled(T::default(), height, WHAT)?;
     let mut v = memory::filled(T::default(), width, WHAT)?;
-    let mut search = Search {
+    let mut search = PathSearch {
         distance: memory::filled(far, width, WHAT)?,
         before: memory::filled(0, width, WHAT)?,
         done: memory::filled(false, width, WHAT)?,
@@ -129,7 +129,7 @@ fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Resul
     Ok(shipments)
 }
 
-impl<T: Number> Search<T> {
+impl<T: Number> PathSearch<T> {
     /// Dijkstra from a row to a nearest column with room. Columns at one distance are taken together: integers tie
     /// often.
     #[allow(clippy::too_many_arguments)]

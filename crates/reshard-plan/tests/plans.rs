@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use reshard_plan::{Layout, Move, Order, Plan, Source, Target, Traffic, Window};
+use reshard_plan::{Layout, MemoryOrder, Move, Plan, Source, Target, Traffic, Window};
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{Case, Kinds};
 
@@ -15,16 +15,16 @@ fn places_are_the_sources_something_comes_from() {
         ("2x2x3/1x2x1 rank-order=col of 6x9x7", "3x1x2/2x2x2 of 9x7x6", vec![1, 2, 0]),
     ];
     for (from, to, axes) in cases {
-        let layout = |text: &str| Layout::new(text.parse().unwrap(), Order::RowMajor);
+        let layout = |text: &str| Layout::new(text.parse().unwrap(), MemoryOrder::RowMajor);
         let (from, to) = (layout(from), layout(to));
         let shape: Vec<u64> = axes.iter().map(|&dim: &usize| from.distribution().shape()[dim]).collect();
         let window = Window::of(&from.distribution().shape()).permuted(&axes);
         assert_eq!(shape, to.distribution().shape());
-        let plan = Plan::new(vec![Move::windowed(from, to, window).unwrap()]).unwrap();
+        let plan = Plan::new(vec![Move::windowed::<f64>(from, to, window).unwrap()]).unwrap();
         let array = &plan.arrays()[0];
         let traffic = Traffic::new(array.wanted().problem());
         for target in array.targets().iter().filter(|target| target.elems() > 0) {
-            let parts: Vec<usize> = array.parts(target).collect();
+            let parts: Vec<usize> = array.sources_of(target).collect();
             assert_eq!(parts.len(), target.places());
             for (source, Source { rank, .. }) in array.sources().iter().enumerate() {
                 assert_eq!(array.source_of(*rank), Some(source));

@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use reshard_plan::{
-    Distribution, ErrorKind, Grid, Layout, Message, Method, Order, Pattern, Problem, RankOrder, Traffic,
-    Window,
+    Distribution, ErrorKind, Grid, Layout, MemoryOrder, Message, Method, Pattern, Problem, RankOrder,
+    Traffic, Window,
 };
 use reshard_testkit::{Random, full_sweep, messages, random_deal};
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ fn addresses_are_distinct_and_within_the_span() {
     for case in 0..500 {
         let shape: Vec<u64> = (0..random.within(1, 3)).map(|_| random.within(0, 9)).collect();
         let distribution = random_distribution(&mut random, &shape);
-        let order = if case % 2 == 0 { Order::RowMajor } else { Order::ColMajor };
+        let order = if case % 2 == 0 { MemoryOrder::RowMajor } else { MemoryOrder::ColMajor };
         let mut layout = Layout::new(distribution.clone(), order);
         if case % 3 > 0 {
             let padded: Vec<u64> =
@@ -145,9 +145,9 @@ fn empty_arrays_are_empty() {
     assert_eq!(traffic.table().unwrap().messages().count(), 0);
     assert_eq!(problem.sends(0, Method::Aspen).unwrap().elems(), 0);
     let flat = of("1x1/1x1 of 0x1099511627776");
-    let layout = Layout::new(flat, Order::RowMajor).with_strides(&[1, 1 << 40]).unwrap();
+    let layout = Layout::new(flat, MemoryOrder::RowMajor).with_strides(&[1, 1 << 40]).unwrap();
     assert_eq!(layout.span(0).unwrap(), 0);
-    assert!(Layout::new(of("1x1x1/1x1x1 of 0x5x5"), Order::RowMajor).with_strides(&[1, 1, 1]).is_ok());
+    assert!(Layout::new(of("1x1x1/1x1x1 of 0x5x5"), MemoryOrder::RowMajor).with_strides(&[1, 1, 1]).is_ok());
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn problems_that_do_not_fit_are_refused() {
     assert_eq!(windowed(Window::of(&[10])), ErrorKind::Mismatch);
     assert_eq!(windowed(Window::of(&[5, 5]).permuted(&[0, 0])), ErrorKind::Mismatch);
     assert_eq!(windowed(Window::of(&[5, 5]).permuted(&[1, 2])), ErrorKind::Mismatch);
-    let layout = Layout::new(of("2x2/3x3 of 10x10"), Order::ColMajor);
+    let layout = Layout::new(of("2x2/3x3 of 10x10"), MemoryOrder::ColMajor);
     assert_eq!(layout.clone().with_allocated(&[5, 6]).unwrap_err().kind(), ErrorKind::Mismatch);
     assert_eq!(layout.clone().with_strides(&[1, 5]).unwrap_err().kind(), ErrorKind::Mismatch);
     assert_eq!(layout.clone().with_strides(&[1, u64::MAX]).unwrap_err().kind(), ErrorKind::TooLarge);

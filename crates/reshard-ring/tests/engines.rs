@@ -5,7 +5,7 @@
 mod oracle;
 
 use oracle::{Items, any_ring};
-use reshard::{Distribution, ErrorKind, Layout, Order, redistribute};
+use reshard::{Distribution, ErrorKind, Layout, MemoryOrder, redistribute};
 use reshard_ring::{
     Direction, Program, RingMessages, RingPlan, RingProblem, RingThreads, Side, Transfer, even_out,
 };
@@ -132,7 +132,7 @@ fn columns_of_a_matrix_move_as_the_library_moves_them() {
         let layout = |sizes: &[u64]| {
             let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
             let text = format!("(*, gen_block({})) on 1x{procs} of {rows}x{cols}", sizes.join(","));
-            Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor)
+            Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor)
         };
         let mut next = 0..;
         let parts: Vec<Vec<f64>> = ring

@@ -15,7 +15,7 @@ pub use several::{Several, Slices};
 
 use crate::random::{Random, random_deal};
 use reshard_plan::{
-    Distribution, Grid, Layout, MAX_DIMS, Move, Order, Pattern, Plan, RankOrder, Triangle, Window,
+    Distribution, Grid, Layout, MAX_DIMS, MemoryOrder, Move, Pattern, Plan, RankOrder, Triangle, Window,
 };
 use std::ops::Range;
 
@@ -91,7 +91,7 @@ impl Case {
         let to_shape: Vec<u64> = axes.iter().map(|&dim| shape[dim]).collect();
         let (to, to_at) = side(&to_shape);
         let window = Window::of(&shape).from(&from_at).to(&to_at).permuted(&axes);
-        let moving = Move::windowed(from, to, window).expect("the window fits");
+        let moving = Move::windowed::<f64>(from, to, window).expect("the window fits");
         Self::of(random, moving, kinds)
     }
 
@@ -99,7 +99,7 @@ impl Case {
     pub fn alike(&self, random: &mut Random, kinds: &Kinds) -> Self {
         let mut side = |layout: &Layout| random_addresses(random, layout.distribution().clone(), kinds);
         let (from, to) = (side(self.moving.from()), side(self.moving.to()));
-        let moving = Move::windowed(from, to, self.window()).expect("the window fits, as before");
+        let moving = Move::windowed::<f64>(from, to, self.window()).expect("the window fits, as before");
         Self::of(random, moving, kinds)
     }
 
@@ -148,7 +148,7 @@ impl Case {
         };
         let (from, to) = (side(self.moving.from()), side(self.moving.to()));
         let moving =
-            Move::windowed(from, to, self.window()).and_then(|m| m.of_bytes(self.moving.elem_bytes()));
+            Move::windowed::<f64>(from, to, self.window()).and_then(|m| m.of_bytes(self.moving.elem_bytes()));
         let moving = moving.expect("the window fits, as before");
         match self.moving.triangle() {
             Some(triangle) => moving.only(triangle).expect("a matrix, as before"),
@@ -359,7 +359,7 @@ fn random_layout(random: &mut Random, shape: &[u64], kinds: &Kinds) -> Layout {
 
 /// Some addresses for what is dealt out.
 fn random_addresses(random: &mut Random, distribution: Distribution, kinds: &Kinds) -> Layout {
-    let order = if random.one_in(2) { Order::ColMajor } else { Order::RowMajor };
+    let order = if random.one_in(2) { MemoryOrder::ColMajor } else { MemoryOrder::RowMajor };
     let layout = Layout::new(distribution, order);
     let most: Vec<u64> = layout.distribution().axes().iter().map(reshard_plan::Axis::max_local_len).collect();
     let layout = match random.within(0, if kinds.all_sorts { 5 } else { 2 }) {
@@ -388,7 +388,7 @@ fn random_addresses(random: &mut Random, distribution: Distribution, kinds: &Kin
         let shape = layout.distribution().local_shape(rank).expect("a rank of the grid");
         // A leading dimension of its own; seldom, axes in another order.
         let mut dims: Vec<usize> = (0..shape.len()).collect();
-        if order == Order::RowMajor {
+        if order == MemoryOrder::RowMajor {
             dims.reverse();
         }
         if random.one_in(4) {

@@ -232,13 +232,13 @@ fn shares_ranks(problem: &Problem) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reshard_plan::{Layout, Move, Order};
+    use reshard_plan::{Layout, MemoryOrder, Move};
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
     fn plan(from: &str, to: &str) -> Arc<Plan> {
-        let layout = |text: &str| Layout::new(text.parse().unwrap(), Order::ColMajor);
-        Arc::new(Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap())
+        let layout = |text: &str| Layout::new(text.parse().unwrap(), MemoryOrder::ColMajor);
+        Arc::new(Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap())
     }
 
     /// For each step: its number, sends and receives, as sender, receiver and positions.

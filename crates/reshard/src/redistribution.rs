@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// rank. To move arrays of the same layouts again, make a [`Redistribution`] and run that.
 ///
 /// ```
-/// use reshard::{Distribution, Layout, Order, redistribute};
+/// use reshard::{Distribution, Layout, MemoryOrder, redistribute};
 /// let from: Distribution = "2/3 of 10".parse()?; // 000111000 1
 /// let to: Distribution = "3/2 of 10".parse()?; //   0011220011
 /// let parts = [vec![0, 1, 2, 6, 7, 8], vec![3, 4, 5, 9]];
 /// let mut moved = [vec![-1; 4], vec![-1; 4], vec![-1; 2]];
-/// redistribute(&Layout::new(from, Order::RowMajor), &parts, &Layout::new(to, Order::RowMajor), &mut moved)?;
+/// redistribute(&Layout::new(from, MemoryOrder::RowMajor), &parts, &Layout::new(to, MemoryOrder::RowMajor), &mut moved)?;
 /// assert_eq!(moved, [vec![0, 1, 6, 7], vec![2, 3, 8, 9], vec![4, 5]]);
 /// # Ok::<(), reshard::Error>(())
 /// ```
@@ -26,16 +26,16 @@ pub fn redistribute<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
     to: &Layout,
     to_parts: &mut [D],
 ) -> Result<Report> {
-    let moving = Move::new(from.clone(), to.clone())?.of_bytes(size_of::<T>() as u64)?;
+    let moving = Move::of::<T>(from.clone(), to.clone())?;
     Redistribution::new(moving)?.run(from_parts, to_parts)
 }
 
 /// A plan, an engine and all the memory they need: made once, run any number of times. Runs after the first allocate nothing.
 ///
 /// ```
-/// use reshard::{Distribution, Layout, Move, Order, Redistribution};
-/// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, Order::ColMajor));
-/// let moving = Move::new(layout("2x2/2x2 of 4x4")?, layout("1x1/4x4 of 4x4")?)?.of_bytes(4)?;
+/// use reshard::{Distribution, Layout, Move, MemoryOrder, Redistribution};
+/// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::ColMajor));
+/// let moving = Move::of::<f64>(layout("2x2/2x2 of 4x4")?, layout("1x1/4x4 of 4x4")?)?.of_bytes(4)?;
 /// let mut redistribution = Redistribution::new(moving)?;
 /// let parts: Vec<Vec<f32>> = vec![vec![0.0, 1.0, 4.0, 5.0], vec![8.0, 9.0, 12.0, 13.0], vec![2.0, 3.0, 6.0, 7.0], vec![10.0, 11.0, 14.0, 15.0]];
 /// let mut whole = [vec![0.0_f32; 16]];
@@ -98,11 +98,11 @@ impl Redistribution {
     /// Moves all arrays of the plan, in its order.
     ///
     /// ```
-    /// use reshard::{Distribution, Layout, Move, Order, Pair, Redistribution};
-    /// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, Order::RowMajor));
+    /// use reshard::{Distribution, Layout, Move, MemoryOrder, Pair, Redistribution};
+    /// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::RowMajor));
     /// let (from, to) = (layout("2/1 of 4")?, layout("1/4 of 4")?);
-    /// let numbers = Move::new(from.clone(), to.clone())?.of_bytes(8)?;
-    /// let letters = Move::new(from, to)?.of_bytes(1)?;
+    /// let numbers = Move::of::<f64>(from.clone(), to.clone())?.of_bytes(8)?;
+    /// let letters = Move::of::<f64>(from, to)?.of_bytes(1)?;
     /// let mut redistribution = Redistribution::several(vec![numbers, letters])?;
     /// let mut sum = [vec![100.0, 100.0, 100.0, 100.0]];
     /// let mut word = [[0_u8; 4]];

@@ -7,7 +7,7 @@ mod judged;
 use judged::{Judged, Sums, judge, run_packers, run_staged, single};
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
-use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan, Window};
+use reshard::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
 use reshard_testkit::conformance::{C64, C128, Case, Kinds, Several};
 use reshard_testkit::{Random, full_sweep};
 use std::sync::Arc;
@@ -59,12 +59,16 @@ fn staged_copies_that_keep_some_of_what_they_pack() {
         // Pieces of two lines and more.
         let piece = random.within(128, 500).div_ceil(elem);
         let (fast, slow) = (random.within(2 * piece, 7 * piece), random.within(1, 50));
-        let order = if random.one_in(2) { Order::ColMajor } else { Order::RowMajor };
+        let order = if random.one_in(2) { MemoryOrder::ColMajor } else { MemoryOrder::RowMajor };
         let mut layout = |fast_procs: u64, fast_block: u64| {
             let (procs, block) = (random.within(1, 3), random.within(1, 12));
             let text = match order {
-                Order::ColMajor => format!("{fast_procs}x{procs}/{fast_block}x{block} of {fast}x{slow}"),
-                Order::RowMajor => format!("{procs}x{fast_procs}/{block}x{fast_block} of {slow}x{fast}"),
+                MemoryOrder::ColMajor => {
+                    format!("{fast_procs}x{procs}/{fast_block}x{block} of {fast}x{slow}")
+                }
+                MemoryOrder::RowMajor => {
+                    format!("{procs}x{fast_procs}/{block}x{fast_block} of {slow}x{fast}")
+                }
             };
             Layout::new(text.parse::<Distribution>().unwrap(), order)
         };
@@ -72,16 +76,18 @@ fn staged_copies_that_keep_some_of_what_they_pack() {
         let from = if number % 4 == 0 { layout(2, piece) } else { layout(1, fast) };
         let to = layout(2 + number % 2, piece + number % 3);
         let mut window = Window::of(&match order {
-            Order::ColMajor => [fast, slow],
-            Order::RowMajor => [slow, fast],
+            MemoryOrder::ColMajor => [fast, slow],
+            MemoryOrder::RowMajor => [slow, fast],
         });
         if random.one_in(3) {
             let (first, last) = (random.within(0, 3.min(slow - 1)), slow);
             let (rows, at) = ([last - first, fast], [first, 0]);
-            let turn = |pair: [u64; 2]| if order == Order::ColMajor { [pair[1], pair[0]] } else { pair };
+            let turn =
+                |pair: [u64; 2]| if order == MemoryOrder::ColMajor { [pair[1], pair[0]] } else { pair };
             window = Window::of(&turn(rows)).from(&turn(at)).to(&turn([0, 0]));
         }
-        let moving = Move::windowed(from, to, window).and_then(|moving| moving.of_bytes(elem)).unwrap();
+        let moving =
+            Move::windowed::<f64>(from, to, window).and_then(|moving| moving.of_bytes(elem)).unwrap();
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
         let case = Case { moving, skew, salt: random.bits() };
         let chunk = random.within(1, 5 * fast * elem);
@@ -93,10 +99,10 @@ fn staged_copies_that_keep_some_of_what_they_pack() {
 /// Rows of different lengths, of which only the short ones fit into a chunk: chunks of equal index hold different rows.
 #[test]
 fn staged_copies_that_keep_nothing_of_other_rows() {
-    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     for (from, to) in [("60,40", "20,80"), ("40,60", "80,20")] {
         let [from, to] = [from, to].map(|parts| format!("(gen_block({parts}), *) on 2x1 of 100x12"));
-        let moving = Move::new(layout(&from), layout(&to)).unwrap().of_bytes(8).unwrap();
+        let moving = Move::of::<f64>(layout(&from), layout(&to)).unwrap().of_bytes(8).unwrap();
         let case = Case { moving, skew: [0, 0], salt: 3 };
         for chunk in [160, 320, 400, 480, 640, 1_280, 10_000] {
             run_staged(&single(&case), chunk, 0);

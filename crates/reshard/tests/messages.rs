@@ -6,14 +6,14 @@ use num_complex::Complex;
 use reshard::engine::{BufferTable, Engine, Messages, MessagesOptions, Report, Threads};
 use reshard::schedule::{Schedule, Strategy};
 use reshard::{
-    Distribution, ErrorKind, Layout, Move, Number, Order, Pair, Plan, Redistribution, Result, Triangle,
+    Distribution, ErrorKind, Layout, MemoryOrder, Move, Number, Pair, Plan, Redistribution, Result, Triangle,
 };
 use reshard_testkit::conformance::{Case, Kinds, Parts};
 use reshard_testkit::{Random, full_sweep};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-fn layout(text: &str, order: Order) -> Layout {
+fn layout(text: &str, order: MemoryOrder) -> Layout {
     Layout::new(text.parse::<Distribution>().unwrap(), order)
 }
 
@@ -83,9 +83,11 @@ fn several_arrays_in_one_run() {
 #[test]
 fn arrays_that_move_alike_share_their_messages() {
     let moving = |bytes| {
-        let (from, to) =
-            (layout("2x2/8x8 of 50x40", Order::ColMajor), layout("3x1/5x40 of 50x40", Order::RowMajor));
-        Move::new(from, to).unwrap().of_bytes(bytes).unwrap()
+        let (from, to) = (
+            layout("2x2/8x8 of 50x40", MemoryOrder::ColMajor),
+            layout("3x1/5x40 of 50x40", MemoryOrder::RowMajor),
+        );
+        Move::of::<f64>(from, to).unwrap().of_bytes(bytes).unwrap()
     };
     let case = |bytes| Case { moving: moving(bytes), skew: [0, 0], salt: bytes };
     let reports: Vec<Report> = [vec![case(8)], vec![case(8), case(3), case(16)]]
@@ -192,9 +194,11 @@ fn triangles_of_many_shapes() {
 
 #[test]
 fn boxes_without_an_element_of_the_triangle_are_not_sent() {
-    let (from, to) =
-        (layout("4x1/4x16 of 16x16", Order::ColMajor), layout("1x4/16x4 of 16x16", Order::ColMajor));
-    let whole = Move::new(from, to).unwrap();
+    let (from, to) = (
+        layout("4x1/4x16 of 16x16", MemoryOrder::ColMajor),
+        layout("1x4/16x4 of 16x16", MemoryOrder::ColMajor),
+    );
+    let whole = Move::of::<f64>(from, to).unwrap();
     let messages = |moving: Move| {
         let case = Case { moving, skew: [0, 0], salt: 5 };
         judge(
@@ -211,12 +215,12 @@ fn boxes_without_an_element_of_the_triangle_are_not_sent() {
 fn arrays_beyond_the_caches() {
     let shape = "1111x1003";
     for (from, to, order, triangle) in [
-        ("2x2/64x64", "1x3/1111x100", Order::ColMajor, None),
-        ("2x1/700x1003", "1x2/1111x333", Order::ColMajor, Some(Triangle::LOWER)),
-        ("4x1/3x1003", "1x4/1111x5", Order::RowMajor, None),
+        ("2x2/64x64", "1x3/1111x100", MemoryOrder::ColMajor, None),
+        ("2x1/700x1003", "1x2/1111x333", MemoryOrder::ColMajor, Some(Triangle::LOWER)),
+        ("4x1/3x1003", "1x4/1111x5", MemoryOrder::RowMajor, None),
     ] {
-        let from = layout(&format!("{from} of {shape}"), Order::ColMajor);
-        let mut moving = Move::new(from, layout(&format!("{to} of {shape}"), order)).unwrap();
+        let from = layout(&format!("{from} of {shape}"), MemoryOrder::ColMajor);
+        let mut moving = Move::of::<f64>(from, layout(&format!("{to} of {shape}"), order)).unwrap();
         if let Some(triangle) = triangle {
             moving = moving.of_bytes(16).unwrap().only(triangle).unwrap();
         }
@@ -253,8 +257,10 @@ fn too_little_memory_is_refused_with_a_sentence() {
 
 #[test]
 fn strategies_refuse_what_they_cannot_do() {
-    let moving =
-        Move::new(layout("2x2/3x3 of 20x20", Order::ColMajor), layout("3x1/4x4 of 20x20", Order::ColMajor));
+    let moving = Move::of::<f64>(
+        layout("2x2/3x3 of 20x20", MemoryOrder::ColMajor),
+        layout("3x1/4x4 of 20x20", MemoryOrder::ColMajor),
+    );
     let plan = Arc::new(Plan::new(vec![moving.unwrap()]).unwrap());
     let options = MessagesOptions { strategy: Strategy::WalkerOtto, ..Default::default() };
     let error = Messages::new(plan, options).map(|_| ()).unwrap_err();

@@ -1,7 +1,7 @@
 //! What was meant: lists of numbers into a ring problem, with every complaint named after its flag.
 //!
 //! Costs may be fractions. They are brought to one denominator here, since the planner counts time in whole units; a time
-//! it gives back is so many parts of [`Request::denominator`].
+//! it gives back is so many parts of [`RingRequest::denominator`].
 
 use crate::args;
 use crate::failure::Failure;
@@ -9,7 +9,7 @@ use reshard_ring::{Direction, RingProblem};
 use serde::Serialize;
 
 /// A ring as it was typed.
-pub struct Request {
+pub struct RingRequest {
     pub problem: RingProblem,
     /// Times of the planner are so many parts of a unit.
     pub denominator: u64,
@@ -26,7 +26,7 @@ pub enum Number {
     Fraction(String),
 }
 
-impl Request {
+impl RingRequest {
     pub fn read(args: &args::Ring) -> Result<Self, Failure> {
         let direction = match args.direction.as_str() {
             "uni" => Direction::Uni,

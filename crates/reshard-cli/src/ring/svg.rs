@@ -1,7 +1,7 @@
 //! The drawing of `reshard ring --svg`: a row for each process, a bar for each run of items it sends, and a tick for each
 //! item where there is room.
 
-use super::{Request, title, verdict};
+use super::{RingRequest, title, verdict};
 use crate::failure::Failure;
 use crate::svg::{Drawing, LABELS, MARGIN, ROW};
 use reshard_ring::{Side, Solution, Transfer};
@@ -13,7 +13,7 @@ const MOST_TRANSFERS: usize = 100_000;
 /// A run is drawn item by item if an item is at least so wide.
 const ITEM: f64 = 4.0;
 
-pub fn draw(asked: &Request, solution: &Solution) -> Result<String, Failure> {
+pub fn draw(asked: &RingRequest, solution: &Solution) -> Result<String, Failure> {
     let procs = asked.problem.procs();
     let transfers = solution.program().transfers();
     if procs > MOST_RANKS || transfers.len() > MOST_TRANSFERS {
@@ -71,7 +71,7 @@ pub fn draw(asked: &Request, solution: &Solution) -> Result<String, Failure> {
     Ok(drawing.finish())
 }
 
-fn words(asked: &Request, transfer: &Transfer) -> String {
+fn words(asked: &RingRequest, transfer: &Transfer) -> String {
     let procs = asked.problem.procs() as u64;
     format!(
         "{} to {}: {} items from {} to {}",

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 /// Adjacent elements whose keys grow evenly.
-pub struct Run {
+pub struct ByteRun {
     /// Where they lie.
     pub bytes: Range<usize>,
     /// The key of the first, and from one to the next.
@@ -13,7 +13,7 @@ pub struct Run {
     pub step: u64,
 }
 
-impl Run {
+impl ByteRun {
     /// Writes the elements, of so many bytes each.
     pub fn write(&self, to: &mut [u8], elem_bytes: usize) {
         // The usual sizes are known to the compiler.
@@ -59,7 +59,7 @@ fn word(key: u64, word: usize) -> [u8; 8] {
 }
 
 #[inline(always)]
-fn write(to: &mut [u8], size: usize, run: &Run) {
+fn write(to: &mut [u8], size: usize, run: &ByteRun) {
     let mut key = run.key;
     for element in to.chunks_exact_mut(size) {
         for (number, bytes) in element.chunks_mut(8).enumerate() {
@@ -70,7 +70,7 @@ fn write(to: &mut [u8], size: usize, run: &Run) {
 }
 
 #[inline(always)]
-fn wrong(from: &[u8], size: usize, run: &Run) -> Option<usize> {
+fn wrong(from: &[u8], size: usize, run: &ByteRun) -> Option<usize> {
     let mut key = run.key;
     from.chunks_exact(size).position(|element| {
         let mut words = element.chunks(8).enumerate();

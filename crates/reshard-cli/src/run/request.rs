@@ -43,7 +43,7 @@ const MOST_RANKS: u64 = 1 << 16;
 const MOST_MESSAGES: u128 = 10_000_000;
 
 /// Everything that was typed, understood.
-pub struct Request {
+pub struct RunRequest {
     pub described: MoveRequest,
     pub moving: Move,
     /// The type as it is said: `f64`, or `elements of 12 bytes`.
@@ -68,7 +68,7 @@ pub struct UnderMpi {
     pub strategy: Strategy,
 }
 
-impl Request {
+impl RunRequest {
     pub fn read(args: &args::Run, cores: usize) -> Result<Self, Failure> {
         if args.moved.shape.is_none() {
             return Err(Failure::usage(
@@ -93,8 +93,9 @@ impl Request {
             .from(problem.from_offset())
             .to(problem.to_offset())
             .permuted(problem.axes());
-        let moving =
-            Move::windowed(from, to, window)?.of_bytes(elem_bytes).map_err(Failure::of_flag("--type"))?;
+        let moving = Move::windowed::<f64>(from, to, window)?
+            .of_bytes(elem_bytes)
+            .map_err(Failure::of_flag("--type"))?;
         Ok(Self { described, moving, kind, repeat: args.repeat, memory, how })
     }
 

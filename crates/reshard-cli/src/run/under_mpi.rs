@@ -3,7 +3,7 @@
 //! Rank 0 reports. Times are makespans, from the first start to the last end. What all ranks find out together is said once;
 //! what one rank alone finds wrong, that rank says, and ends the job.
 
-use super::request::{Request, UnderMpi};
+use super::request::{RunRequest, UnderMpi};
 use super::values::Values;
 use super::{Answer, REPEATS, SECONDS, Sent, Times, array, end_job, failed, ranks, show};
 use crate::args;
@@ -17,7 +17,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub fn run(args: &args::Run, asked: &Request, how: UnderMpi) -> Result<(), Failure> {
+pub fn run(args: &args::Run, asked: &RunRequest, how: UnderMpi) -> Result<(), Failure> {
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
     let told = |error: Failure| if session.world().rank() == 0 { error.said() } else { error.silent() };
     let begin = Instant::now();
@@ -120,7 +120,7 @@ struct RankMeasured {
 impl<'a> RankBench<'a> {
     fn new(
         session: &'a Session,
-        asked: &Request,
+        asked: &RunRequest,
         engine: MpiEngine,
         options: MpiOptions,
     ) -> Result<Self, Failure> {
@@ -142,7 +142,7 @@ impl<'a> RankBench<'a> {
         Ok(Self { world, engine, options, copy, source, target, target_bytes, one_node })
     }
 
-    fn measure(&mut self, asked: &Request) -> Result<RankMeasured, Failure> {
+    fn measure(&mut self, asked: &RunRequest) -> Result<RankMeasured, Failure> {
         let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
         if let Some(values) = Values::of_source(asked.moving.from(), elem)?.of_rank(rank) {
             values.fill(self.source.bytes_mut(), 1);
@@ -195,7 +195,7 @@ impl<'a> RankBench<'a> {
     }
 
     /// One run into a destination filled afresh, and a look at all of this rank's part.
-    fn verified(&mut self, asked: &Request) -> Result<(f64, Report), Failure> {
+    fn verified(&mut self, asked: &RunRequest) -> Result<(f64, Report), Failure> {
         let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
         if let Some(values) = Values::before(asked.moving.to(), elem)?.of_rank(rank) {
             values.fill(&mut self.target.bytes_mut()[..self.target_bytes], 1);

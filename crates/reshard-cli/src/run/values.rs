@@ -7,9 +7,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::bytes::Run;
+use super::bytes::ByteRun;
 use crate::screen::index;
-use reshard::{Layout, Order, Problem, Result};
+use reshard::{Layout, MemoryOrder, Problem, Result};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -205,7 +205,7 @@ impl<'a> Values<'a> {
         local
     }
 
-    fn walk(&self, unit: &Unit, mut each: impl FnMut(&Run)) {
+    fn walk(&self, unit: &Unit, mut each: impl FnMut(&ByteRun)) {
         let part = &self.parts[unit.part];
         let axes = self.layout.distribution().axes();
         let fast = fast_dim(self.layout);
@@ -228,7 +228,7 @@ impl<'a> Values<'a> {
                 if range.start < range.end {
                     let end = at + (range.end - range.start) as usize * self.elem_bytes;
                     let key = key.wrapping_add(range.start.wrapping_mul(step));
-                    each(&Run { bytes: at..end, key, step });
+                    each(&ByteRun { bytes: at..end, key, step });
                     at = end;
                 }
             };
@@ -272,15 +272,15 @@ fn shared_out<T: Send, R: Send>(
 
 fn fast_dim(layout: &Layout) -> usize {
     match layout.order() {
-        Order::ColMajor => 0,
-        Order::RowMajor => layout.distribution().dims() - 1,
+        MemoryOrder::ColMajor => 0,
+        MemoryOrder::RowMajor => layout.distribution().dims() - 1,
     }
 }
 
 /// The dimensions, the one whose elements are adjacent first.
 fn dims_from_fast(layout: &Layout) -> impl Iterator<Item = usize> {
     let (dims, order) = (layout.distribution().dims(), layout.order());
-    (0..dims).map(move |dim| if order == Order::ColMajor { dim } else { dims - 1 - dim })
+    (0..dims).map(move |dim| if order == MemoryOrder::ColMajor { dim } else { dims - 1 - dim })
 }
 
 impl fmt::Display for Wrong {

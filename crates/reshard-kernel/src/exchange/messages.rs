@@ -9,7 +9,7 @@
 //! nothing, but messages stay boxes. Boxes without any element of the triangle are left out.
 
 use crate::copy::{Scratch, exceeds_caches};
-use crate::route::{DestinationSpec, Route, RouteSpec, by_order};
+use crate::route::{DestinationSpec, Route, RouteSpec, by_order, source_at};
 use crate::simd::Level;
 use reshard_plan::{Array, Plan, Track};
 use std::collections::{BTreeMap, HashMap};
@@ -100,7 +100,7 @@ impl MessageSet {
             for (index, target) in planned.targets().iter().enumerate() {
                 let to = number(target.rank);
                 for place in planned.places_of(target, only.unwrap_or(target.rank)) {
-                    let source = planned.part(target, place);
+                    let source = source_at(planned, target, place);
                     let from = number(planned.sources()[source].rank);
                     let Some(overlap) = overlaps.find(index, place) else { continue };
                     if from == to {

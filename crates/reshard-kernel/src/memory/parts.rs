@@ -6,6 +6,7 @@
 
 use crate::store::Scaling;
 use bytemuck::Pod;
+use reshard_plan::error::counted;
 use reshard_plan::{Array, Error, ErrorKind, Plan, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
@@ -404,13 +405,14 @@ const MAX_PART_BYTES: u128 = if usize::BITS < 64 { isize::MAX as u128 } else { 1
 ///
 /// ```
 /// use reshard_kernel::memory::check_reach;
-/// use reshard_plan::{ErrorKind, Layout, Move, Order, Plan};
-/// let layout = Layout::new("2/1 of 4611686018427387904".parse()?, Order::RowMajor); // 2^62
-/// let plan = Plan::new(vec![Move::new(layout.clone(), layout)?])?;
+/// use reshard_plan::{ErrorKind, Layout, Move, MemoryOrder, Plan};
+/// let layout = Layout::new("2/1 of 4611686018427387904".parse()?, MemoryOrder::RowMajor); // 2^62
+/// let plan = Plan::new(vec![Move::of::<f64>(layout.clone(), layout)?])?;
 /// assert_eq!(check_reach(&plan).unwrap_err().kind(), ErrorKind::TooLarge);
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn check_reach(plan: &Plan) -> Result<()> {
+    check_hosts_all(plan)?;
     for array in plan.arrays() {
         let sources = array.sources().iter().map(|source| ("source", source.rank, source.span));
         let targets = array.targets().iter().map(|target| ("destination", target.rank, target.span));
@@ -430,9 +432,24 @@ pub fn check_reach(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// Fails if a plan was worked out for some of its ranks only.
+fn check_hosts_all(plan: &Plan) -> Result<()> {
+    match plan.hosted() {
+        None => Ok(()),
+        Some(ranks) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "a plan for {} was given, and this engine runs plans for all ranks; make it with Plan::new",
+                counted(ranks.len(), "hosted rank")
+            ),
+        )),
+    }
+}
+
 /// Fails if a source part, or all destinations together, do not fit into the address space of one process: for engines in
 /// which all ranks are in one process. Whether there is enough memory is left to the allocation.
 pub fn check_reach_of_all(plan: &Plan) -> Result<()> {
+    check_hosts_all(plan)?;
     let most = isize::MAX as u128;
     let mut written = 0;
     for array in plan.arrays() {

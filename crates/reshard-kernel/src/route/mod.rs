@@ -22,7 +22,7 @@ pub(crate) use lines::ComposedLines;
 pub use order::{by_order, by_stride};
 pub(crate) use pieces::{Piece, PieceList};
 pub use range::CopyRange;
-pub use spec::{DestinationSpec, LocalSpec, RouteSpec};
+pub use spec::{DestinationSpec, LocalSpec, RouteSpec, source_at};
 
 use crate::simd::Level;
 use reshard_plan::{MAX_DIMS, Stretch, Track};

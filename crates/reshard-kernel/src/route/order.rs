@@ -1,6 +1,6 @@
 //! The order in which a route loops over the axes.
 
-use reshard_plan::{Order, Target};
+use reshard_plan::{MemoryOrder, Target};
 
 /// Returns the axes from the slowest to the fastest in the destination's memory.
 pub fn by_stride(target: &Target) -> Vec<usize> {
@@ -14,9 +14,9 @@ pub fn by_stride(target: &Target) -> Vec<usize> {
 }
 
 /// Returns the axes from the slowest to the fastest by the destination's storage order.
-pub fn by_order(order: Order, dims: usize) -> Vec<usize> {
+pub fn by_order(order: MemoryOrder, dims: usize) -> Vec<usize> {
     match order {
-        Order::RowMajor => (0..dims).collect(),
-        Order::ColMajor => (0..dims).rev().collect(),
+        MemoryOrder::RowMajor => (0..dims).collect(),
+        MemoryOrder::ColMajor => (0..dims).rev().collect(),
     }
 }

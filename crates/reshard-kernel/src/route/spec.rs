@@ -1,6 +1,6 @@
 //! The specification that a route is compiled from, in the terms of the planner: tracks and strides in elements.
 
-use reshard_plan::Track;
+use reshard_plan::{Array, Target, Track};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -39,4 +39,10 @@ pub struct DestinationSpec<'a> {
     pub strides: &'a [u64],
     /// For triangles: positions of axis 0 for each position of axis 1.
     pub rows: Option<Arc<[Range<u64>]>>,
+}
+
+/// The number of the source at a place of a target. The plan must list it: engines refuse plans that do not list the peers of
+/// the ranks they copy for.
+pub fn source_at(array: &Array, target: &Target, place: usize) -> usize {
+    array.source_at(target, place).expect("the plan lists the peers of its targets")
 }

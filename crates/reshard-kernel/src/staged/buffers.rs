@@ -1,7 +1,7 @@
 //! The staging layout: what each source has of each destination, cut into chunks, and the routes that pack and assemble it.
 
 use crate::copy::exceeds_caches;
-use crate::route::{DestinationSpec, Kernel, LocalSpec, Route, RouteSpec, by_order};
+use crate::route::{DestinationSpec, Kernel, LocalSpec, Route, RouteSpec, by_order, source_at};
 use crate::simd::Level;
 use reshard_plan::{Array, Target, Track};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -197,7 +197,7 @@ impl<'a> StagingLayout<'a> {
             })
             .collect();
         if let Some(LocalSpec { source, .. }) = local {
-            let part = self.array.part(target, source as usize);
+            let part = source_at(self.array, target, source as usize);
             strides[source as usize].clone_from(&self.array.sources()[part].strides);
         }
         let (rows, to) = (target.rows.clone(), &target.strides);

@@ -12,7 +12,7 @@ mod groups;
 
 use crate::copy::{CopyJob, CopyMode, Scratch, copy};
 use crate::memory::Buffers;
-use crate::route::{CopyRange, MAX_DESTINATIONS, Route};
+use crate::route::{CopyRange, MAX_DESTINATIONS, Route, source_at};
 use crate::simd::{Level, prefetch_piece};
 use buffers::{StagingLayout, StagingTuning};
 pub use groups::ReceiverGroup;
@@ -168,7 +168,10 @@ impl StagedCopy {
                         });
                         (ChunkSource::Buffer(sender), layout.message_ranges(target, place, &chunks))
                     };
-                    let from = array.parts(target).enumerate().map(of_place).collect();
+                    let from = (0..target.places())
+                        .map(|place| (place, source_at(array, target, place)))
+                        .map(of_place)
+                        .collect();
                     let rows = in_place
                         .as_ref()
                         .and(place)

@@ -12,7 +12,9 @@ pub use groups::GroupedTasks;
 use crate::copy::{CopyJob, CopyMode, Scratch, copy, exceeds_caches};
 use crate::memory::Buffers;
 use crate::pool::{Panicked, ThreadPool};
-use crate::route::{CopyRange, DestinationSpec, Kernel, MAX_DESTINATIONS, Route, RouteSpec, by_stride};
+use crate::route::{
+    CopyRange, DestinationSpec, Kernel, MAX_DESTINATIONS, Route, RouteSpec, by_stride, source_at,
+};
 use crate::simd::Level;
 use reshard_plan::{Array, Plan, Target};
 use std::ops::Range;
@@ -209,7 +211,7 @@ pub fn default_task_bytes(plan: &Plan, workers: usize) -> u64 {
 fn route_spec<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> RouteSpec<'a> {
     let destination = |&target: &usize| {
         let planned @ Target { strides, tracks, rows, .. } = &array.targets()[target];
-        let parts = array.parts(planned).map(|part| part as u32).collect();
+        let parts = (0..planned.places()).map(|place| source_at(array, planned, place) as u32).collect();
         DestinationSpec { target, tracks, parts, strides, rows: rows.clone() }
     };
     RouteSpec {
@@ -307,12 +309,12 @@ fn cut(route: &Route, task_bytes: u64, workers: u64, mut task: impl FnMut(f64, C
 mod tests {
     use super::*;
     use crate::memory::BufferTable;
-    use reshard_plan::{Distribution, Layout, Move, Order};
+    use reshard_plan::{Distribution, Layout, MemoryOrder, Move};
 
     fn run_without_parts(tuning: Tuning) {
         let layout =
-            |text: &str| Layout::new(text.parse::<Distribution>().expect("a layout"), Order::ColMajor);
-        let moving = Move::new(layout("2/3 of 20"), layout("2/5 of 20")).expect("one shape");
+            |text: &str| Layout::new(text.parse::<Distribution>().expect("a layout"), MemoryOrder::ColMajor);
+        let moving = Move::of::<f64>(layout("2/3 of 20"), layout("2/5 of 20")).expect("one shape");
         let plan = Arc::new(Plan::new(vec![moving]).expect("a plan"));
         let tasks = TaskList::new(Arc::clone(&plan), 1, tuning);
         let mut table = BufferTable::new(plan);

@@ -11,7 +11,7 @@ use crate::mover::{MoverBackend, Progress, RunCounters};
 use reshard::engine::{Buffers, MessagesOptions};
 use reshard::rank::{Program, RankPacker, messages};
 use reshard::schedule::Strategy;
-use reshard_plan::{Array, Error, ErrorKind, Order, Plan, Result, Stretch, Track};
+use reshard_plan::{Array, Error, ErrorKind, MemoryOrder, Plan, Result, Stretch, Track};
 use std::sync::Arc;
 
 /// The mover `alltoallv`: packs everything, exchanges it in one collective, unpacks it.
@@ -222,13 +222,15 @@ fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
     let mut types = [(); 2].map(|()| (0..comm.size()).map(|_| None).collect::<Vec<_>>());
     for target in array.targets().iter().filter(|target| target.elems() > 0) {
         for place in array.places_of(target, rank) {
-            let source = &array.sources()[array.part(target, place)];
+            let Some(source) = array.source_at(target, place).map(|source| &array.sources()[source]) else {
+                continue;
+            };
             let peers = target.tracks.iter().zip(target.peers_at(place));
             let tracks: Vec<Track> = peers.map(|(track, peer)| track.with_peer(peer)).collect();
             // Begin with the axis whose elements are usually closest in memory. Both sides must nest the axes in the same
             // order, and each knows only its own strides.
             let mut order: Vec<usize> = (0..tracks.len()).collect();
-            if array.order() == Order::RowMajor {
+            if array.order() == MemoryOrder::RowMajor {
                 order.reverse();
             }
             let make = |strides: &[u64], side: fn(&Stretch) -> (u64, u64)| {

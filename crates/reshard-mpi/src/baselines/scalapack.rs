@@ -4,7 +4,7 @@
 
 use crate::ffi::comm::Comm;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use reshard_plan::{Error, ErrorKind, Layout, Order, Result};
+use reshard_plan::{Error, ErrorKind, Layout, MemoryOrder, Result};
 use std::ffi::{c_char, c_int};
 
 /// A redistribution of a matrix of doubles by ScaLAPACK.
@@ -61,7 +61,7 @@ impl Scalapack {
         let is_supported = |layout: &Layout| {
             let distribution = layout.distribution();
             let cyclic = distribution.axes().iter().all(|axis| axis.cyclic_parameters().is_some());
-            cyclic && layout.order() == Order::ColMajor && distribution.dims() == 2
+            cyclic && layout.order() == MemoryOrder::ColMajor && distribution.dims() == 2
         };
         // The BLACS abort the process if a grid has ranks that do not exist.
         let ranks_exist = |layout: &Layout| {

@@ -80,12 +80,12 @@ fn chunk_bytes(plan: &Plan, ranks: usize) -> u64 {
 /// The engine between processes.
 ///
 /// ```no_run
-/// use reshard::{Distribution, Layout, Move, Order, Plan};
+/// use reshard::{Distribution, Layout, Move, MemoryOrder, Plan};
 /// use reshard_mpi::{Mpi, MpiEngine, MpiOptions};
 /// use std::sync::Arc;
 /// let session = Mpi::load(None)?.init()?;
-/// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, Order::ColMajor));
-/// let plan = Plan::new(vec![Move::new(layout("2x2/64x64 of 1000x1000")?, layout("1x4/32x32 of 1000x1000")?)?])?;
+/// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::ColMajor));
+/// let plan = Plan::new(vec![Move::of::<f64>(layout("2x2/64x64 of 1000x1000")?, layout("1x4/32x32 of 1000x1000")?)?])?;
 /// let mut engine = MpiEngine::new(Arc::new(plan), session.world(), MpiOptions::default())?;
 /// let from = vec![0.0; engine.source_len(0)];
 /// let mut to = vec![0.0; engine.target_len(0)];

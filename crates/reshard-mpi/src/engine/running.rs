@@ -93,7 +93,7 @@ impl MoverDriver {
         }
         let Some(why) = &self.broken else { return Ok(()) };
         let error = Error::new(
-            ErrorKind::Mpi,
+            ErrorKind::External,
             format!("an earlier run failed ({why}), and nothing more can be moved with it; make a new one"),
         );
         // The other ranks do not know yet of a run that was forgotten.
@@ -218,7 +218,7 @@ impl MoverDriver {
 
     /// The outcome of a run that has ended; a failed run returns its error again.
     fn outcome(&self) -> Result<()> {
-        let failed = |why| Err(Error::new(ErrorKind::Mpi, format!("the run failed: {why}")));
+        let failed = |why| Err(Error::new(ErrorKind::External, format!("the run failed: {why}")));
         self.broken.as_ref().map_or(Ok(()), failed)
     }
 
@@ -248,7 +248,7 @@ impl Drop for MoverDriver {
             self.backend.abort();
             let why =
                 "the run was begun there, and neither waited for nor ended before its engine was dropped";
-            self.notify_if_open(&Error::new(ErrorKind::Mpi, why));
+            self.notify_if_open(&Error::new(ErrorKind::External, why));
         }
         if !self.backend.shut_down(self.broken.is_some()) {
             self.registration.keep_tags();
@@ -326,7 +326,7 @@ impl Drop for Running<'_> {
             return;
         }
         if std::thread::panicking() {
-            let why = Error::new(ErrorKind::Mpi, "it panicked in the middle of the run");
+            let why = Error::new(ErrorKind::External, "it panicked in the middle of the run");
             let _ = self.driver.fail(why, &mut self.state);
             return;
         }

@@ -47,8 +47,8 @@ pub fn of_all_ranks(plan: &Arc<Plan>, comm: &PrivateComm, limit: Option<Duration
             (with_strides(wanted.from(), 2 * number)?, with_strides(wanted.to(), 2 * number + 1)?);
         let problem = wanted.problem();
         let window = Window::of(problem.shape()).from(problem.from_offset()).to(problem.to_offset());
-        let moved =
-            Move::windowed(from, to, window.permuted(problem.axes()))?.of_bytes(wanted.elem_bytes())?;
+        let moved = Move::windowed::<f64>(from, to, window.permuted(problem.axes()))?
+            .of_bytes(wanted.elem_bytes())?;
         wanted.triangle().map_or(Ok(moved.clone()), |triangle| moved.only(triangle))
     };
     let moves: Result<Vec<Move>> =

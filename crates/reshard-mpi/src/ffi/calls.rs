@@ -87,7 +87,7 @@ macro_rules! calls {
 unsafe fn find<T>(library: &Library, name: &str) -> Result<libloading::os::unix::Symbol<T>> {
     // SAFETY: promised by the caller.
     unsafe { library.get(name.as_bytes()) }.map_err(|_| {
-        Error::new(ErrorKind::Mpi, format!("the MPI library has no {name}: MPI 3.0 or later is needed"))
+        Error::new(ErrorKind::External, format!("the MPI library has no {name}: MPI 3.0 or later is needed"))
     })
 }
 

@@ -201,7 +201,7 @@ impl Comm {
         }
         let source = status.int(self.mpi.abi.numbers.status_source_at);
         let source = usize::try_from(source).map_err(|_| {
-            Error::new(ErrorKind::Mpi, format!("MPI_Iprobe found a message from rank {source}"))
+            Error::new(ErrorKind::External, format!("MPI_Iprobe found a message from rank {source}"))
         })?;
         Ok(Some((source, self.mpi.bytes_of(&status)?)))
     }
@@ -221,8 +221,9 @@ impl Mpi {
         let mut bytes: c_int = 0;
         // SAFETY: a call of this library filled in the status.
         unsafe { call!(self, get_count(status, Handle::of(self.abi.handles.byte), &raw mut bytes))? };
-        usize::try_from(bytes)
-            .map_err(|_| Error::new(ErrorKind::Mpi, "MPI_Get_count knows no number of bytes".to_string()))
+        usize::try_from(bytes).map_err(|_| {
+            Error::new(ErrorKind::External, "MPI_Get_count knows no number of bytes".to_string())
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 use super::calls::{Handle, call, each, name, none_negative};
 use super::library::Mpi;
 use crate::abi::Raw;
-use reshard_plan::{Error, ErrorKind, Result};
+use reshard_plan::{Error, ErrorKind, MemoryOrder, Result};
 use std::ffi::c_int;
 
 /// A datatype of MPI. Freed when dropped; others made from it stay valid.
@@ -15,15 +15,6 @@ pub struct Datatype {
     pub(super) raw: Raw,
     /// Made here: freed when dropped.
     ours: bool,
-}
-
-/// Which axis of an array is the fast one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// The last, as in C.
-    RowMajor,
-    /// The first, as in Fortran.
-    ColumnMajor,
 }
 
 /// The block-cyclic distribution of one axis of an array.
@@ -98,7 +89,7 @@ impl Datatype {
     }
 
     /// A rectangular part of an array of these elements.
-    pub fn subarray(&self, array: &[i32], part: &[i32], first: &[i32], order: Order) -> Result<Self> {
+    pub fn subarray(&self, array: &[i32], part: &[i32], first: &[i32], order: MemoryOrder) -> Result<Self> {
         let axes = equal_len(array.len(), part.len())?;
         equal_len(array.len(), first.len())?;
         let (array, part, first, order) = (array.as_ptr(), part.as_ptr(), first.as_ptr(), self.order(order));
@@ -109,7 +100,7 @@ impl Datatype {
     }
 
     /// The part of one process of a block-cyclic array of these elements; processes are numbered row by row.
-    pub fn darray(&self, rank: i32, axes: &[Dealt], order: Order) -> Result<Self> {
+    pub fn darray(&self, rank: i32, axes: &[Dealt], order: MemoryOrder) -> Result<Self> {
         let numbers = &self.mpi.abi.numbers;
         let count = equal_len(axes.len(), axes.len())?;
         let mut processes: c_int = 1;
@@ -169,10 +160,10 @@ impl Datatype {
         Ok(Self { mpi: self.mpi, raw: raw?, ours: true })
     }
 
-    fn order(&self, order: Order) -> c_int {
+    fn order(&self, order: MemoryOrder) -> c_int {
         match order {
-            Order::RowMajor => self.mpi.abi.numbers.order_c,
-            Order::ColumnMajor => self.mpi.abi.numbers.order_fortran,
+            MemoryOrder::RowMajor => self.mpi.abi.numbers.order_c,
+            MemoryOrder::ColMajor => self.mpi.abi.numbers.order_fortran,
         }
     }
 

@@ -119,7 +119,7 @@ impl Comm {
         match &*kept {
             DuplicateState::Failed(error) => Err(error.clone()),
             DuplicateState::Made(made) => Arc::clone(made).downcast().map_err(|_| {
-                Error::new(ErrorKind::Mpi, "another kind of duplicate is cached on this communicator")
+                Error::new(ErrorKind::External, "another kind of duplicate is cached on this communicator")
             }),
             DuplicateState::Pending(_) => Err(timed_out(time)),
         }
@@ -151,7 +151,7 @@ impl Comm {
 /// The error of a timeout; MPI does not say which rank is missing.
 fn timed_out(time: Option<Duration>) -> Error {
     Error::new(
-        ErrorKind::Mpi,
+        ErrorKind::External,
         format!(
             "waited {:.1} s for the other ranks to call this for the first time on this communicator: at least one has exited, is \
              stuck, or never made the call; call this on all ranks of the communicator, or allow more time; nothing was moved",

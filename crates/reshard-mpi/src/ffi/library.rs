@@ -102,7 +102,7 @@ impl Mpi {
         if let Some(mpi) = *loaded {
             return match choice {
                 Some(choice) if !mpi.fits(choice) => Err(Error::new(
-                    ErrorKind::Mpi,
+                    ErrorKind::External,
                     format!(
                         "asked for the MPI library {choice}, but {} is loaded, and two cannot share a process",
                         mpi.version
@@ -149,7 +149,7 @@ impl Mpi {
             }
         }
         Err(Error::new(
-            ErrorKind::Mpi,
+            ErrorKind::External,
             format!(
                 "no MPI library can be loaded ({}); install one, or set RESHARD_MPI to openmpi, mpich, abi or the path of a library",
                 refusals.join("; ")
@@ -163,7 +163,7 @@ impl Mpi {
         // SAFETY: the symbols are variables of the library; only their addresses are taken.
         let address = |name: &'static str| match unsafe { library.get::<*mut c_void>(name.as_bytes()) } {
             Ok(symbol) => Ok(symbol.as_raw_ptr().expose_provenance() as Raw),
-            Err(_) => Err(Error::new(ErrorKind::Mpi, format!("the MPI library has no {name}"))),
+            Err(_) => Err(Error::new(ErrorKind::External, format!("the MPI library has no {name}"))),
         };
         let abi = interface.abi(address)?;
         // SAFETY: the interface says which kind of handle the library has.
@@ -225,13 +225,13 @@ impl Mpi {
             OPEN => {}
             ENDED => {
                 return Err(Error::new(
-                    ErrorKind::Mpi,
+                    ErrorKind::External,
                     "MPI has ended in this process and cannot begin again",
                 ));
             }
             _ => {
                 return Err(Error::new(
-                    ErrorKind::Mpi,
+                    ErrorKind::External,
                     "this process was forked off one that has MPI, and cannot use it; let the parent do so, or start the child anew",
                 ));
             }
@@ -239,7 +239,7 @@ impl Mpi {
         let held = match self.threads.get() {
             Some(Threads::Funneled(thread)) if *thread != this_thread() => {
                 return Err(Error::new(
-                    ErrorKind::Mpi,
+                    ErrorKind::External,
                     "MPI was called by a second thread, but was begun for one; call it from the thread that began it",
                 ));
             }
@@ -271,7 +271,7 @@ impl Mpi {
             each!(self, calls => unsafe { (calls.error_string)(code, bytes, length) })
         });
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        Error::new(ErrorKind::Mpi, format!("{call} failed: {text} (code {code}, {})", self.version))
+        Error::new(ErrorKind::External, format!("{call} failed: {text} (code {code}, {})", self.version))
     }
 }
 
@@ -360,7 +360,7 @@ fn interface_of(facts: &LibraryFacts) -> Result<Interface> {
         return Ok(Interface::Mpich);
     }
     Err(Error::new(
-        ErrorKind::Mpi,
+        ErrorKind::External,
         format!(
             "the MPI library {} calls itself {:?}, which is neither Open MPI nor of the MPICH family nor the standard ABI; set \
              RESHARD_MPI to openmpi, mpich, abi or the path of one that is",

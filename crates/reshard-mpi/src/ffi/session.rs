@@ -66,7 +66,7 @@ impl Mpi {
         }
         match launched() {
             Some(launcher) if launcher.size > 1 && session.world.size() == 1 => Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 format!(
                     "{} started {} processes, but with {} each of them is alone (rank {} of the launcher is 0 of 1): launcher and \
                      library do not fit; use the mpirun that belongs to the library, or set RESHARD_MPI to openmpi, mpich, abi or the path of the \
@@ -107,7 +107,7 @@ impl Mpi {
             (level >= numbers.thread_multiple, level >= numbers.thread_serialized && !began);
         if !any && !serialized && main == 0 {
             return Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 "MPI was begun for one thread and is called by another; call it from the thread that began it, or begin it with \
                  MPI_THREAD_MULTIPLE",
             ));

@@ -33,7 +33,7 @@ pub fn wait(requests: &mut [Request], deadline: Option<Duration>) -> Result<()> 
             && begin.elapsed() >= deadline
         {
             return Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 format!(
                     "waited {:.3} s for {} of {} messages, which did not come: a peer has exited, is stuck or slow; \
                      see what became of the other ranks, or allow more time",

@@ -83,7 +83,7 @@ impl Backoff {
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         match self.limit {
             Some(limit) if waited > limit => Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 format!(
                     "waited {:.1} s for {}: it has exited, is stuck, or never made the call; {}",
                     waited.as_secs_f64(),

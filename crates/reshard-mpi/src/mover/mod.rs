@@ -117,7 +117,7 @@ pub fn too_little_memory(memory: u64, needed: u64) -> Error {
 /// The error of a run in which `rank` was called with other arguments than `me`, which receives from it.
 pub fn call_mismatch(rank: usize, me: usize) -> Error {
     Error::new(
-        ErrorKind::Mpi,
+        ErrorKind::External,
         format!(
             "rank {rank} gives other alpha, beta or arrays in this run than rank {me}; give the same on all ranks; the destination \
              is only partly written"

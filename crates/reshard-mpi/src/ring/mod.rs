@@ -211,7 +211,7 @@ impl MpiRing {
         }
         let Some(why) = &self.broken else { return Ok(()) };
         let error = Error::new(
-            ErrorKind::Mpi,
+            ErrorKind::External,
             format!("an earlier run failed ({why}), and nothing more can be moved with it; make a new one"),
         );
         if self.open {

@@ -106,7 +106,7 @@ impl LinkReceiver {
 
 fn out_of_step(from: usize) -> Error {
     Error::new(
-        ErrorKind::Mpi,
+        ErrorKind::External,
         format!(
             "rank {from} is in another run than this rank: all ranks must run a ring equally often; what was moved in place is \
              only partly written"
@@ -116,7 +116,7 @@ fn out_of_step(from: usize) -> Error {
 
 fn unexpected(from: usize, bytes: usize, item_bytes: usize, awaited: usize) -> Error {
     Error::new(
-        ErrorKind::Mpi,
+        ErrorKind::External,
         format!(
             "rank {from} sent {bytes} bytes where at most {awaited} items of {item_bytes} bytes were expected: it runs another \
              plan or another version; give all ranks the same"

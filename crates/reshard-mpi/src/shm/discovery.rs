@@ -46,7 +46,7 @@ impl ProbeInfo {
 
     /// Tries to map the probe segment and checks that it is the rank's own.
     fn try_mapping(&self) -> Result<()> {
-        let refused = |why: String| Error::new(ErrorKind::Mpi, why);
+        let refused = |why: String| Error::new(ErrorKind::External, why);
         let fd = self.fd.ok_or_else(|| refused("it could not make any".into()))?;
         let segment = Segment::open(self.pid, fd, 16, PageKind::Ordinary)
             .map_err(|error| refused(error.to_string()))?;

@@ -172,7 +172,7 @@ impl NodeMemory {
 fn map(rank: usize, info: SegmentInfo, pages: PageKind) -> Result<Segment> {
     let refused = |why: String| {
         Error::new(
-            ErrorKind::Mpi,
+            ErrorKind::External,
             format!(
                 "the memory of rank {rank} cannot be shared ({why}): it is on another node, or hidden; use messages"
             ),

@@ -1,7 +1,7 @@
 //! Shared destinations, which any rank may write to.
 
 use reshard::engine::Engine;
-use reshard::{Distribution, Layout, Move, Order, Plan};
+use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Reduce, Shared};
 use reshard_testkit::Random;
 use std::io::Write;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// An engine that moves numbers from one layout to another, in tasks of `task_bytes` bytes that any rank may copy.
 fn engine(world: &Comm, from: &str, to: &str, task_bytes: u64, deadline: Duration) -> MpiEngine {
-    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
-    let plan = Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap();
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
+    let plan = Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap();
     let options = MpiOptions { mover: Mover::Shared, deadline: Some(deadline), ..MpiOptions::default() };
     MpiEngine::in_tasks(Arc::new(plan), world, options, task_bytes).unwrap()
 }
@@ -148,8 +148,8 @@ pub fn swapped(world: &Comm) {
 /// Rank 0 owns everything, receives nothing and so runs ahead of rank 1, who is late. In its first run it takes one array for the
 /// other: rank 1 is told, however far rank 0 has gone on.
 pub fn swapped_and_gone_on(world: &Comm, mover: Mover, runs: u32) {
-    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
-    let moving = Move::new(layout("1/5 of 10000"), layout("1/5 ranks=1 of 10000")).unwrap();
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
+    let moving = Move::of::<f64>(layout("1/5 of 10000"), layout("1/5 ranks=1 of 10000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
     let options = MpiOptions { mover, deadline: Some(Duration::from_secs(30)), ..MpiOptions::default() };
     let mut engine = MpiEngine::in_tasks(plan, world, options, 1000).unwrap();

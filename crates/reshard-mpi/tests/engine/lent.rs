@@ -1,7 +1,7 @@
 //! Shared parts that others may still read after their owner's run has ended.
 
 use reshard::engine::Engine;
-use reshard::{Distribution, Layout, Move, Order, Plan};
+use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Shared};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -13,9 +13,9 @@ const ELEMS: usize = 300_000;
 fn engine(world: &Comm, from: &str, to: &str, deadline: Duration) -> MpiEngine {
     let layout = |text: &str| {
         let distribution: Distribution = format!("{text} of {ELEMS}").parse().unwrap();
-        Layout::new(distribution, Order::ColMajor)
+        Layout::new(distribution, MemoryOrder::ColMajor)
     };
-    let plan = Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap();
+    let plan = Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap();
     let options =
         MpiOptions { mover: Mover::SharedSource, deadline: Some(deadline), ..MpiOptions::default() };
     MpiEngine::new(Arc::new(plan), world, options).unwrap()

@@ -3,7 +3,7 @@
 use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, waits};
 use reshard::engine::{Engine, MessagesOptions};
 use reshard::schedule::Strategy;
-use reshard::{Distribution, ErrorKind, Layout, Move, Order, Plan};
+use reshard::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Reduce, Shared};
 use reshard_testkit::Random;
 use reshard_testkit::allocations::counted;
@@ -158,24 +158,26 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
 /// Arrays too large for the caches, for which those of [`conformance`] are too small: they are written with non-temporal stores, through many staging buffers,
 /// or few if there is little memory; or copied by all ranks together. Four ranks.
 fn large(world: &Comm) {
-    let layout = |text: &str, order: Order| {
+    let layout = |text: &str, order: MemoryOrder| {
         let text = format!("{text} of 1100x1000");
         Layout::new(text.parse::<Distribution>().unwrap(), order)
     };
     for (number, (from, to, order)) in [
-        ("2x2/64x64", "1x4/32x32", Order::ColMajor),
-        ("1x1/64x64", "1x1/50x50 ranks=2", Order::ColMajor),
-        ("1x2/256x256", "2x1/128x128", Order::ColMajor),
-        ("1x2/20x20 ranks=3,1", "3x1/128x128 ranks=0,3,1", Order::ColMajor),
-        ("2x2/8x8", "4x1/5x7", Order::ColMajor),
-        ("2x2/1x1", "1x4/2x2", Order::ColMajor),
-        ("4x1/7x3", "2x2/100x50", Order::RowMajor),
+        ("2x2/64x64", "1x4/32x32", MemoryOrder::ColMajor),
+        ("1x1/64x64", "1x1/50x50 ranks=2", MemoryOrder::ColMajor),
+        ("1x2/256x256", "2x1/128x128", MemoryOrder::ColMajor),
+        ("1x2/20x20 ranks=3,1", "3x1/128x128 ranks=0,3,1", MemoryOrder::ColMajor),
+        ("2x2/8x8", "4x1/5x7", MemoryOrder::ColMajor),
+        ("2x2/1x1", "1x4/2x2", MemoryOrder::ColMajor),
+        ("4x1/7x3", "2x2/100x50", MemoryOrder::RowMajor),
     ]
     .into_iter()
     .enumerate()
     {
-        let moving =
-            Move::new(layout(from, Order::ColMajor), layout(to, order)).unwrap().of_bytes(8).unwrap();
+        let moving = Move::of::<f64>(layout(from, MemoryOrder::ColMajor), layout(to, order))
+            .unwrap()
+            .of_bytes(8)
+            .unwrap();
         let plan = Arc::new(Plan::new(vec![moving.clone()]).unwrap());
         for (mover, memory) in [
             (Mover::Private, None),
@@ -200,9 +202,9 @@ fn huge(world: &Comm, mover: Mover) {
     const PART: u64 = 2_300_000_000;
     let layout = |ranks: &str| {
         let text = format!("2/{PART}{ranks} of {}", 2 * PART);
-        Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor)
+        Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor)
     };
-    let moving = Move::new(layout(""), layout(" ranks=1,0")).unwrap().of_bytes(1).unwrap();
+    let moving = Move::of::<f64>(layout(""), layout(" ranks=1,0")).unwrap().of_bytes(1).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
     let options = MpiOptions { mover, ..MpiOptions::default() };
     let mut engine = MpiEngine::new(plan, world, options).unwrap();

@@ -7,7 +7,7 @@
 
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
-use reshard::{Distribution, Layout, Move, Order, Plan, Result};
+use reshard::{Distribution, Layout, MemoryOrder, Move, Plan, Result};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, PrivateComm, wait};
 use reshard_ring::RingProblem;
 use std::sync::Arc;
@@ -60,9 +60,9 @@ impl Carrier {
 }
 
 fn engine(world: &Comm, mover: Mover, barriers: bool) -> MpiEngine {
-    let layout = |text: String| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let layout = |text: String| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let [from, to] = [" ranks=1", ""].map(|ranks| layout(format!("1/{ITEMS}{ranks} of {ITEMS}")));
-    let plan = Arc::new(Plan::new(vec![Move::new(from, to).unwrap()]).unwrap());
+    let plan = Arc::new(Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap());
     let messages = MessagesOptions { barriers, strategy: Strategy::Optimal, ..Default::default() };
     MpiEngine::new(plan, world, MpiOptions { mover, messages, deadline: LIMIT }).unwrap()
 }

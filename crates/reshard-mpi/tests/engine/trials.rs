@@ -1,7 +1,7 @@
 //! Many faults, each followed by runs on the same communicator; and many engines, more than there are tags.
 
 use crate::programs::Load;
-use reshard::{Distribution, Layout, Move, Order, Plan};
+use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Reduce};
 use reshard_testkit::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -151,11 +151,11 @@ fn go_wrong(fault: Fault, moves: bool, engine: &mut MpiEngine, load: &mut Load) 
 /// does not grow.
 #[allow(unsafe_code)]
 pub fn many_engines(world: &Comm, count: u64) {
-    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let plan = |number: u64| {
         let elems = 40 + number % 7;
         let [from, to] = ["2/3", "2/5"].map(|side| layout(&format!("{side} of {elems}")));
-        Arc::new(Plan::new(vec![Move::new(from, to).unwrap()]).unwrap())
+        Arc::new(Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap())
     };
     let values = |number: u64, side: &str| -> Vec<u64> {
         let elems = 40 + number % 7;

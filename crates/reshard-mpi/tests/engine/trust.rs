@@ -1,6 +1,6 @@
 //! Runs that must not say that all is well when it is not: each of these once went wrong. Waits are in `waits.rs`.
 
-use reshard::{Distribution, Layout, Move, Order, Pair, Plan, Redistribution};
+use reshard::{Distribution, Layout, MemoryOrder, Move, Pair, Plan, Redistribution};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Scalapack, Shared};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ pub const SHORT: Duration = Duration::from_millis(300);
 pub const SOON: Duration = Duration::from_secs(10);
 
 pub fn layout(text: &str) -> Layout {
-    Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor)
+    Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor)
 }
 
 pub fn plan(from: &str, to: &str) -> Arc<Plan> {
-    Arc::new(Plan::new(vec![Move::new(layout(from), layout(to)).unwrap()]).unwrap())
+    Arc::new(Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap())
 }
 
 pub fn options(mover: Mover, deadline: Duration) -> MpiOptions {
@@ -223,7 +223,7 @@ pub fn strides_of_its_own(world: &Comm, mover: Mover) {
         layout.with_strides_of(rank, &[1, height + 3 * rank + 1]).unwrap()
     };
     let [from, to] = texts.each_ref().map(|text| own(text));
-    let moving = Move::new(from.clone(), to.clone()).unwrap();
+    let moving = Move::of::<f64>(from.clone(), to.clone()).unwrap();
     let mut engine =
         MpiEngine::in_tasks(Arc::new(Plan::new(vec![moving]).unwrap()), world, options(mover, LONG), 64)
             .unwrap();
@@ -328,7 +328,7 @@ pub fn out_of_reach(world: &Comm, mover: Mover) {
     let far = layout("1x1/8x8 of 8x4").with_strides(&[1, stride]).unwrap();
     let near = layout("1x1/8x8 ranks=1 of 8x4");
     for (from, to) in [(far.clone(), near.clone()), (near, far)] {
-        let plan = Plan::new(vec![Move::new(from, to).unwrap()]).unwrap();
+        let plan = Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap();
         let error =
             MpiEngine::new(Arc::new(plan), world, options(mover, LONG)).err().expect("no memory is so large");
         assert!(error.to_string().contains("a process can have"), "{error}");

@@ -4,7 +4,7 @@ use super::faults::errors;
 use super::host;
 use super::values::{collectives, datatypes, messages, splits};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, RawComm, Request, launched};
-use reshard_plan::{Distribution, ErrorKind, Layout, Move, Order, Plan, Result};
+use reshard_plan::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,10 +108,10 @@ fn many(world: &Comm) -> Result<()> {
 
 /// An engine that has run once.
 pub fn engine(world: &Comm, mover: Mover) -> MpiEngine {
-    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), Order::ColMajor);
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let size = world.size();
     let [from, to] = [3, 5].map(|block| layout(&format!("{size}/{block} of 400")));
-    let plan = Plan::new(vec![Move::new(from, to).unwrap()]).unwrap();
+    let plan = Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap();
     let options = MpiOptions { mover, ..MpiOptions::default() };
     let mut engine = MpiEngine::new(Arc::new(plan), world, options).unwrap();
     let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);

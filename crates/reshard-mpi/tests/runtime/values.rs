@@ -1,8 +1,8 @@
 //! What every call should do, compared byte by byte with a formula.
 
 use super::rank::SOON;
-use reshard_mpi::{Blocks, Comm, Datatype, Dealt, LARGEST_TAG, Order, Reduce, wait};
-use reshard_plan::Result;
+use reshard_mpi::{Blocks, Comm, Datatype, Dealt, LARGEST_TAG, Reduce, wait};
+use reshard_plan::{MemoryOrder, Result};
 use std::time::Instant;
 
 /// The byte at a place of a message.
@@ -167,17 +167,17 @@ pub fn datatypes(world: &Comm) -> Result<()> {
             (element.hvector(rows as i32, columns as i32, row)?, at),
             (bytes.hindexed(&vec![block; rows], &starts)?, at),
             (Datatype::structure(mpi, &[(1, 0, &line), (1, row, &line)])?, at),
-            (element.subarray(&whole, &part, &[0, column], Order::RowMajor)?, 0),
+            (element.subarray(&whole, &part, &[0, column], MemoryOrder::RowMajor)?, 0),
             (
                 element.subarray(
                     &[whole[1], whole[0]],
                     &[part[1], part[0]],
                     &[column, 0],
-                    Order::ColumnMajor,
+                    MemoryOrder::ColMajor,
                 )?,
                 0,
             ),
-            (element.darray(to as i32, &axes, Order::RowMajor)?, 0),
+            (element.darray(to as i32, &axes, MemoryOrder::RowMajor)?, 0),
             (bytes.contiguous(block)?.resized(0, row)?.contiguous(rows as i32)?, at),
         ])
     };

@@ -4,7 +4,7 @@
 //! together are less than one unit, so the cheapest assignment is one with the fewest changes among the
 //! cheapest, and a labelling that is already optimal comes back as it was.
 
-use super::{Among, Found, Relabel, Volume};
+use super::{Among, Labelling, Relabel, Volume};
 use crate::error::{Error, Result};
 use crate::grid::Grid;
 use crate::memory;
@@ -24,7 +24,7 @@ const MOST_PAIRS: u128 = 1 << 32;
 /// What lists as long as these are called.
 const CANDIDATES: &str = "the ranks to choose from";
 
-pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Found> {
+pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Labelling> {
     let candidates = candidates(asked, given)?;
     let ranks: Vec<u64> = given.ranks().collect();
     let most_weight = match asked.cost {
@@ -83,7 +83,7 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Found> {
     for shipment in cheapest(&supply, &demand, most, &mut fill)? {
         labels[shipment.row] = candidates[shipment.column];
     }
-    Ok(Found { before: weigh(asked, &ranks, &ranks)?, after: weigh(asked, &ranks, &labels)?, labels })
+    Ok(Labelling { before: weigh(asked, &ranks, &ranks)?, after: weigh(asked, &ranks, &labels)?, labels })
 }
 
 /// The ranks that may be chosen, ascending, unless the work would be too much.

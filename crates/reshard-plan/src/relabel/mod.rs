@@ -173,7 +173,7 @@ impl<'a> Relabel<'a> {
 }
 
 /// What a solver found: a rank for each position of the given grid, in its order.
-struct Found {
+struct Labelling {
     labels: Vec<u64>,
     before: Volume,
     after: Volume,

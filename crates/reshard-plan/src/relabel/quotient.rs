@@ -7,7 +7,7 @@
 //! not depend on the number of processes; only writing the answer does. Senders of a group get their receivers in
 //! order, so the answer is a formula once `x` is known.
 
-use super::{Among, Found, Relabel, Volume};
+use super::{Among, Labelling, Relabel, Volume};
 use crate::classes::Classes;
 use crate::error::Result;
 use crate::grid::Grid;
@@ -23,7 +23,7 @@ const MOST_RANKS: u64 = 1 << 24;
 const MOST_CLASSES: u128 = 1 << 22;
 
 /// The best relabelling; `None` if the problem is of another kind.
-pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Found>> {
+pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Labelling>> {
     let [(problem, bytes)] = asked.arrays[..] else { return Ok(None) };
     let source = problem.from().grid();
     if asked.cost.is_some() || source.dims() != 1 || source.size().max(given.size()) > MOST_RANKS {
@@ -68,9 +68,9 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Found>> {
     let after = volume(&labels);
     // Of equally good labellings, the one we were given.
     let found = if after.kept_bytes > before.kept_bytes {
-        Found { labels, before, after }
+        Labelling { labels, before, after }
     } else {
-        Found { labels: ranks, before, after: before }
+        Labelling { labels: ranks, before, after: before }
     };
     Ok(Some(found))
 }

@@ -15,7 +15,7 @@ use crate::memory;
 
 /// One kind of message: how long, between which kinds of process, how many of it each process of that kind has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kind {
+pub(super) struct MessageKind {
     pub elems: u64,
     pub row: usize,
     pub column: usize,
@@ -23,8 +23,8 @@ pub(super) struct Kind {
 
 /// All messages of a redistribution by kind.
 #[derive(Clone, Debug)]
-pub(super) struct Kinds {
-    pub kinds: Vec<Kind>,
+pub(super) struct MessageKinds {
+    pub kinds: Vec<MessageKind>,
     pub rows: usize,
     pub columns: usize,
     /// Messages of one kind at each process of its row, and of its column.
@@ -47,7 +47,7 @@ const TABLEAU: &str = "the bound of a schedule's price";
 /// The least `alpha * steps + beta * cost` of any schedule, with at most so many steps if given: a bound, rounded up to a
 /// whole number. `None` if that takes more than the `effort` left, counted in cells of the simplex tableau.
 pub(super) fn bound(
-    of: &Kinds,
+    of: &MessageKinds,
     alpha: u64,
     beta: u64,
     steps: Option<u64>,
@@ -72,7 +72,7 @@ pub(super) fn bound(
 }
 
 struct Split<'a> {
-    of: &'a Kinds,
+    of: &'a MessageKinds,
     lengths: &'a [u64],
     fits: &'a [usize],
 }

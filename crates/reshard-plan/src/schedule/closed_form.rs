@@ -12,13 +12,13 @@
 use super::core::Core;
 use crate::error::Result;
 use crate::problem::Problem;
-use crate::quotient::{Link, Quotient};
+use crate::quotient::{ClassMessage, Quotient};
 use crate::traffic::{Message, Traffic};
 
 /// The step of any message, by formula.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedForm {
-    axes: Vec<Axis>,
+    axes: Vec<AxisForm>,
     cores: Vec<Core>,
     steps: u64,
     bound: u64,
@@ -27,9 +27,9 @@ pub struct ClosedForm {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Axis {
+struct AxisForm {
     quotient: Quotient,
-    kind: Kind,
+    kind: AxisRule,
     /// The core that takes this axis's copies; nothing if there is none at all.
     copies_to: usize,
     /// Copies of rows and columns this axis contributes.
@@ -37,20 +37,20 @@ struct Axis {
     column_copies: u64,
 }
 
-impl Axis {
+impl AxisForm {
     /// The step of a message where this is the only axis and needs no core.
     #[inline]
-    fn plain_step(&self, sender: u64, receiver: u64, link: Link) -> u64 {
+    fn plain_step(&self, sender: u64, receiver: u64, link: ClassMessage) -> u64 {
         let most = self.row_copies.max(self.column_copies);
         match self.kind {
-            Kind::Full => (sender + receiver) % most,
+            AxisRule::Full => (sender + receiver) % most,
             _ => link.class * most + (link.row_copy + link.column_copy) % most,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum AxisRule {
     Full,
     Simple,
     /// With the index of its core.
@@ -81,9 +81,10 @@ impl ClosedForm {
             return Ok(None);
         };
         let (axes, cores) = arrange(&quotients);
-        let digits = axes.iter().filter(|axis| axis.kind == Kind::Simple).map(|axis| axis.quotient.classes());
+        let digits =
+            axes.iter().filter(|axis| axis.kind == AxisRule::Simple).map(|axis| axis.quotient.classes());
         let base = if cores.is_empty() {
-            let copies = |of: fn(&Axis) -> u64| axes.iter().map(of).product::<u64>();
+            let copies = |of: fn(&AxisForm) -> u64| axes.iter().map(of).product::<u64>();
             copies(|axis| axis.row_copies).max(copies(|axis| axis.column_copies))
         } else {
             cores.iter().map(Core::steps).product()
@@ -123,7 +124,7 @@ impl ClosedForm {
 
     /// True if every step holds messages of one class only: then the total cost is least, too.
     pub fn is_by_classes(&self) -> bool {
-        self.axes.iter().all(|axis| axis.kind == Kind::Simple)
+        self.axes.iter().all(|axis| axis.kind == AxisRule::Simple)
     }
 
     /// The step of the message between two processes, given by their grid coordinates; `None` if there is none.
@@ -145,7 +146,7 @@ impl ClosedForm {
     /// The same as `visit(receiver, step, class)`: the class, as [`Classes`](crate::Classes) counts it, has the length.
     pub(crate) fn sends_by_class(&self, sender: u64, mut visit: impl FnMut(u64, u64, u64)) {
         let [axis] = self.axes.as_slice() else { return };
-        if let Kind::Irregular(core) = axis.kind {
+        if let AxisRule::Irregular(core) = axis.kind {
             let mut line = None;
             axis.quotient.receivers_of(sender, |receiver, link| {
                 let line = line.get_or_insert_with(|| self.cores[core].line(link.row_copy, true));
@@ -161,7 +162,7 @@ impl ClosedForm {
     /// Calls `visit(sender, step)` for each message of a receiver on a one-dimensional grid.
     pub fn receives(&self, receiver: u64, mut visit: impl FnMut(u64, u64)) {
         let [axis] = self.axes.as_slice() else { return };
-        if let Kind::Irregular(core) = axis.kind {
+        if let AxisRule::Irregular(core) = axis.kind {
             let mut line = None;
             axis.quotient.senders_of(receiver, |sender, link| {
                 let line = line.get_or_insert_with(|| self.cores[core].line(link.column_copy, false));
@@ -201,14 +202,14 @@ impl Place {
         Self { digits: 0, classes: vec![0; slots], copies: vec![(0, 0); slots], sizes: vec![(1, 1); slots] }
     }
 
-    fn add(&mut self, axis: &Axis, sender: u64, receiver: u64, link: Link) {
+    fn add(&mut self, axis: &AxisForm, sender: u64, receiver: u64, link: ClassMessage) {
         let (row_copy, column_copy) = match axis.kind {
-            Kind::Full => (sender, receiver),
-            Kind::Simple => {
+            AxisRule::Full => (sender, receiver),
+            AxisRule::Simple => {
                 self.digits = self.digits * axis.quotient.classes() + link.class;
                 (link.row_copy, link.column_copy)
             }
-            Kind::Irregular(core) => {
+            AxisRule::Irregular(core) => {
                 self.classes[core] = link.class;
                 (link.row_copy, link.column_copy)
             }
@@ -223,14 +224,14 @@ impl Place {
 }
 
 /// Sorts the axes into kinds and hands their copies to the cores.
-fn arrange(quotients: &[Quotient]) -> (Vec<Axis>, Vec<Core>) {
+fn arrange(quotients: &[Quotient]) -> (Vec<AxisForm>, Vec<Core>) {
     let mut irregular = Vec::new();
-    let mut axes: Vec<Axis> = quotients
+    let mut axes: Vec<AxisForm> = quotients
         .iter()
         .map(|&quotient| {
-            let mut axis = Axis {
+            let mut axis = AxisForm {
                 quotient,
-                kind: Kind::Simple,
+                kind: AxisRule::Simple,
                 copies_to: 0,
                 row_copies: quotient.row_copies(),
                 column_copies: quotient.column_copies(),
@@ -238,11 +239,11 @@ fn arrange(quotients: &[Quotient]) -> (Vec<Axis>, Vec<Core>) {
             // One row type and one column type: simple, complete or not.
             if quotient.row_types() > 1 || quotient.column_types() > 1 {
                 if quotient.is_complete() {
-                    axis.kind = Kind::Full;
+                    axis.kind = AxisRule::Full;
                     axis.row_copies = quotient.column_degree();
                     axis.column_copies = quotient.row_degree();
                 } else {
-                    axis.kind = Kind::Irregular(irregular.len());
+                    axis.kind = AxisRule::Irregular(irregular.len());
                     irregular.push(quotient);
                 }
             }
@@ -255,7 +256,7 @@ fn arrange(quotients: &[Quotient]) -> (Vec<Axis>, Vec<Core>) {
     // Every way to hand each axis's copies to one of the cores, if there are not too many; else each irregular axis
     // keeps its own and the first takes the rest.
     let ways = (irregular.len() as u64).checked_pow(axes.len() as u32).filter(|&ways| ways <= 1 << 14);
-    let cores_of = |axes: &[Axis]| -> Vec<(u64, u64)> {
+    let cores_of = |axes: &[AxisForm]| -> Vec<(u64, u64)> {
         let mut copies = vec![(1_u64, 1_u64); irregular.len()];
         for axis in axes {
             let (rows, columns) = &mut copies[axis.copies_to];
@@ -272,7 +273,7 @@ fn arrange(quotients: &[Quotient]) -> (Vec<Axis>, Vec<Core>) {
         };
         irregular.iter().zip(copies).map(of_core).fold(1, u128::saturating_mul)
     };
-    let set = |axes: &mut [Axis], way: u64| {
+    let set = |axes: &mut [AxisForm], way: u64| {
         let mut way = way;
         for axis in axes.iter_mut() {
             axis.copies_to = (way % irregular.len() as u64) as usize;
@@ -289,7 +290,7 @@ fn arrange(quotients: &[Quotient]) -> (Vec<Axis>, Vec<Core>) {
         }
         None => {
             for axis in &mut axes {
-                axis.copies_to = if let Kind::Irregular(core) = axis.kind { core } else { 0 };
+                axis.copies_to = if let AxisRule::Irregular(core) = axis.kind { core } else { 0 };
             }
         }
     }

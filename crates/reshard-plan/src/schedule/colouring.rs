@@ -32,8 +32,8 @@ pub(super) fn colour(graph: &Graph) -> Result<Vec<u64>> {
             "{busy} processes have many messages each, the busiest {colours}; they cannot all be scheduled at once"
         )));
     }
-    let mut at_sender = Ports::new(&sent, colours)?;
-    let mut at_receiver = Ports::new(&received, colours)?;
+    let mut at_sender = VertexColours::new(&sent, colours)?;
+    let mut at_receiver = VertexColours::new(&received, colours)?;
     let mut steps = memory::filled(0_u32, graph.edges.len(), STEPS)?;
     for (index, edge) in graph.edges.iter().enumerate() {
         let (sender, receiver) = (edge.sender, edge.receiver);
@@ -57,8 +57,8 @@ pub(super) fn colour(graph: &Graph) -> Result<Vec<u64>> {
 /// Swaps the colours `taken` and `free` along the chain that begins at `receiver` with `taken`.
 fn swap_chain(
     graph: &Graph,
-    at_sender: &mut Ports,
-    at_receiver: &mut Ports,
+    at_sender: &mut VertexColours,
+    at_receiver: &mut VertexColours,
     steps: &mut [u32],
     receiver: usize,
     taken: usize,
@@ -93,7 +93,7 @@ fn swap_chain(
 }
 
 /// Which edge has which colour at each vertex of one side, and which colours are free.
-struct Ports {
+struct VertexColours {
     colours: usize,
     edges: Edges,
     /// A bit for each colour in use, for vertices with many edges; bits past the last colour are set.
@@ -106,7 +106,7 @@ enum Edges {
     Maps(Vec<HashMap<u32, u32>>),
 }
 
-impl Ports {
+impl VertexColours {
     fn new(degrees: &[usize], colours: usize) -> Result<Self> {
         const WHAT: &str = "the steps each rank has taken";
         let edges = if degrees.len().saturating_mul(colours) <= MOST_CELLS {

@@ -106,8 +106,8 @@ impl Core {
     }
 
     /// The steps of one sender's messages (`of_row`) or one receiver's, given which copy it is.
-    pub fn line(&self, copy: u64, of_row: bool) -> Line<'_> {
-        Line { core: self, copy, of_row, class: u64::MAX, base: 0, twist: 0 }
+    pub fn line(&self, copy: u64, of_row: bool) -> ProcessSteps<'_> {
+        ProcessSteps { core: self, copy, of_row, class: u64::MAX, base: 0, twist: 0 }
     }
 
     fn layer_and_twist(&self, k: u64, alpha: u64) -> (u64, u64) {
@@ -153,7 +153,7 @@ impl Core {
 
 /// The steps of one process, class by class. Where the rule shifts by this process's copy, layer and twist are the same for
 /// all messages of a class, and each is an addition.
-pub(crate) struct Line<'a> {
+pub(crate) struct ProcessSteps<'a> {
     core: &'a Core,
     copy: u64,
     of_row: bool,
@@ -163,7 +163,7 @@ pub(crate) struct Line<'a> {
     twist: u64,
 }
 
-impl Line<'_> {
+impl ProcessSteps<'_> {
     /// The step of the message of class `k` to or from copy `other` of the other side.
     #[inline]
     pub fn step(&mut self, k: u64, other: u64) -> u64 {

@@ -32,7 +32,7 @@ pub(super) fn heaviest_within(
     let arcs = 2 * (2 * (senders.len() + receivers.len()) + edges.len());
     // Lists that grow as they are filled have up to twice the room, and four places at least.
     memory::check((2 * arcs + 4 * sink) as u128 * 8, WHAT)?;
-    let mut network = Network {
+    let mut network = FlowNetwork {
         arcs: memory::with_room(arcs, WHAT)?,
         of_node: memory::filled(Vec::new(), sink + 1, WHAT)?,
         distance: memory::filled(i128::MAX, sink + 1, WHAT)?,
@@ -66,7 +66,7 @@ struct Arc {
     cost: i128,
 }
 
-struct Network {
+struct FlowNetwork {
     arcs: Vec<Arc>,
     of_node: Vec<Vec<usize>>,
     /// For each node, while a path is looked for: how far it is, the arc it is reached by, and whether it waits in the queue.
@@ -75,7 +75,7 @@ struct Network {
     waits: Vec<bool>,
 }
 
-impl Network {
+impl FlowNetwork {
     fn add(&mut self, from: usize, to: usize, capacity: u64, cost: i128) {
         self.of_node[from].push(self.arcs.len());
         self.arcs.push(Arc { to, left: capacity, cost });

@@ -10,7 +10,7 @@
 //! A block-cyclic redistribution over whole periods is solved on its quotient, whose size does not depend on the number
 //! of processes but on what they have in common, and lifted.
 
-use super::certificate::{self, Kind, Kinds};
+use super::certificate::{self, MessageKind, MessageKinds};
 use super::flow::{Range, heaviest_within};
 use super::graph::{Edge, Graph, MESSAGES};
 use super::{Options, STEPS, colouring};
@@ -36,13 +36,13 @@ const EFFORT: u64 = 1_000_000_000;
 const MOST_BRANCHES: usize = 4;
 
 /// The step of each message, and what no schedule can beat.
-pub(super) struct Found {
+pub(super) struct MinCost {
     pub steps: Vec<u64>,
     pub bound_cost: u128,
     pub bound_price: u128,
 }
 
-pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Result<Found> {
+pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Result<MinCost> {
     let (instance, kinds, lifted) = instance(problem, graph, options)?;
     let fewest = instance.max_degree()?;
     let most = match options.most_steps {
@@ -54,7 +54,7 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
         Some(most) => most.min(fewest + TRIES),
         None => fewest + TRIES,
     };
-    let mut search = Search {
+    let mut search = BlockSearch {
         graph: &instance,
         options,
         allowed: 0,
@@ -78,20 +78,26 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
     // The bound of the cost first, which every schedule is judged by; then as much of the price as there is effort for.
     let mut effort = EFFORT;
     let bound_cost = cost_bound(&kinds, options.most_steps, &mut effort)?;
-    Ok(Found {
+    Ok(MinCost {
         steps: memory::listed(lifted.into_iter().map(|edge| steps[edge]), STEPS)?,
         bound_cost,
         bound_price: bound_price(&kinds, options, fewest, most, &mut effort)?,
     })
 }
 
-fn cost_bound(kinds: &Kinds, most_steps: Option<u64>, effort: &mut u64) -> Result<u128> {
+fn cost_bound(kinds: &MessageKinds, most_steps: Option<u64>, effort: &mut u64) -> Result<u128> {
     Ok(certificate::bound(kinds, 0, 1, most_steps, effort)?.unwrap_or(0))
 }
 
 /// No schedule has a lower price: by the prices themselves, or by the least cost for each number of steps, whichever says
 /// more.
-fn bound_price(kinds: &Kinds, options: &Options, fewest: u64, most: u64, effort: &mut u64) -> Result<u128> {
+fn bound_price(
+    kinds: &MessageKinds,
+    options: &Options,
+    fewest: u64,
+    most: u64,
+    effort: &mut u64,
+) -> Result<u128> {
     let (alpha, beta) = (u128::from(options.alpha), u128::from(options.beta));
     let direct =
         certificate::bound(kinds, options.alpha, options.beta, options.most_steps, effort)?.unwrap_or(0);
@@ -114,7 +120,11 @@ fn bound_price(kinds: &Kinds, options: &Options, fewest: u64, most: u64, effort:
 }
 
 /// The graph to solve, its messages by kind, and for each message of the problem the edge that stands for it.
-fn instance(problem: &Problem, graph: &Graph, options: &Options) -> Result<(Graph, Kinds, Vec<usize>)> {
+fn instance(
+    problem: &Problem,
+    graph: &Graph,
+    options: &Options,
+) -> Result<(Graph, MessageKinds, Vec<usize>)> {
     if let Some(small) = quotient_instance(problem, graph, options)? {
         return Ok(small);
     }
@@ -124,8 +134,8 @@ fn instance(problem: &Problem, graph: &Graph, options: &Options) -> Result<(Grap
             graph.edges.len()
         )));
     }
-    let kind = |edge: &Edge| Kind { elems: edge.elems, row: edge.sender, column: edge.receiver };
-    let kinds = Kinds {
+    let kind = |edge: &Edge| MessageKind { elems: edge.elems, row: edge.sender, column: edge.receiver };
+    let kinds = MessageKinds {
         kinds: memory::listed(graph.edges.iter().map(kind), MESSAGES)?,
         rows: graph.senders.len(),
         columns: graph.receivers.len(),
@@ -140,7 +150,7 @@ fn quotient_instance(
     problem: &Problem,
     graph: &Graph,
     options: &Options,
-) -> Result<Option<(Graph, Kinds, Vec<usize>)>> {
+) -> Result<Option<(Graph, MessageKinds, Vec<usize>)>> {
     if problem.from().dims() != 1 || options.shared_ranks {
         return Ok(None);
     }
@@ -167,7 +177,7 @@ fn quotient_instance(
         // Both number classes alike: from the smallest difference that has messages.
         let elems = u64::try_from(classes.volume(class.into()) * periods).unwrap_or(u64::MAX);
         let (row_type, column_type) = (class % quotient.row_types(), class % quotient.column_types());
-        kinds.push(Kind { elems, row: row_type as usize, column: column_type as usize });
+        kinds.push(MessageKind { elems, row: row_type as usize, column: column_type as usize });
         for alpha in 0..rows {
             for beta in 0..columns {
                 let sender = (row_type * rows + alpha) as usize;
@@ -188,7 +198,7 @@ fn quotient_instance(
         receivers: memory::listed((0..column_count).map(|column| column as u64), MESSAGES)?,
         edges,
     };
-    let kinds = Kinds {
+    let kinds = MessageKinds {
         kinds,
         rows: quotient.row_types() as usize,
         columns: quotient.column_types() as usize,
@@ -199,7 +209,7 @@ fn quotient_instance(
 }
 
 /// Looks for the best blocks of at most `allowed` steps in all.
-struct Search<'a> {
+struct BlockSearch<'a> {
     graph: &'a Graph,
     options: &'a Options,
     allowed: u64,
@@ -209,7 +219,7 @@ struct Search<'a> {
     budget: usize,
 }
 
-impl Search<'_> {
+impl BlockSearch<'_> {
     /// Takes a block off the edges `left`, in every way that seems worth trying, and goes on with the rest.
     fn peel(&mut self, steps: &mut Vec<u64>, left: &[usize], used: u64, cost: u128) -> Result<()> {
         if left.is_empty() {

@@ -49,12 +49,12 @@ struct Filled {
     size: usize,
     /// What every row and column still sums to.
     load: u64,
-    edges: Vec<Part>,
+    edges: Vec<MessagePart>,
     of_row: Vec<Vec<usize>>,
     column_of: Vec<usize>,
 }
 
-struct Part {
+struct MessagePart {
     left: u64,
     /// The message this is; filling is nobody's.
     message: Option<usize>,
@@ -95,7 +95,7 @@ impl Filled {
     fn add(&mut self, row: usize, column: usize, left: u64, message: Option<usize>) {
         if left > 0 {
             self.of_row[row].push(self.edges.len());
-            self.edges.push(Part { left, message });
+            self.edges.push(MessagePart { left, message });
             self.column_of.push(column);
         }
     }

@@ -43,7 +43,7 @@ struct Link {
 }
 
 /// The run of some flows under one priority.
-struct Run<'a> {
+struct EventRun<'a> {
     links: Vec<Option<Link>>,
     stock: Vec<u64>,
     sends: Vec<bool>,
@@ -59,7 +59,7 @@ struct Run<'a> {
 /// `deadline`.
 pub(crate) fn run(net: &Net<'_>, priority: Priority, burst: u64, deadline: u64) -> Option<Program> {
     let procs = net.flow.len();
-    let mut run = Run {
+    let mut run = EventRun {
         links: links(net, priority),
         stock: net.problem.loads().to_vec(),
         sends: vec![false; procs],
@@ -122,7 +122,7 @@ fn links(net: &Net<'_>, priority: Priority) -> Vec<Option<Link>> {
         .collect()
 }
 
-impl Run<'_> {
+impl EventRun<'_> {
     fn arrive(&mut self, at: usize, items: u64) {
         if let Some(link) = &self.links[at] {
             self.stock[link.to] += items;

@@ -21,13 +21,13 @@ const JOINED_RUNS: usize = 8;
 
 /// Items that leave `period` after each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct ItemRun {
     items: u64,
     start: u64,
     period: u64,
 }
 
-impl Run {
+impl ItemRun {
     fn last(&self) -> u64 {
         self.start + (self.items - 1) * self.period
     }
@@ -36,7 +36,7 @@ impl Run {
 /// The items over one link.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    runs: Vec<Run>,
+    runs: Vec<ItemRun>,
     cost: u64,
     /// When the port is free again.
     free: u64,
@@ -61,7 +61,7 @@ impl Stream {
                 return;
             }
         }
-        self.runs.push(Run { items, start, period });
+        self.runs.push(ItemRun { items, start, period });
     }
 
     /// Sends what is there: without pauses.
@@ -89,7 +89,7 @@ impl Stream {
 }
 
 /// The straight line through the last item of some runs that is nowhere earlier than they are.
-fn joined(runs: &[Run]) -> Run {
+fn joined(runs: &[ItemRun]) -> ItemRun {
     let (start, end) = (runs[0].start, runs[runs.len() - 1].last());
     // A line bends only where runs begin: it is the flattest from any of these to the end.
     let (mut items, mut pace) = (0, u64::MAX);
@@ -100,7 +100,7 @@ fn joined(runs: &[Run]) -> Run {
         items += run.items;
     }
     let pace = if items == 1 { end - start } else { pace };
-    Run { items, start: end - (items - 1) * pace, period: pace }
+    ItemRun { items, start: end - (items - 1) * pace, period: pace }
 }
 
 /// A program, and whether every item leaves as soon as it can.

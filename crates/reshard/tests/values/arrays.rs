@@ -2,11 +2,11 @@
 
 use bytemuck::Pod;
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
-use reshard::{Distribution, Layout, Move, Order, Plan, Redistribution};
+use reshard::{Distribution, Layout, MemoryOrder, Move, Plan, Redistribution};
 use std::sync::Arc;
 
 /// A tight layout, in the notation of distributions.
-pub fn layout(text: &str, order: Order) -> Layout {
+pub fn layout(text: &str, order: MemoryOrder) -> Layout {
     Layout::new(text.parse::<Distribution>().unwrap(), order)
 }
 

@@ -2,7 +2,7 @@
 
 use super::arrays::{Places, every_engine, for_each_moved, layout, plan_of, same_bits};
 use bytemuck::Pod;
-use reshard::{Move, Order, Pair, redistribute};
+use reshard::{MemoryOrder, Move, Pair, redistribute};
 use reshard_testkit::Random;
 
 /// Moves with every engine, and once with `redistribute`.
@@ -25,10 +25,10 @@ fn judge<T: Pod>(moving: &Move, next: impl FnMut() -> T) {
 #[test]
 fn every_half_precision_number() {
     for (from, to, order) in [
-        ("2x2/1x1 of 256x256", "1x2/256x100 of 256x256", Order::ColMajor),
-        ("2x1/100x256 of 256x256", "2x2/2x2 of 256x256", Order::RowMajor),
+        ("2x2/1x1 of 256x256", "1x2/256x100 of 256x256", MemoryOrder::ColMajor),
+        ("2x1/100x256 of 256x256", "2x2/2x2 of 256x256", MemoryOrder::RowMajor),
     ] {
-        let moving = Move::new(layout(from, Order::ColMajor), layout(to, order)).unwrap();
+        let moving = Move::of::<f64>(layout(from, MemoryOrder::ColMajor), layout(to, order)).unwrap();
         let mut patterns = 0..=u16::MAX;
         judge(&moving, || patterns.next().unwrap());
     }
@@ -52,18 +52,20 @@ fn odd_bits(random: &mut Random) -> u64 {
 fn a_million_doubles_that_are_mostly_not_numbers() {
     let mut random = Random::new(34);
     for (from, to, order) in [
-        ("2x2/2x2 of 1021x980", "2x1/64x64 of 1021x980", Order::ColMajor),
-        ("2x2/50x50 of 500x400", "1x2/500x7 of 500x400", Order::RowMajor),
+        ("2x2/2x2 of 1021x980", "2x1/64x64 of 1021x980", MemoryOrder::ColMajor),
+        ("2x2/50x50 of 500x400", "1x2/500x7 of 500x400", MemoryOrder::RowMajor),
     ] {
-        let moving = Move::new(layout(from, Order::ColMajor), layout(to, order)).unwrap();
+        let moving = Move::of::<f64>(layout(from, MemoryOrder::ColMajor), layout(to, order)).unwrap();
         judge(&moving, || f64::from_bits(odd_bits(&mut random)));
     }
 }
 
 #[test]
 fn one_times_and_nothing_added_is_a_plain_move() {
-    let moving =
-        Move::new(layout("2x1/3x9 of 20x9", Order::ColMajor), layout("1x3/20x2 of 20x9", Order::RowMajor));
+    let moving = Move::of::<f64>(
+        layout("2x1/3x9 of 20x9", MemoryOrder::ColMajor),
+        layout("1x3/20x2 of 20x9", MemoryOrder::RowMajor),
+    );
     let moving = moving.unwrap();
     let mut random = Random::new(35);
     let from = Places::of(moving.from()).parts(|| f64::from_bits(odd_bits(&mut random)));

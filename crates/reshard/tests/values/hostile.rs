@@ -7,14 +7,15 @@ use super::arrays::{layout, plan_of};
 use num_complex::Complex;
 use reshard::engine::{BufferTable, Buffers, Engine, Entered, Messages, MessagesOptions, Scaling, Threads};
 use reshard::rank::{self, Cursor, MessageRange, Program, RankPacker, StagedCopy, messages};
-use reshard::{ErrorKind, Move, Order, Plan, Redistribution};
+use reshard::{ErrorKind, MemoryOrder, Move, Plan, Redistribution};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Two ranks, both source and destination: each keeps some elements and sends some.
 fn plan() -> Arc<Plan> {
-    let (from, to) = (layout("2/8 of 64", Order::ColMajor), layout("2/12 of 64", Order::ColMajor));
-    plan_of(&Move::new(from, to).unwrap())
+    let (from, to) =
+        (layout("2/8 of 64", MemoryOrder::ColMajor), layout("2/12 of 64", MemoryOrder::ColMajor));
+    plan_of(&Move::of::<f64>(from, to).unwrap())
 }
 
 /// Elements of rank 0: of its source part and of its destination part.
@@ -148,8 +149,9 @@ fn an_array_whose_second_entry_failed() {
 }
 
 fn wrong_type<T: reshard::Number, U: bytemuck::Pod>(alpha: T, value: U) {
-    let (from, to) = (layout("2/8 of 64", Order::ColMajor), layout("2/12 of 64", Order::ColMajor));
-    let moving = Move::new(from, to).unwrap().of_bytes(size_of::<U>() as u64).unwrap();
+    let (from, to) =
+        (layout("2/8 of 64", MemoryOrder::ColMajor), layout("2/12 of 64", MemoryOrder::ColMajor));
+    let moving = Move::of::<f64>(from, to).unwrap().of_bytes(size_of::<U>() as u64).unwrap();
     let plan = plan_of(&moving);
     let scaling = Scaling::new(alpha, alpha, false);
     assert!(scaling.is_some());
@@ -339,8 +341,8 @@ fn the_own_part_among_all() {
 #[test]
 fn parts_that_no_process_has() {
     let of = |elems: u64, bytes: u64| {
-        let from = layout(&format!("1/{elems} of {elems}"), Order::ColMajor);
-        plan_of(&Move::new(from.clone(), from).unwrap().of_bytes(bytes).unwrap())
+        let from = layout(&format!("1/{elems} of {elems}"), MemoryOrder::ColMajor);
+        plan_of(&Move::of::<f64>(from.clone(), from).unwrap().of_bytes(bytes).unwrap())
     };
     rank::check_reach(&of(1 << 44, 8)).unwrap();
     for (elems, bytes) in [((1 << 44) + 1, 8), (1 << 61, 8), (1 << 62, 4), (1 << 62, 1 << 20)] {
@@ -349,8 +351,9 @@ fn parts_that_no_process_has() {
         assert!(error.to_string().contains("source part of rank 0"), "{error}");
     }
     // A destination that is too large only by its strides.
-    let (from, to) = (layout("1x1/2x2 of 2x2", Order::ColMajor), layout("1x1/2x2 of 2x2", Order::ColMajor));
-    let plan = plan_of(&Move::new(from, to.with_strides(&[1, 1 << 61]).unwrap()).unwrap());
+    let (from, to) =
+        (layout("1x1/2x2 of 2x2", MemoryOrder::ColMajor), layout("1x1/2x2 of 2x2", MemoryOrder::ColMajor));
+    let plan = plan_of(&Move::of::<f64>(from, to.with_strides(&[1, 1 << 61]).unwrap()).unwrap());
     let error = rank::check_reach(&plan).unwrap_err().to_string();
     assert!(error.contains("destination part of rank 0"), "{error}");
 }

@@ -3,7 +3,7 @@
 
 use super::arrays::{every_engine, layout, plan_of};
 use reshard::engine::{BufferTable, Buffers, Engine, Messages, MessagesOptions, Threads};
-use reshard::{ErrorKind, Move, Order, Pair, Parts, Plan, Triangle};
+use reshard::{ErrorKind, MemoryOrder, Move, Pair, Parts, Plan, Triangle};
 use reshard_testkit::conformance::Case;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,9 +20,9 @@ fn made(plan: &Arc<Plan>) -> [reshard::Result<Box<dyn Engine>>; 2] {
 #[test]
 fn the_stride_of_an_axis_with_one_position_may_be_anything() {
     for stride in [0, 1 << 61, 1 << 63, u64::MAX] {
-        let odd = |text: &str| layout(text, Order::RowMajor).with_strides(&[stride, 1]).unwrap();
+        let odd = |text: &str| layout(text, MemoryOrder::RowMajor).with_strides(&[stride, 1]).unwrap();
         let (from, to) = (odd("1x2/1x3 of 1x20"), odd("1x3/1x2 of 1x20"));
-        let case = Case { moving: Move::new(from, to).unwrap(), skew: [8, 8], salt: stride };
+        let case = Case { moving: Move::of::<f64>(from, to).unwrap(), skew: [8, 8], salt: stride };
         for mut engine in every_engine(&plan_of(&case.moving)) {
             case.judge(|_, from, to| {
                 engine.run_bytes(from, to).unwrap();
@@ -35,10 +35,10 @@ fn the_stride_of_an_axis_with_one_position_may_be_anything() {
 #[test]
 fn a_longer_array_takes_no_longer_to_prepare() {
     let shape = 1_u64 << 37;
-    let from = layout(&format!("2/1 of {shape}"), Order::ColMajor);
-    let to = layout(&format!("1/{shape} of {shape}"), Order::ColMajor);
-    let there = Move::new(from.clone(), to.clone()).unwrap().of_bytes(1).unwrap();
-    let back = Move::new(to, from).unwrap().of_bytes(1).unwrap();
+    let from = layout(&format!("2/1 of {shape}"), MemoryOrder::ColMajor);
+    let to = layout(&format!("1/{shape} of {shape}"), MemoryOrder::ColMajor);
+    let there = Move::of::<f64>(from.clone(), to.clone()).unwrap().of_bytes(1).unwrap();
+    let back = Move::of::<f64>(to, from).unwrap().of_bytes(1).unwrap();
     for moving in [there, back] {
         assert!(made(&plan_of(&moving)).iter().all(Result::is_ok));
     }
@@ -48,7 +48,8 @@ fn a_longer_array_takes_no_longer_to_prepare() {
 #[test]
 fn triangles_are_prepared_row_by_row() {
     let text = "1x1/400000x400000 of 400000x400000";
-    let moving = Move::new(layout(text, Order::RowMajor), layout(text, Order::RowMajor)).unwrap();
+    let moving =
+        Move::of::<f64>(layout(text, MemoryOrder::RowMajor), layout(text, MemoryOrder::RowMajor)).unwrap();
     for triangle in [Triangle::UPPER, Triangle::STRICTLY_LOWER] {
         let moving = moving.clone().of_bytes(1).unwrap().only(triangle).unwrap();
         assert!(made(&plan_of(&moving)).iter().all(Result::is_ok));
@@ -59,7 +60,9 @@ fn triangles_are_prepared_row_by_row() {
 fn arrays_that_no_memory_holds_are_refused() {
     let of = |elems: u64, bytes| {
         let text = format!("1/{elems} of {elems}");
-        let moving = Move::new(layout(&text, Order::ColMajor), layout(&text, Order::ColMajor)).unwrap();
+        let moving =
+            Move::of::<f64>(layout(&text, MemoryOrder::ColMajor), layout(&text, MemoryOrder::ColMajor))
+                .unwrap();
         plan_of(&moving.of_bytes(bytes).unwrap())
     };
     for plan in [of(1 << 62, 1 << 20), of(1 << 62, 8), of(1 << 60, 8)] {
@@ -75,8 +78,8 @@ fn arrays_that_no_memory_holds_are_refused() {
 
 #[test]
 fn what_is_entered_last_counts() {
-    let from = layout("2/1 of 8", Order::ColMajor);
-    let plan = plan_of(&Move::new(from, layout("1/8 of 8", Order::ColMajor)).unwrap());
+    let from = layout("2/1 of 8", MemoryOrder::ColMajor);
+    let plan = plan_of(&Move::of::<f64>(from, layout("1/8 of 8", MemoryOrder::ColMajor)).unwrap());
     for engine in made(&plan) {
         let ones = [[1.0_f64; 4]; 2];
         let bytes = ones.map(|part| bytemuck::cast_slice::<f64, u8>(&part).to_vec());
@@ -93,8 +96,9 @@ fn what_is_entered_last_counts() {
 /// Addresses of an earlier run must not be used again.
 #[test]
 fn parts_that_were_not_entered_cannot_be_looked_at() {
-    let from = layout("2/1 of 8", Order::ColMajor);
-    let mut table = BufferTable::new(plan_of(&Move::new(from, layout("1/8 of 8", Order::ColMajor)).unwrap()));
+    let from = layout("2/1 of 8", MemoryOrder::ColMajor);
+    let mut table =
+        BufferTable::new(plan_of(&Move::of::<f64>(from, layout("1/8 of 8", MemoryOrder::ColMajor)).unwrap()));
     let looks = |data: &mut Buffers<'_>, index: usize| {
         let source = catch_unwind(AssertUnwindSafe(|| data.source(0, index).len()));
         let target = catch_unwind(AssertUnwindSafe(|| data.target(0, index).len()));
@@ -114,7 +118,7 @@ fn parts_that_were_not_entered_cannot_be_looked_at() {
 #[test]
 fn plans_that_no_memory_holds_are_refused() {
     let whole = |shape: &str, grid: &str| {
-        layout(&format!("{grid}/{} of {shape}", shape.replace("x0", "x1")), Order::ColMajor)
+        layout(&format!("{grid}/{} of {shape}", shape.replace("x0", "x1")), MemoryOrder::ColMajor)
     };
     let refused = |moving: Move| {
         let error = Plan::new(vec![moving]).unwrap_err();
@@ -123,23 +127,23 @@ fn plans_that_no_memory_holds_are_refused() {
     };
     // One range for each column, and one index for each row.
     for shape in ["2305843009213693952x1", "1x2305843009213693952", "2147483648x2147483648"] {
-        let moving = Move::new(whole(shape, "1x1"), whole(shape, "1x1")).unwrap();
+        let moving = Move::of::<f64>(whole(shape, "1x1"), whole(shape, "1x1")).unwrap();
         assert!(refused(moving.only(Triangle::UPPER).unwrap()).contains("positions along an axis"));
     }
     // Nothing moves, however long the other axes are.
     let empty = whole("4611686018427387904x4611686018427387904x0", "1x1x1").with_strides(&[1, 1, 1]).unwrap();
-    assert_eq!(Plan::new(vec![Move::new(empty.clone(), empty).unwrap()]).unwrap().bytes(), 0);
+    assert_eq!(Plan::new(vec![Move::of::<f64>(empty.clone(), empty).unwrap()]).unwrap().bytes(), 0);
     // Something for each rank, with elements or without.
     for (from, to) in [("1099511627776x1", "1x1"), ("1x1", "1048576x1048576")] {
-        let moving = Move::new(whole("9x9", from), whole("9x9", to)).unwrap();
+        let moving = Move::of::<f64>(whole("9x9", from), whole("9x9", to)).unwrap();
         assert!(refused(moving).contains("1099511627776 ranks"));
     }
 }
 
 #[test]
 fn more_ranks_than_threads_are_refused() {
-    let from = layout("5000/1 of 5000", Order::ColMajor);
-    let plan = plan_of(&Move::new(from, layout("1/5000 of 5000", Order::ColMajor)).unwrap());
+    let from = layout("5000/1 of 5000", MemoryOrder::ColMajor);
+    let plan = plan_of(&Move::of::<f64>(from, layout("1/5000 of 5000", MemoryOrder::ColMajor)).unwrap());
     let [threads, messages] = made(&plan);
     assert!(threads.is_ok());
     let error = messages.map(|_| ()).unwrap_err();

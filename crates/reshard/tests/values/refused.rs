@@ -2,7 +2,7 @@
 
 use super::arrays::{every_engine, plan_of};
 use reshard::engine::{BufferTable, Engine, Messages, MessagesOptions, Threads};
-use reshard::{Error, ErrorKind, Layout, Move, Order, Pair, Plan, Redistribution, redistribute};
+use reshard::{Error, ErrorKind, Layout, MemoryOrder, Move, Pair, Plan, Redistribution, redistribute};
 use std::sync::Arc;
 
 /// Ranks 3, 4 and 5 into ranks 7 and 8.
@@ -13,14 +13,14 @@ fn sides() -> (Layout, Layout) {
         let grid = pattern.grid().clone().with_first_rank(first).unwrap();
         let pattern =
             reshard::Pattern::new(grid, pattern.deals().to_vec(), pattern.first().to_vec()).unwrap();
-        Layout::new(pattern.over(&distribution.shape()).unwrap(), Order::ColMajor)
+        Layout::new(pattern.over(&distribution.shape()).unwrap(), MemoryOrder::ColMajor)
     };
     (ranks("3/2 of 10", 3), ranks("2/3 of 10", 7))
 }
 
 fn plan() -> Arc<Plan> {
     let (from, to) = sides();
-    plan_of(&Move::new(from, to).unwrap())
+    plan_of(&Move::of::<f64>(from, to).unwrap())
 }
 
 fn lengths<T: Clone>(value: T, lengths: &[usize]) -> Vec<Vec<T>> {
@@ -134,7 +134,7 @@ fn an_array_that_was_not_entered() {
 #[test]
 fn too_few_arrays_and_too_many() {
     let (from, to) = sides();
-    let moving = Move::new(from, to).unwrap();
+    let moving = Move::of::<f64>(from, to).unwrap();
     let mut two = Redistribution::several(vec![moving.clone(), moving]).unwrap();
     let (from, mut to) = (lengths(1.0, &FROM), lengths(0.0, &TO));
     let error = two.run(&from, &mut to).unwrap_err();
@@ -167,4 +167,19 @@ fn a_pair_used_twice() {
     once.run_all(&mut [&mut pair]).unwrap();
     let error: Error = twice.run_all(&mut [&mut pair]).unwrap_err();
     says(&error.to_string(), &["array 0", "used in a run before"]);
+}
+
+#[test]
+fn plans_for_some_ranks_are_refused_by_engines_of_all() {
+    let (from, to) = sides();
+    let hosted = Plan::for_ranks(vec![Move::of::<f64>(from, to).unwrap()], &[3, 7]).unwrap();
+    for plan in [hosted.clone(), hosted.with_peers().unwrap()] {
+        let plan = Arc::new(plan);
+        let messages = Messages::new(Arc::clone(&plan), MessagesOptions::default()).err();
+        for refused in [Threads::new(plan, None).err(), messages] {
+            let sentence = refused.unwrap().to_string();
+            let says = "a plan for 2 hosted ranks was given, and this engine runs plans for all ranks";
+            assert!(sentence.starts_with(says), "{sentence}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::arrays::{Places, every_engine, for_each_moved, layout, plan_of, same_bits};
 use num_complex::Complex;
 use reshard::engine::Threads;
-use reshard::{Move, Number, Order, Pair, Redistribution};
+use reshard::{MemoryOrder, Move, Number, Pair, Redistribution};
 use reshard_testkit::conformance::{Case, Kinds};
 use reshard_testkit::{Random, full_sweep};
 
@@ -102,11 +102,11 @@ fn every_scaling_of_every_type() {
 fn short_pieces_and_transpositions_are_scaled_too() {
     let mut random = Random::new(42);
     for (from, to, order) in [
-        ("2x2/1x1 of 150x7", "1x2/150x3 of 150x7", Order::ColMajor),
-        ("1x1/150x7 of 150x7", "2x1/1x7 of 150x7", Order::ColMajor),
-        ("2x1/30x50 of 60x50", "1x2/60x20 of 60x50", Order::RowMajor),
+        ("2x2/1x1 of 150x7", "1x2/150x3 of 150x7", MemoryOrder::ColMajor),
+        ("1x1/150x7 of 150x7", "2x1/1x7 of 150x7", MemoryOrder::ColMajor),
+        ("2x1/30x50 of 60x50", "1x2/60x20 of 60x50", MemoryOrder::RowMajor),
     ] {
-        let moving = Move::new(layout(from, Order::ColMajor), layout(to, order)).unwrap();
+        let moving = Move::of::<f64>(layout(from, MemoryOrder::ColMajor), layout(to, order)).unwrap();
         for (alpha, beta) in [(0, 0), (0, 3), (1, 1), (2, 0), (-3, 2)] {
             judge(&moving, &mut random, f32::small(alpha, 0), f32::small(beta, 0), false);
             judge(&moving, &mut random, f64::small(alpha, 0), f64::small(beta, 0), false);
@@ -118,8 +118,10 @@ fn short_pieces_and_transpositions_are_scaled_too() {
 
 /// Any bit pattern: signalling NaNs, infinities, minus zero.
 fn keeps_all_bits<T: Number>(alpha: T, beta: T) {
-    let moving =
-        Move::new(layout("2x2/1x1 of 90x6", Order::ColMajor), layout("1x2/90x2 of 90x6", Order::ColMajor));
+    let moving = Move::of::<f64>(
+        layout("2x2/1x1 of 90x6", MemoryOrder::ColMajor),
+        layout("1x2/90x2 of 90x6", MemoryOrder::ColMajor),
+    );
     let moving = moving.unwrap().of_bytes(size_of::<T>() as u64).unwrap();
     let mut random = Random::new(43);
     let mut bits = || {
@@ -152,7 +154,9 @@ fn a_factor_of_one_is_no_product() {
     let infinite = Complex::new(f64::INFINITY, 1.0);
     let two = Complex::new(2.0, 0.0);
     let one = Complex::new(1.0, 0.0);
-    let moving = Move::new(layout("2/1 of 8", Order::ColMajor), layout("1/8 of 8", Order::ColMajor)).unwrap();
+    let moving =
+        Move::of::<f64>(layout("2/1 of 8", MemoryOrder::ColMajor), layout("1/8 of 8", MemoryOrder::ColMajor))
+            .unwrap();
     let moving = moving.of_bytes(16).unwrap();
     for mut engine in every_engine(&plan_of(&moving)) {
         for (a, b, alpha, beta) in
@@ -173,10 +177,10 @@ fn no_element_is_added_twice_where_tasks_meet() {
     for _ in 0..if full_sweep() { 4000 } else { 30 } {
         let (height, width) = (random.within(1, 40), random.within(50, 300));
         let procs = random.within(1, 10);
-        let from = layout(&format!("2x1/1x{width} of {height}x{width}"), Order::ColMajor);
+        let from = layout(&format!("2x1/1x{width} of {height}x{width}"), MemoryOrder::ColMajor);
         let block = random.within(1, 5);
-        let to = layout(&format!("{procs}x1/{block}x{width} of {height}x{width}"), Order::ColMajor);
-        let moving = Move::new(from, to).unwrap().of_bytes(4).unwrap();
+        let to = layout(&format!("{procs}x1/{block}x{width} of {height}x{width}"), MemoryOrder::ColMajor);
+        let moving = Move::of::<f64>(from, to).unwrap().of_bytes(4).unwrap();
         let a = Places::of(moving.from()).parts(|| random.within(0, 999) as f32);
         // A few elements more than needed, so that parts begin anywhere in a cache line.
         let skew = random.within(0, 15) as usize;

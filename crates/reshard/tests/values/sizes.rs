@@ -2,22 +2,22 @@
 
 use super::arrays::{every_engine, layout, plan_of};
 use reshard::engine::Threads;
-use reshard::{Layout, Memory, Move, Order, Plan, Redistribution, Triangle, Window};
+use reshard::{Layout, Memory, MemoryOrder, Move, Plan, Redistribution, Triangle, Window};
 use reshard_testkit::conformance::{Case, Kinds};
 use reshard_testkit::{Random, full_sweep};
 use std::sync::Arc;
 
-const COL: Order = Order::ColMajor;
-const ROW: Order = Order::RowMajor;
+const COL: MemoryOrder = MemoryOrder::ColMajor;
+const ROW: MemoryOrder = MemoryOrder::RowMajor;
 
 /// Pairs of layouts that together use every kernel: long rows, short pieces that are gathered, pieces of 5 and 7,
 /// transposes of both kinds, given strides.
 pub fn pairs() -> Vec<Move> {
     let moving = |from: &str, from_order, to: &str, to_order| {
-        Move::new(layout(from, from_order), layout(to, to_order)).unwrap()
+        Move::of::<f64>(layout(from, from_order), layout(to, to_order)).unwrap()
     };
     let transposed = |from: Layout, to: Layout, shape: [u64; 2]| {
-        Move::windowed(from, to, Window::of(&shape).permuted(&[1, 0])).unwrap()
+        Move::windowed::<f64>(from, to, Window::of(&shape).permuted(&[1, 0])).unwrap()
     };
     let strided = |text: &str, strides: [u64; 2]| layout(text, ROW).with_strides(&strides).unwrap();
     vec![
@@ -32,7 +32,8 @@ pub fn pairs() -> Vec<Move> {
         transposed(layout("2x2/5x7 of 40x31", COL), layout("1x3/31x9 of 31x40", COL), [40, 31]),
         transposed(layout("2x1/20x31 of 40x31", ROW), layout("2x1/10x40 of 31x40", ROW), [40, 31]),
         transposed(layout("2x2/3x3 of 26x33", COL), strided("1x2/33x9 of 33x26", [1, 70]), [26, 33]),
-        Move::new(strided("1x2/30x7 of 30x20", [2, 61]), strided("2x1/11x20 of 30x20", [45, 2])).unwrap(),
+        Move::of::<f64>(strided("1x2/30x7 of 30x20", [2, 61]), strided("2x1/11x20 of 30x20", [45, 2]))
+            .unwrap(),
         moving("2x1/4x25 of 24x25", COL, "1x1/24x25 of 24x25", ROW).only(Triangle::LOWER).unwrap(),
     ]
 }
@@ -71,7 +72,7 @@ fn transposes_that_line_up() {
         ("2x2/12x20 of 48x80", "1x1/80x48 of 80x48", [48, 80]),
     ] {
         let (from, to) = (layout(from, COL), layout(to, COL));
-        let moving = Move::windowed(from, to, Window::of(&shape).permuted(&[1, 0])).unwrap();
+        let moving = Move::windowed::<f64>(from, to, Window::of(&shape).permuted(&[1, 0])).unwrap();
         let plan = plan_of(&moving);
         let array = &plan.arrays()[0];
         let zeroed = |span: u64| Memory::<u64>::zeroed(span as usize).unwrap();
@@ -119,7 +120,7 @@ fn tiny_rows_at_any_address_by_many_threads() {
         let from = layout(&format!("2x1/1x{width} of {shape}"), COL);
         let to = layout(&format!("{procs}x1/{}x{width} of {shape}", random.within(1, 3)), COL);
         let elem = [1, 2, 4, 8, 16, 3, 12][random.within(0, 6) as usize];
-        let moving = Move::new(from, to).unwrap().of_bytes(elem).unwrap();
+        let moving = Move::of::<f64>(from, to).unwrap().of_bytes(elem).unwrap();
         let plan = plan_of(&moving);
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
         let case = Case { moving, skew, salt: random.bits() };
@@ -137,7 +138,7 @@ fn arrays_without_elements_and_plans_without_arrays() {
     for (from, to) in
         [("2x2/3x3 of 0x9", "3x1/1x9 of 0x9"), ("2x2/3x3 of 9x0", "1x1/9x1 of 9x0"), ("2/1 of 0", "3/2 of 0")]
     {
-        let moving = Move::new(layout(from, COL), layout(to, ROW)).unwrap();
+        let moving = Move::of::<f64>(layout(from, COL), layout(to, ROW)).unwrap();
         let case = Case { moving, skew: [0, 0], salt: 1 };
         for mut engine in every_engine(&plan_of(&case.moving)) {
             case.judge(|_, from, to| assert_eq!(engine.run_bytes(from, to).unwrap().bytes, 0));
@@ -145,7 +146,7 @@ fn arrays_without_elements_and_plans_without_arrays() {
     }
     let nothing = Window::of(&[3, 0]).from(&[6, 9]).to(&[2, 4]);
     let windowed =
-        Move::windowed(layout("2x2/3x3 of 9x9", COL), layout("4x1/1x9 of 9x9", ROW), nothing).unwrap();
+        Move::windowed::<f64>(layout("2x2/3x3 of 9x9", COL), layout("4x1/1x9 of 9x9", ROW), nothing).unwrap();
     let case = Case { moving: windowed, skew: [3, 5], salt: 2 };
     for mut engine in every_engine(&plan_of(&case.moving)) {
         case.judge(|_, from, to| assert_eq!(engine.run_bytes(from, to).unwrap().bytes, 0));
@@ -174,7 +175,7 @@ fn eight_dimensions_in_any_order() {
             layout(&format!("{}/{} of {}", by_x(&procs), by_x(&blocks), by_x(shape)), order)
         };
         let (from, to) = (side(from, &shape, ROW), side(to, &turned, COL));
-        let moving = Move::windowed(from, to, Window::of(&shape).permuted(&axes)).unwrap();
+        let moving = Move::windowed::<f64>(from, to, Window::of(&shape).permuted(&axes)).unwrap();
         let case = Case { moving, skew: [1, 2], salt: random.bits() };
         for engine in Threads::every_way(&plan_of(&case.moving), 2).unwrap() {
             let mut engine = Redistribution::with(engine);

@@ -16,8 +16,14 @@ struct Case {
 type Place = (Vec<u64>, Range<usize>);
 
 impl Case {
-    fn new(from: (&str, Order), to: (&str, Order), window: Option<Window>, elem_bytes: usize) -> Self {
-        let layout = |(text, order): (&str, Order)| Layout::new(text.parse::<Distribution>().unwrap(), order);
+    fn new(
+        from: (&str, MemoryOrder),
+        to: (&str, MemoryOrder),
+        window: Option<Window>,
+        elem_bytes: usize,
+    ) -> Self {
+        let layout =
+            |(text, order): (&str, MemoryOrder)| Layout::new(text.parse::<Distribution>().unwrap(), order);
         let (from, to) = (layout(from), layout(to));
         let window = window.unwrap_or_else(|| Window::of(&from.distribution().shape()));
         let sides = (from.distribution().clone(), to.distribution().clone());
@@ -72,7 +78,7 @@ fn indices(shape: &[u64]) -> Vec<Vec<u64>> {
 }
 
 fn cases() -> Vec<Case> {
-    let (row, col) = (Order::RowMajor, Order::ColMajor);
+    let (row, col) = (MemoryOrder::RowMajor, MemoryOrder::ColMajor);
     let window = Window::of(&[5, 7]).from(&[3, 1]).to(&[2, 4]).permuted(&[1, 0]);
     vec![
         Case::new(("3/2 of 41", col), ("2/5 of 41", row), None, 1),

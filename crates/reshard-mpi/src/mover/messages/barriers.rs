@@ -74,7 +74,7 @@ impl Barriers {
             }
             if envelope != expected {
                 return Err(Error::new(
-                    ErrorKind::Mpi,
+                    ErrorKind::External,
                     format!(
                         "rank {from} is at another step, or was called otherwise: give all ranks the same, and run the engine \
                          equally often on all; the destination is only partly written"

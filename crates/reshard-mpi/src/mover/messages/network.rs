@@ -403,7 +403,7 @@ impl NetworkReceiver {
             if unpacked != bytes {
                 let from = rank_list([packer.ends(range).0 as usize]);
                 return Err(Error::new(
-                    ErrorKind::Mpi,
+                    ErrorKind::External,
                     format!(
                         "{from} sent {bytes} bytes where {unpacked} were expected: it runs another plan or another version; \
                          give all ranks the same"
@@ -444,7 +444,7 @@ impl NetworkReceiver {
             return Ok(None);
         }
         let (from, _, group) = packer.ends(&self.ranges[range].range);
-        let refused = |what: &str| Error::new(ErrorKind::Mpi, format!("rank {from} {what}"));
+        let refused = |what: &str| Error::new(ErrorKind::External, format!("rank {from} {what}"));
         if envelope.run != tag.run {
             return Err(refused(
                 "is in a later run than this rank: all ranks must run an engine equally often; the destination is only partly \

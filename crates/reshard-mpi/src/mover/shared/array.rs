@@ -71,7 +71,7 @@ impl<T: Pod> Shared<T> {
     pub fn wait_for_readers(&mut self) -> Result<()> {
         if is_forked() {
             return Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 "this process was forked off the one that shares the array; write to it in the parent",
             ));
         }
@@ -115,7 +115,7 @@ impl<T: Pod> Shared<T> {
         match self.written_by.as_ref().is_some_and(in_use) {
             false => Ok(()),
             true => Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 "a shared part was the destination of a run that failed or was forgotten, and a rank that copied to it did not \
                  come back: it may still write to it; make a new one",
             )),

@@ -185,7 +185,7 @@ impl<M: SharedMemory> TaskGroups<M> {
         let revoked = |rank: &&usize| self.board.read(**rank, Milestone::Revoked) >= self.run;
         if let Some(rank) = self.owners.iter().find(revoked) {
             return Err(Error::new(
-                ErrorKind::Mpi,
+                ErrorKind::External,
                 format!(
                     "rank {rank} waited too long for this one and revoked its shared part; the destination is only partly written"
                 ),
@@ -259,7 +259,7 @@ impl<M: SharedMemory> Drop for PanicGuard<'_, M> {
 
 fn panicked(rank: usize) -> Error {
     Error::new(
-        ErrorKind::Mpi,
+        ErrorKind::External,
         format!(
             "rank {rank} panicked while it copied something that this one receives; the destination is only partly written"
         ),
@@ -268,7 +268,7 @@ fn panicked(rank: usize) -> Error {
 
 fn gave_up(rank: usize) -> Error {
     Error::new(
-        ErrorKind::Mpi,
+        ErrorKind::External,
         format!(
             "rank {rank} gave the run up, and what it receives is copied together with what this one does; the destination is \
              only partly written"

@@ -165,7 +165,8 @@ fn owners_and_readers(plan: &Plan, rank: u64) -> (Vec<usize>, Vec<usize>) {
                 readers.extend(places.map(|_| target.rank as usize));
                 continue;
             }
-            let ranks = places.map(|place| array.sources()[array.part(target, place)].rank);
+            let ranks =
+                places.filter_map(|place| Some(array.sources()[array.source_at(target, place)?].rank));
             owners.extend(ranks.filter(|&owner| owner != rank).map(|owner| owner as usize));
         }
     }
@@ -187,7 +188,7 @@ fn check_equal_groups(comm: &PrivateComm, groups: &[GroupState], limit: Option<D
     let most = comm.reduce(number, Reduce::Max, limit)?;
     if comm.reduce(number, Reduce::Min, limit)? != most {
         return Err(Error::new(
-            ErrorKind::Mpi,
+            ErrorKind::External,
             "the ranks have cut the same plan differently: their processors are not alike; use the mover `shared-source`",
         ));
     }
