@@ -15,7 +15,7 @@ use crate::simulate::time;
 use reshard::engine::{MessagesOptions, PlainCopy};
 use reshard::schedule::Strategy;
 use reshard::{Distribution, Layout, Memory, MemoryOrder, Move, Plan, use_huge_pages};
-use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Scalapack, Shared, makespan};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, Scalapack, Shared, makespan};
 use serde::Serialize;
 use std::io::Write;
 use std::sync::Arc;
@@ -252,7 +252,7 @@ fn contenders(
                 let (from, to) = (shared().map_err(failed)?, Memory::zeroed(to_len).map_err(failed)?);
                 Method::SharedSource { engine, from, to }
             }
-            _ => private(Box::new(move |from, to| engine.run_own(from, to).map(|_| ()))),
+            _ => private(Box::new(move |from, to| engine.run(Own::new(from, to)).map(|_| ()))),
         };
         enter(name, way);
     }
@@ -266,8 +266,8 @@ impl Contender {
         let limit = MpiOptions::default().deadline;
         let ((), seconds) = makespan(&comm, limit, true, || match &mut self.way {
             Method::Private { run, from, to } => run(from, to),
-            Method::Shared { engine, from, to } => engine.run_shared(from, to).map(|_| ()),
-            Method::SharedSource { engine, from, to } => engine.run_shared_source(from, to).map(|_| ()),
+            Method::Shared { engine, from, to } => engine.run(Own::shared(from, to)).map(|_| ()),
+            Method::SharedSource { engine, from, to } => engine.run(Own::shared_source(from, to)).map(|_| ()),
         })?;
         Ok(seconds.max(1e-9))
     }

@@ -39,7 +39,7 @@ mod search;
 mod shm;
 
 pub use baselines::{Scalapack, makespan};
-pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, Running};
+pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, RunArrays, Running};
 pub use ffi::collective::{Blocks, Reduce};
 pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
 pub use ffi::datatype::{Datatype, Dealt};

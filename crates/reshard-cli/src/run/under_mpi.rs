@@ -10,9 +10,9 @@ use crate::args;
 use crate::failure::Failure;
 use crate::json;
 use crate::screen::Screen;
-use reshard::engine::{Engine, MessagesOptions, PlainCopy, Report};
+use reshard::engine::{MessagesOptions, PlainCopy, Report};
 use reshard::{Layout, Memory, Plan};
-use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Reduce, Session, Shared, makespan};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, Reduce, Session, Shared, makespan};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
@@ -173,12 +173,14 @@ impl<'a> RankBench<'a> {
         let moved = makespan(&*world.private().map_err(failed)?, options.deadline, *one_node, || {
             match (source, target) {
                 (RankPart::Private(from), to) => {
-                    engine.run_own_bytes(from, &mut to.bytes_mut()[..*target_bytes])
+                    engine.run(Own::new(from, &mut to.bytes_mut()[..*target_bytes]).as_bytes())
                 }
                 (RankPart::Shared(from), RankPart::Private(to)) => {
-                    engine.run_shared_source_bytes(from, &mut to[..*target_bytes])
+                    engine.run(Own::shared_source(from, &mut to[..*target_bytes]).as_bytes())
                 }
-                (RankPart::Shared(from), RankPart::Shared(to)) => engine.run_shared_bytes(from, to),
+                (RankPart::Shared(from), RankPart::Shared(to)) => {
+                    engine.run(Own::shared(from, to).as_bytes())
+                }
             }
         });
         let (report, seconds) = moved.map_err(failed)?;

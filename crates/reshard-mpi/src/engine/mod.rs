@@ -8,7 +8,7 @@ mod own;
 mod running;
 mod strides;
 
-pub use own::{Own, OwnParts};
+pub use own::{Own, OwnParts, RunArrays};
 pub use running::Running;
 
 use crate::agree::{Field, agree, agree_on_result, register};
@@ -22,10 +22,8 @@ use crate::mover::shared::readers::Readers;
 use crate::mover::shared::{SharedMover, WorkSharing};
 use crate::mover::{Mover, MoverBackend, rank_count, too_little_memory};
 use crate::private_comm::PrivateComm;
-use bytemuck::Pod;
 use own::Entering;
-use reshard::Number;
-use reshard::engine::{BufferTable, Buffers, Engine, MessagesOptions, Report};
+use reshard::engine::{BufferTable, MessagesOptions, Report};
 use reshard_plan::{Error, ErrorKind, Move, Plan, Result};
 use running::MoverDriver;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -81,7 +79,7 @@ fn chunk_bytes(plan: &Plan, ranks: usize) -> u64 {
 ///
 /// ```no_run
 /// use reshard::{Distribution, Layout, Move, MemoryOrder, Plan};
-/// use reshard_mpi::{Mpi, MpiEngine, MpiOptions};
+/// use reshard_mpi::{Mpi, MpiEngine, MpiOptions, Own};
 /// use std::sync::Arc;
 /// let session = Mpi::load(None)?.init()?;
 /// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::ColMajor));
@@ -89,8 +87,17 @@ fn chunk_bytes(plan: &Plan, ranks: usize) -> u64 {
 /// let mut engine = MpiEngine::new(Arc::new(plan), session.world(), MpiOptions::default())?;
 /// let from = vec![0.0; engine.source_len(0)];
 /// let mut to = vec![0.0; engine.target_len(0)];
-/// engine.run_own(&from, &mut to)?;
+/// engine.run(Own::new(&from, &mut to))?;
 /// # Ok::<(), reshard::Error>(())
+/// ```
+///
+/// Each rank gives its own parts. A [`Redistribution`](reshard::Redistribution), which wants those of all ranks, does not take
+/// this engine:
+///
+/// ```compile_fail
+/// fn f(engine: reshard_mpi::MpiEngine) {
+///     reshard::Redistribution::with(engine);
+/// }
 /// ```
 pub struct MpiEngine {
     plan: Arc<Plan>,
@@ -234,6 +241,21 @@ impl MpiEngine {
         }
     }
 
+    /// The name of the engine on the command line.
+    pub fn name(&self) -> &'static str {
+        "mpi"
+    }
+
+    /// The plan that the engine runs.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Bytes of memory on this rank besides the plan and the arrays.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.driver.scratch_bytes()
+    }
+
     /// Elements that this rank's source part of an array spans in memory; 0 if it has none.
     pub fn source_len(&self, array: usize) -> usize {
         let rank = self.comm().rank() as u64;
@@ -248,43 +270,26 @@ impl MpiEngine {
         mine.map_or(0, |target| target.span as usize)
     }
 
-    /// Moves the only array of the plan: this rank's parts, as slices of elements.
-    pub fn run_own<T: Pod>(&mut self, from: &[T], to: &mut [T]) -> Result<Report> {
-        self.start(from, to)?.wait()
+    /// Moves this rank's parts of all arrays of the plan, and waits until they are moved: one [`Own`] for a plan of one array,
+    /// a tuple or a slice of them for several.
+    ///
+    /// ```no_run
+    /// # fn f(engine: &mut reshard_mpi::MpiEngine, x: &[f64], y: &mut [f64]) -> reshard::Result<()> {
+    /// use reshard_mpi::Own;
+    /// engine.run(Own::new(x, y))?;
+    /// engine.run(Own::new(x, y).scaled(2.0, -1.0))?; // y becomes 2 x - y
+    /// # Ok(()) }
+    /// ```
+    pub fn run<'r>(&'r mut self, arrays: impl RunArrays<'r>) -> Result<Report> {
+        self.start(arrays)?.wait()
     }
 
-    /// Moves the only array of the plan: this rank's parts, as bytes.
-    pub fn run_own_bytes(&mut self, from: &[u8], to: &mut [u8]) -> Result<Report> {
-        self.start_bytes(from, to)?.wait()
-    }
-
-    /// Begins to move the only array of the plan, so that this rank can compute something else meanwhile: [`Running::test`]
-    /// progresses the run. Other engines may begin runs before this one has ended, in any order. The movers `alltoallv` and
-    /// `alltoallw` move everything before this returns, and all ranks must begin their runs in the same order.
-    pub fn start<'r, T: Pod>(&'r mut self, from: &'r [T], to: &'r mut [T]) -> Result<Running<'r>> {
-        self.start_all(&mut [&mut Own::new(from, to)])
-    }
-
-    /// Begins to move the only array of the plan, given as bytes: see [`MpiEngine::start`].
-    pub fn start_bytes<'r>(&'r mut self, from: &'r [u8], to: &'r mut [u8]) -> Result<Running<'r>> {
-        self.start_all(&mut [&mut Own::new(from, to).as_bytes()])
-    }
-
-    /// Moves the only array of the plan: the destination becomes `alpha * source + beta * destination`. All ranks must
-    /// give the same alpha and beta. The movers `alltoallv` and `alltoallw` refuse it.
-    pub fn run_scaled<T: Number>(&mut self, from: &[T], to: &mut [T], alpha: T, beta: T) -> Result<Report> {
-        self.run_all(&mut [&mut Own::new(from, to).scaled(alpha, beta)])
-    }
-
-    /// Moves all arrays of the plan, in its order: this rank's parts of each.
-    pub fn run_all<'r>(&'r mut self, arrays: &mut [&mut dyn OwnParts<'r>]) -> Result<Report> {
-        self.start_all(arrays)?.wait()
-    }
-
-    /// Begins to move all arrays of the plan, as [`MpiEngine::start`] does.
+    /// Begins to move this rank's parts, so that it can compute something else meanwhile: [`Running::test`] progresses the run.
+    /// Other engines may begin runs before this one has ended, in any order. The movers `alltoallv` and `alltoallw` move
+    /// everything before this returns, and all ranks must begin their runs in the same order.
     ///
     /// If the parts of one rank are refused, all ranks get an error that names it, and the engine cannot be used any more.
-    pub fn start_all<'r>(&'r mut self, arrays: &mut [&mut dyn OwnParts<'r>]) -> Result<Running<'r>> {
+    pub fn start<'r>(&'r mut self, mut arrays: impl RunArrays<'r>) -> Result<Running<'r>> {
         self.driver.check()?;
         let Self { plan, chosen, driver, parts, readers, table, .. } = self;
         let comm = Arc::clone(driver.comm());
@@ -297,28 +302,30 @@ impl MpiEngine {
             readers: readers.as_ref(),
             call: DefaultHasher::new(),
         };
-        let given = arrays.len();
+        let given = arrays.count();
         let counted = match given == plan.arrays().len() {
             true => Ok(()),
             false => Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "{given} arrays were given for a plan of {}; a run moves all of them",
+                    "{} given for a plan of {}; a run moves all of them",
+                    if given == 1 { "1 array was".to_string() } else { format!("{given} arrays were") },
                     plan.arrays().len()
                 ),
             )),
         };
-        let entered = counted.and_then(|()| {
-            let mut each = arrays.iter_mut().enumerate();
-            each.try_for_each(|(array, parts)| parts.enter(array, &mut data, &mut entering))
-        });
+        let entered = counted
+            .and_then(|()| arrays.each(&mut |array, parts| parts.enter(array, &mut data, &mut entering)));
         if let Err(error) = entered {
             return Err(driver.refuse(error));
         }
         data.scaling_number().hash(&mut entering.call);
         let call = entering.call.finish();
         let running = driver.start(plan, data, call)?;
-        arrays.iter().for_each(|parts| parts.add_readers(&entering));
+        arrays.each(&mut |_, parts| {
+            parts.add_readers(&entering);
+            Ok(())
+        })?;
         Ok(running)
     }
 }
@@ -339,41 +346,6 @@ fn choose(wanted: Mover, comm: &PrivateComm, limit: Option<Duration>) -> Result<
             Ok((chosen, apart.into()))
         }
         _ => Ok((wanted, "it was asked for".into())),
-    }
-}
-
-impl Engine for MpiEngine {
-    fn name(&self) -> &'static str {
-        "mpi"
-    }
-
-    fn plan(&self) -> &Arc<Plan> {
-        &self.plan
-    }
-
-    fn scratch_bytes(&self) -> u64 {
-        self.driver.scratch_bytes()
-    }
-
-    /// Moves this rank's parts, entered with [`Buffers::enter_own`]. All ranks of the communicator must call this.
-    fn run(&mut self, data: &mut Buffers<'_>) -> Result<Report> {
-        self.driver.check()?;
-        if let Mover::Shared | Mover::SharedSource = self.chosen {
-            let error = Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "the mover `{}` moves parts made with `Shared`, and other parts were given; use `run_all`, or choose another \
-                     mover",
-                    self.chosen
-                ),
-            );
-            return Err(self.driver.refuse(error));
-        }
-        let rank = self.comm().rank() as u64;
-        data.check_own(rank).map_err(|error| self.driver.refuse(error))?;
-        let mut hasher = DefaultHasher::new();
-        data.scaling_number().hash(&mut hasher);
-        self.driver.run(&self.plan, data, hasher.finish())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The arguments of a run on one rank: its own parts of each array, and how they are scaled on the way.
 
-use super::MpiEngine;
 use crate::mover::shared::readers::Readers;
 use crate::mover::{Mover, Shared};
 use crate::private_comm::PrivateComm;
@@ -18,7 +17,7 @@ use std::sync::Arc;
 /// # fn f(engine: &mut reshard_mpi::MpiEngine, x: &[f64], y: &mut [f64], i: &[u8], j: &mut [u8]) -> reshard::Result<()> {
 /// use reshard_mpi::Own;
 /// // Two arrays in one run; the first becomes 2 * x - y.
-/// engine.run_all(&mut [&mut Own::new(x, y).scaled(2.0, -1.0), &mut Own::new(i, j)])?;
+/// engine.run((Own::new(x, y).scaled(2.0, -1.0), Own::new(i, j)))?;
 /// # Ok(()) }
 /// ```
 pub struct Own<'a, T> {
@@ -173,7 +172,7 @@ impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
 fn unfit(mover: Mover, shared: bool) -> Error {
     let message = match mover {
         Mover::Shared | Mover::SharedSource => format!(
-            "the mover `{mover}` moves parts made with `Shared`, and other parts were given; use `run_{}`, or choose another mover",
+            "the mover `{mover}` moves parts made with `Shared`, and other parts were given; give `Own::{}`, or choose another mover",
             mover.name().replace('-', "_")
         ),
         _ if shared => format!(
@@ -228,42 +227,59 @@ fn enter_others(
     Ok(())
 }
 
-impl MpiEngine {
-    /// Moves the only array of the plan within shared memory: one copy, by whichever rank is idle. Only for the mover
-    /// [`Mover::Shared`].
-    pub fn run_shared<T: Pod>(
-        &mut self,
-        from: &Shared<T>,
-        to: &mut Shared<T>,
-    ) -> Result<reshard::engine::Report> {
-        self.run_all(&mut [&mut Own::shared(from, to)])
+/// All arrays of one run: one [`Own`], several as a tuple, or any number as a slice of [`OwnParts`].
+pub trait RunArrays<'a> {
+    /// How many there are.
+    #[doc(hidden)]
+    fn count(&self) -> usize;
+
+    /// Calls `each` with the number of each array and its parts, until one fails.
+    #[doc(hidden)]
+    fn each(&mut self, each: &mut EachArray<'_, 'a>) -> Result<()>;
+}
+
+/// What is done with each array of a run.
+#[doc(hidden)]
+pub type EachArray<'f, 'a> = dyn FnMut(usize, &mut dyn OwnParts<'a>) -> Result<()> + 'f;
+
+impl<'a, T: Pod> RunArrays<'a> for Own<'a, T> {
+    fn count(&self) -> usize {
+        1
     }
 
-    /// Moves the only array of the plan, given as bytes, within shared memory: see [`MpiEngine::run_shared`].
-    pub fn run_shared_bytes(
-        &mut self,
-        from: &Shared<u8>,
-        to: &mut Shared<u8>,
-    ) -> Result<reshard::engine::Report> {
-        self.run_all(&mut [&mut Own::shared(from, to).as_bytes()])
+    fn each(&mut self, each: &mut EachArray<'_, 'a>) -> Result<()> {
+        each(0, self)
+    }
+}
+
+impl<'a> RunArrays<'a> for &mut [&mut dyn OwnParts<'a>] {
+    fn count(&self) -> usize {
+        self.len()
     }
 
-    /// Moves the only array of the plan out of shared memory: one copy, by the rank that receives it. Only for the mover
-    /// [`Mover::SharedSource`].
-    pub fn run_shared_source<T: Pod>(
-        &mut self,
-        from: &Shared<T>,
-        to: &mut [T],
-    ) -> Result<reshard::engine::Report> {
-        self.run_all(&mut [&mut Own::shared_source(from, to)])
+    fn each(&mut self, each: &mut EachArray<'_, 'a>) -> Result<()> {
+        self.iter_mut().enumerate().try_for_each(|(array, parts)| each(array, *parts))
     }
+}
 
-    /// Moves the only array of the plan, given as bytes, out of shared memory: see [`MpiEngine::run_shared_source`].
-    pub fn run_shared_source_bytes(
-        &mut self,
-        from: &Shared<u8>,
-        to: &mut [u8],
-    ) -> Result<reshard::engine::Report> {
-        self.run_all(&mut [&mut Own::shared_source(from, to).as_bytes()])
-    }
+macro_rules! several_arrays {
+    ($(($count:literal: $($parts:ident $number:tt),+))+) => {
+        $(impl<'a, $($parts: OwnParts<'a>),+> RunArrays<'a> for ($($parts,)+) {
+            fn count(&self) -> usize {
+                $count
+            }
+
+            fn each(&mut self, each: &mut EachArray<'_, 'a>) -> Result<()> {
+                $(each($number, &mut self.$number)?;)+
+                Ok(())
+            }
+        })+
+    };
+}
+
+several_arrays! {
+    (1: A 0)
+    (2: A 0, B 1)
+    (3: A 0, B 1, C 2)
+    (4: A 0, B 1, C 2, D 3)
 }

@@ -77,12 +77,6 @@ impl MoverDriver {
         Ok(Running { driver: self, data, state })
     }
 
-    /// Runs from begin to end.
-    pub fn run(&mut self, plan: &Arc<Plan>, data: &mut Buffers<'_>, call: u64) -> Result<Report> {
-        let mut state = self.begin(plan, data, call)?;
-        self.finish(data, &mut state)
-    }
-
     /// Fails if the engine cannot be used any more: an earlier run failed, here or on another rank.
     pub fn check(&mut self) -> Result<()> {
         // Not after the end of MPI, not in a fork, and not on a thread that may not call MPI: even movers that need no MPI

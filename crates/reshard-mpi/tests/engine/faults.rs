@@ -164,7 +164,7 @@ pub fn silence(world: &Comm, mover: Mover) {
     if world.rank() == 0 {
         let (from, mut to) = ([1.0; 60], [0.0; 60]);
         let begin = Instant::now();
-        let mut running = engine.start(&from, &mut to).unwrap();
+        let mut running = engine.start(Own::new(&from, &mut to)).unwrap();
         let error = loop {
             match running.test() {
                 Ok(over) => assert!(!over),
@@ -174,7 +174,7 @@ pub fn silence(world: &Comm, mover: Mover) {
         assert!(error.to_string().contains("for rank 1: it has exited"), "{error}");
         assert!(running.test().unwrap_err().to_string().contains("the run failed"));
         assert!(running.wait().is_err());
-        let error = engine.run_own(&from, &mut to).unwrap_err();
+        let error = engine.run(Own::new(&from, &mut to)).unwrap_err();
         assert!(error.to_string().contains("an earlier run failed"), "{error}");
         assert!(begin.elapsed() < Duration::from_secs(4));
     }
@@ -182,7 +182,7 @@ pub fn silence(world: &Comm, mover: Mover) {
     // Another engine on the same communicator is none the worse for it.
     let (from, mut to) = ([world.rank() as f64; 60], [-1.0; 60]);
     if world.rank() == 1 {
-        match engine.run_own(&from, &mut to) {
+        match engine.run(Own::new(&from, &mut to)) {
             // All that rank 0 had for it was in flight already.
             Ok(_) => assert_eq!(to, [1.0; 60]),
             Err(error) => {
@@ -192,7 +192,7 @@ pub fn silence(world: &Comm, mover: Mover) {
         }
     }
     let options = MpiOptions { mover, ..MpiOptions::default() };
-    MpiEngine::new(plan, world, options).unwrap().run_own(&from, &mut to).unwrap();
+    MpiEngine::new(plan, world, options).unwrap().run(Own::new(&from, &mut to)).unwrap();
     assert_eq!(to, [1.0 - world.rank() as f64; 60]);
 }
 
@@ -226,16 +226,16 @@ impl Parts {
 
     fn run(&mut self, engine: &mut MpiEngine) -> reshard::Result<Report> {
         match self {
-            Self::Private(from, to) => engine.run_own(from, to),
-            Self::Shared(from, to) => engine.run_shared(from, to),
+            Self::Private(from, to) => engine.run(Own::new(from, to)),
+            Self::Shared(from, to) => engine.run(Own::shared(from, to)),
         }
     }
 
     /// Begins a run, and leaves it.
     fn run_a_little(&mut self, engine: &mut MpiEngine) {
         let begun = match self {
-            Self::Private(from, to) => engine.start(from, to),
-            Self::Shared(from, to) => engine.start_all(&mut [&mut Own::shared(from, to)]),
+            Self::Private(from, to) => engine.start(Own::new(from, to)),
+            Self::Shared(from, to) => engine.start(Own::shared(from, to)),
         };
         let mut running = begun.unwrap();
         (0..3).for_each(|_| _ = running.test().unwrap());

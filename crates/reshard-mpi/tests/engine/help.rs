@@ -1,8 +1,7 @@
 //! Shared destinations, which any rank may write to.
 
-use reshard::engine::Engine;
 use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Reduce, Shared};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Reduce, Shared};
 use reshard_testkit::Random;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +35,7 @@ pub fn everywhere(world: &Comm) {
         let value = |at: usize| (round * ELEMS + at) as u64;
         from.iter_mut().enumerate().for_each(|(at, place)| *place = value(at));
         meet(world);
-        assert_eq!(engine.run_shared(&from, &mut to).unwrap().bytes, engine.plan().bytes());
+        assert_eq!(engine.run(Own::shared(&from, &mut to)).unwrap().bytes, engine.plan().bytes());
         let wrong = to.iter().enumerate().find(|(at, found)| **found != value(*at));
         assert_eq!(wrong, None, "round {round}");
         let mut tasks = [0; 3];
@@ -66,10 +65,10 @@ pub fn back_and_forth(world: &Comm) {
             }
         };
         rest();
-        there.run_shared(&near, &mut far).unwrap();
+        there.run(Own::shared(&near, &mut far)).unwrap();
         rest();
         far.iter_mut().for_each(|value| *value += 1);
-        back.run_shared(&far, &mut near).unwrap();
+        back.run(Own::shared(&far, &mut near)).unwrap();
         let wrong = near.iter().enumerate().find(|(at, value)| **value != first(*at) + 2 * round + 1);
         assert_eq!(wrong, None, "round {round}");
         near.iter_mut().for_each(|value| *value += 1);
@@ -89,11 +88,11 @@ pub fn passed_on(world: &Comm) {
     for round in 0..60 {
         let value = |at: usize| (round * ELEMS + at) as u64;
         from.iter_mut().enumerate().for_each(|(at, place)| *place = value(at));
-        first.run_shared(&from, &mut over).unwrap();
+        first.run(Own::shared(&from, &mut over)).unwrap();
         if world.rank() == 1 && round % 4 == 0 {
             sleep(Duration::from_millis(20));
         }
-        second.run_shared(&over, &mut to).unwrap();
+        second.run(Own::shared(&over, &mut to)).unwrap();
         let wrong = to.iter().enumerate().find(|(at, found)| **found != value(*at));
         assert_eq!(wrong, None, "round {round}");
     }
@@ -110,19 +109,19 @@ pub fn given_up(world: &Comm) {
     match world.rank() {
         0 => {
             sleep(Duration::from_millis(300));
-            engine.run_shared(&shared, &mut to).unwrap();
+            engine.run(Own::shared(&shared, &mut to)).unwrap();
             shared.wait_for_readers().unwrap();
             shared.fill(1);
         }
         2 => {}
         _ => {
-            let said = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
+            let said = engine.run(Own::shared(&shared, &mut to)).unwrap_err().to_string();
             // Whoever is first tells the others.
             let told = said.contains(" gave the run up");
             assert!(told || (world.rank() != 3 && said.contains("for rank 2")), "{said}");
             // Nobody writes to it any more.
             assert!(to.iter().all(|&value| value == 0));
-            let again = engine.run_shared(&shared, &mut to).unwrap_err().to_string();
+            let again = engine.run(Own::shared(&shared, &mut to)).unwrap_err().to_string();
             assert!(again.contains("an earlier run failed"), "{again}");
             assert!(to.iter().all(|&value| value == 0));
         }
@@ -137,11 +136,11 @@ pub fn swapped(world: &Comm) {
     let part = || Shared::<u64>::zeroed(world, engine.source_len(0).max(engine.target_len(0))).unwrap();
     let (mut one, mut other) = (part(), part());
     for _ in 0..50 {
-        engine.run_shared(&one, &mut other).unwrap();
-        engine.run_shared(&other, &mut one).unwrap();
+        engine.run(Own::shared(&one, &mut other)).unwrap();
+        engine.run(Own::shared(&other, &mut one)).unwrap();
     }
     let arrays = if world.rank() == 1 { (&other, &mut one) } else { (&one, &mut other) };
-    let said = engine.run_shared(arrays.0, arrays.1).unwrap_err().to_string();
+    let said = engine.run(Own::shared(arrays.0, arrays.1)).unwrap_err().to_string();
     assert!(said.contains("gives other alpha, beta or arrays") || said.contains("gave the run up"), "{said}");
 }
 
@@ -158,8 +157,8 @@ pub fn swapped_and_gone_on(world: &Comm, mover: Mover, runs: u32) {
     let mut shared = part(engine.target_len(0));
     let mut private = vec![0_u64; engine.target_len(0)];
     let mut run = |from: &Shared<u64>| match mover {
-        Mover::Shared => engine.run_shared(from, &mut shared),
-        _ => engine.run_shared_source(from, &mut private),
+        Mover::Shared => engine.run(Own::shared(from, &mut shared)),
+        _ => engine.run(Own::shared_source(from, &mut private)),
     };
     meet(world);
     if world.rank() == 0 {
@@ -186,7 +185,7 @@ pub fn far_ahead(world: &Comm) {
         sleep(Duration::from_millis(300));
     }
     for _ in 0..100 {
-        engine.run_shared(&from, &mut to).unwrap();
+        engine.run(Own::shared(&from, &mut to)).unwrap();
     }
     assert!(began.elapsed() > Duration::from_millis(250), "rank 0 did not wait");
     assert!(to.iter().enumerate().all(|(at, value)| *value == at as u64));
@@ -224,11 +223,11 @@ pub fn stopped(world: &Comm) {
                         sleep(Duration::from_millis(1_600));
                         signal("-CONT");
                     });
-                    engine.run_shared(&from, &mut to).unwrap();
+                    engine.run(Own::shared(&from, &mut to)).unwrap();
                 });
             }
             1 => {
-                if let Err(error) = engine.run_shared(&from, &mut to) {
+                if let Err(error) = engine.run(Own::shared(&from, &mut to)) {
                     let said = error.to_string();
                     assert!(said.contains("for rank 2: it has exited, is stuck"), "{said}");
                     let looked = catch_unwind(AssertUnwindSafe(|| to[0]));
@@ -239,7 +238,7 @@ pub fn stopped(world: &Comm) {
             _ => {
                 // Later, so that there is something to help with.
                 sleep(Duration::from_millis(2));
-                engine.run_shared(&from, &mut to).unwrap();
+                engine.run(Own::shared(&from, &mut to)).unwrap();
             }
         }
         world.private().unwrap().all_reduce_within(&mut outcome, Reduce::Sum, None).unwrap();

@@ -1,8 +1,7 @@
 //! Shared parts that others may still read after their owner's run has ended.
 
-use reshard::engine::Engine;
 use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Shared};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -37,7 +36,7 @@ pub fn overwritten(world: &Comm) {
         } else if round % 4 == 0 {
             sleep(Duration::from_millis(20));
         }
-        assert_eq!(engine.run_shared_source(&shared, &mut to).unwrap().bytes, engine.plan().bytes());
+        assert_eq!(engine.run(Own::shared_source(&shared, &mut to)).unwrap().bytes, engine.plan().bytes());
         let wrong = to.iter().enumerate().find(|(at, value)| **value != (round * ELEMS + at) as u64);
         assert_eq!(wrong, None, "round {round}");
     }
@@ -46,7 +45,7 @@ pub fn overwritten(world: &Comm) {
     if world.rank() == 1 {
         sleep(Duration::from_millis(50));
     }
-    engine.run_shared_source(&shared, &mut to).unwrap();
+    engine.run(Own::shared_source(&shared, &mut to)).unwrap();
     drop(shared);
     assert!(to.iter().enumerate().all(|(at, value)| *value == (59 * ELEMS + at) as u64));
 }
@@ -57,7 +56,7 @@ pub fn unread(world: &Comm) {
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let meet = || world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
     if world.rank() == 0 {
-        engine.run_shared_source(&shared, &mut []).unwrap();
+        engine.run(Own::shared_source(&shared, &mut [])).unwrap();
         let said = shared.wait_for_readers().unwrap_err().to_string();
         assert!(said.contains("for rank 1") && said.contains("revoked"), "{said}");
         shared.wait_for_readers().unwrap();
@@ -66,7 +65,7 @@ pub fn unread(world: &Comm) {
     } else {
         meet();
         let mut to = vec![0; engine.target_len(0)];
-        let said = engine.run_shared_source(&shared, &mut to).unwrap_err().to_string();
+        let said = engine.run(Own::shared_source(&shared, &mut to)).unwrap_err().to_string();
         assert!(said.contains("rank 0") && said.contains("revoked its shared part"), "{said}");
     }
 }
@@ -77,15 +76,15 @@ pub fn of_two(world: &Comm) {
     let mut late = engine(world, "1/5", "1/5 ranks=1", Duration::from_secs(30));
     let mut shared: Shared<u64> = Shared::zeroed(world, never.source_len(0)).unwrap();
     if world.rank() == 0 {
-        never.run_shared_source(&shared, &mut []).unwrap();
-        late.run_shared_source(&shared, &mut []).unwrap();
+        never.run(Own::shared_source(&shared, &mut [])).unwrap();
+        late.run(Own::shared_source(&shared, &mut [])).unwrap();
         let said = shared.wait_for_readers().unwrap_err().to_string();
         assert!(said.contains("waited 0.2 s for rank 1"), "{said}");
         shared.fill(1);
     } else {
         sleep(Duration::from_millis(500));
         let mut to = vec![2; late.target_len(0)];
-        late.run_shared_source(&shared, &mut to).unwrap();
+        late.run(Own::shared_source(&shared, &mut to)).unwrap();
         assert!(to.iter().all(|&value| value == 0), "read before it was written to");
     }
 }
@@ -98,12 +97,12 @@ pub fn given_up(world: &Comm) {
     match world.rank() {
         0 => {
             sleep(Duration::from_millis(300));
-            engine.run_shared_source(&shared, &mut to).unwrap();
+            engine.run(Own::shared_source(&shared, &mut to)).unwrap();
             // Its reader began before, and so gives up in time.
             shared.wait_for_readers().unwrap();
         }
         1 => {
-            let said = engine.run_shared_source(&shared, &mut to).unwrap_err().to_string();
+            let said = engine.run(Own::shared_source(&shared, &mut to)).unwrap_err().to_string();
             assert!(said.contains("for rank 2"), "{said}");
         }
         _ => {}

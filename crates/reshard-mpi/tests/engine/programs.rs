@@ -86,7 +86,7 @@ impl Load {
             .collect();
         let mut arrays: Vec<&mut dyn OwnParts<'r>> =
             arrays.iter_mut().map(|own| own as &mut dyn OwnParts<'r>).collect();
-        engine.start_all(&mut arrays)
+        engine.start(&mut arrays[..])
     }
 
     /// Looks at every byte of this rank's destinations.

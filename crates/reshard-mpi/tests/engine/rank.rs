@@ -1,10 +1,10 @@
 //! What a launched process does: its own part of every case, with every mover.
 
 use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, waits};
-use reshard::engine::{Engine, MessagesOptions};
+use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
 use reshard::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Reduce, Shared};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, Reduce, Shared};
 use reshard_testkit::Random;
 use reshard_testkit::allocations::counted;
 use reshard_testkit::conformance::{Case, Kinds};
@@ -50,7 +50,6 @@ pub fn play(part: &str) {
                 "of-another-communicator" => trust::of_another_communicator(world, mover),
                 "another-alpha" => trust::another_alpha(world, mover),
                 "out-of-reach" => trust::out_of_reach(world, mover),
-                "parts-of-all" => trust::parts_of_all(world, mover),
                 "refused-by-one" => waits::refused_by_one(world, mover),
                 "larger-than-memory" => waits::larger_than_memory(world, mover),
                 "forked" => waits::forked(world, mover),
@@ -216,7 +215,7 @@ fn huge(world: &Comm, mover: Mover) {
     let from: Vec<u8> = (0..engine.source_len(0)).map(|at| value(rank, at)).collect();
     let mut to = vec![0_u8; engine.target_len(0)];
     assert_eq!((from.len() as u64, to.len() as u64), (PART, PART));
-    engine.run_own(&from, &mut to).unwrap();
+    engine.run(Own::new(&from, &mut to)).unwrap();
     let wrong = to.iter().enumerate().find(|(at, found)| **found != value(other, *at));
     assert_eq!(wrong, None);
 }
@@ -248,20 +247,20 @@ fn run(case: &Case, engine: &mut MpiEngine, world: &Comm, looks: bool) -> u64 {
     };
     let (moved, allocations, _) = counted(|| match shared {
         Some((from, Some(mut to))) => {
-            let moved = engine.run_shared_bytes(&from, &mut to);
+            let moved = engine.run(Own::shared(&from, &mut to).as_bytes());
             room.copy_from_slice(&to[..room.len()]);
             assert_eq!(to[room.len()..], [0; MARGIN]);
             moved
         }
-        Some((from, None)) => engine.run_shared_source_bytes(&from, room),
-        None if looks => engine.start_bytes(mine, room).and_then(|mut running| {
+        Some((from, None)) => engine.run(Own::shared_source(&from, room).as_bytes()),
+        None if looks => engine.start(Own::new(mine, room).as_bytes()).and_then(|mut running| {
             while !running.test()? {
                 std::thread::yield_now();
             }
             assert!(running.test()?, "may be asked again");
             running.wait()
         }),
-        None => engine.run_own_bytes(mine, room),
+        None => engine.run(Own::new(mine, room).as_bytes()),
     });
     let report = moved.unwrap_or_else(|error| panic!("{error}: {}: {case:?}", engine.mover()));
     assert_eq!(report.bytes, engine.plan().bytes());

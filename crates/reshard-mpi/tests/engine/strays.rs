@@ -8,7 +8,7 @@
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
 use reshard::{Distribution, Layout, MemoryOrder, Move, Plan, Result};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, PrivateComm, wait};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own, PrivateComm, wait};
 use reshard_ring::RingProblem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ impl Carrier {
             Self::Engine(engine) => {
                 let from = vec![number; engine.source_len(0)];
                 let mut to = vec![0; engine.target_len(0)];
-                engine.run_own(&from, &mut to)?;
+                engine.run(Own::new(&from, &mut to))?;
                 Ok(to.iter().all(|&value| value == number))
             }
             Self::Ring(ring) => {
@@ -158,7 +158,7 @@ pub fn of_barriers(world: &Comm) {
     let from = vec![1_u64; engine.source_len(0)];
     let mut to = vec![0; engine.target_len(0)];
     if world.rank() == 1 {
-        let mut running = other.start(&from, &mut to).unwrap();
+        let mut running = other.start(Own::new(&from, &mut to)).unwrap();
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(300) {
             assert!(!running.test().unwrap(), "rank 0 is not at the barrier");
@@ -167,6 +167,6 @@ pub fn of_barriers(world: &Comm) {
         std::mem::forget(running);
     }
     astray(&comm, &others, &tags, 1);
-    engine.run_own(&from, &mut to).unwrap();
+    engine.run(Own::new(&from, &mut to)).unwrap();
     assert!(to.iter().all(|&value| value == 1));
 }

@@ -44,8 +44,8 @@ fn one<T: Element + Number>(world: &Comm, random: &mut Random) {
             };
             let with = |own: Own<'_, T>, engine: &mut MpiEngine| {
                 let own = own.scaled(scaled.alpha, scaled.beta);
-                let mut own = if scaled.conjugated { own.conjugated() } else { own };
-                engine.run_all(&mut [&mut own]).map(drop)
+                let own = if scaled.conjugated { own.conjugated() } else { own };
+                engine.run(own).map(drop)
             };
             let outcome = match mover {
                 Mover::Shared => {

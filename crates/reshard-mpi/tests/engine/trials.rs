@@ -2,7 +2,7 @@
 
 use crate::programs::Load;
 use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Reduce};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Reduce};
 use reshard_testkit::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
@@ -109,7 +109,7 @@ pub fn faults(world: &Comm, seed: u64, count: u64) {
 /// What the rank with the fault does, perhaps after it has moved something. Whether its run ended well.
 fn go_wrong(fault: Fault, moves: bool, engine: &mut MpiEngine, load: &mut Load) -> reshard::Result<bool> {
     match fault {
-        Fault::Refused => engine.start_all(&mut []).and_then(reshard_mpi::Running::wait).map(|_| true),
+        Fault::Refused => engine.start(&mut [][..]).and_then(reshard_mpi::Running::wait).map(|_| true),
         Fault::Absent => {
             sleep(2 * DEADLINE);
             Ok(false)
@@ -179,7 +179,7 @@ pub fn many_engines(world: &Comm, count: u64) {
         let from = Box::into_raw(Box::new(values(number, "2/3")));
         let to = Box::into_raw(Box::new(vec![u64::MAX; values(number, "2/5").len()]));
         // SAFETY: all three are on the heap, nobody else uses them, and they are freed below, after the run has ended.
-        let running = unsafe { (*engine).start(&*from, &mut *to).unwrap() };
+        let running = unsafe { (*engine).start(Own::new(&*from, &mut *to)).unwrap() };
         let last = flight.replace((number, Flight { engine, from, to, running }));
         if let Some((number, Flight { engine, from, to, running })) = last {
             running.wait().unwrap();

@@ -1,7 +1,7 @@
 //! Runs that must not say that all is well when it is not: each of these once went wrong. Waits are in `waits.rs`.
 
-use reshard::{Distribution, Layout, MemoryOrder, Move, Pair, Plan, Redistribution};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Scalapack, Shared};
+use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Scalapack, Shared};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -68,8 +68,8 @@ pub fn looked_after_in_another_order(world: &Comm, mover: Mover) {
         let mut to = exchanges.each_ref().map(|exchange| vec![0; exchange.values(world.rank(), 1, 0).len()]);
         let [one, other] = &mut engines;
         let [to_one, to_other] = &mut to;
-        let mut first = one.start(&from[0], to_one).unwrap();
-        let mut second = other.start(&from[1], to_other).unwrap();
+        let mut first = one.start(Own::new(&from[0], to_one)).unwrap();
+        let mut second = other.start(Own::new(&from[1], to_other)).unwrap();
         let (mut first_ends, mut second_ends) = (false, false);
         while !(first_ends && second_ends) {
             if world.rank() == 0 {
@@ -102,12 +102,12 @@ pub fn begun_in_another_order(world: &Comm, mover: Mover) {
         let [to_one, to_other] = &mut to;
         let mut runs = match world.rank() {
             1 => {
-                let second = other.start(&from[1], to_other).unwrap();
-                [second, one.start(&from[0], to_one).unwrap()]
+                let second = other.start(Own::new(&from[1], to_other)).unwrap();
+                [second, one.start(Own::new(&from[0], to_one)).unwrap()]
             }
             _ => {
-                let first = one.start(&from[0], to_one).unwrap();
-                [first, other.start(&from[1], to_other).unwrap()]
+                let first = one.start(Own::new(&from[0], to_one)).unwrap();
+                [first, other.start(Own::new(&from[1], to_other)).unwrap()]
             }
         };
         while !runs.iter_mut().map(|run| run.test().unwrap()).fold(true, |all, over| all & over) {}
@@ -132,7 +132,7 @@ pub fn left_behind(world: &Comm, mover: Mover, how: &str) {
         let from = vec![round; engine.source_len(0)];
         let mut to = vec![u64::MAX; engine.target_len(0)];
         if world.rank() == 0 {
-            let mut running = engine.start(&from, &mut to).unwrap();
+            let mut running = engine.start(Own::new(&from, &mut to)).unwrap();
             // Every other time it has begun to receive.
             let over = round % 2 == 0 && running.test().unwrap();
             match how {
@@ -146,17 +146,17 @@ pub fn left_behind(world: &Comm, mover: Mover, how: &str) {
                 }
             }
             if !over {
-                let again = engine.run_own(&from, &mut to).unwrap_err().to_string();
+                let again = engine.run(Own::new(&from, &mut to)).unwrap_err().to_string();
                 assert!(again.contains("an earlier run failed"), "{again}");
             }
             drop(engine);
-        } else if let Err(error) = engine.run_own(&from, &mut to) {
+        } else if let Err(error) = engine.run(Own::new(&from, &mut to)) {
             assert!(error.to_string().contains("rank 0"), "{error}");
         }
         assert!(begin.elapsed() < SOON, "the others are told");
         let mut engine = MpiEngine::new(plan, world, options(mover, LONG)).unwrap();
         let from = vec![round + 100; engine.source_len(0)];
-        engine.run_own(&from, &mut to).unwrap();
+        engine.run(Own::new(&from, &mut to)).unwrap();
         assert!(to.iter().all(|&value| value == round + 100), "elements of the run before");
     }
 }
@@ -173,10 +173,10 @@ pub fn on_the_next_communicator(world: &Comm, mover: Mover) {
             let from = vec![round; engine.source_len(0)];
             let mut to = vec![u64::MAX; engine.target_len(0)];
             if world.rank() == 0 {
-                std::mem::forget(engine.start(&from, &mut to).unwrap());
+                std::mem::forget(engine.start(Own::new(&from, &mut to)).unwrap());
                 meet(world);
             } else {
-                let _ = engine.start(&from, &mut to).and_then(|mut running| running.test());
+                let _ = engine.start(Own::new(&from, &mut to)).and_then(|mut running| running.test());
                 meet(world);
             }
         }
@@ -184,7 +184,7 @@ pub fn on_the_next_communicator(world: &Comm, mover: Mover) {
         let mut engine = MpiEngine::new(plan, &comm, options(mover, LONG)).unwrap();
         let from = vec![round + 100; engine.source_len(0)];
         let mut to = vec![u64::MAX; engine.target_len(0)];
-        engine.run_own(&from, &mut to).unwrap();
+        engine.run(Own::new(&from, &mut to)).unwrap();
         assert!(to.iter().all(|&value| value == round + 100), "elements of another communicator");
     }
 }
@@ -198,7 +198,7 @@ pub fn run_after_a_failure(world: &Comm, mover: Mover) {
     let mut to = vec![u64::MAX; fails.target_len(0)];
     let mut run = |engine: &mut MpiEngine, salt: u64| {
         let from: Vec<u64> = (0..engine.source_len(0) as u64).map(|at| at << 8 | salt).collect();
-        let outcome = engine.run_own(&from, &mut to);
+        let outcome = engine.run(Own::new(&from, &mut to));
         let wrong = to.iter().enumerate().filter(|(at, value)| **value != (*at as u64) << 8 | salt).count();
         outcome.map(|_| assert_eq!(wrong, 0, "elements of another run, and said that all is well"))
     };
@@ -249,13 +249,13 @@ pub fn strides_of_its_own(world: &Comm, mover: Mover) {
     match mover {
         Mover::Shared => {
             let (from, mut to) = (share(&source), share(&target));
-            engine.run_shared(&from, &mut to).unwrap();
+            engine.run(Own::shared(&from, &mut to)).unwrap();
             target.copy_from_slice(&to);
         }
         Mover::SharedSource => {
-            engine.run_shared_source(&share(&source), &mut target).map(drop).unwrap();
+            engine.run(Own::shared_source(&share(&source), &mut target)).map(drop).unwrap();
         }
-        _ => engine.run_own(&source, &mut target).map(drop).unwrap(),
+        _ => engine.run(Own::new(&source, &mut target)).map(drop).unwrap(),
     }
     assert!(target == expected, "rank {rank} with {mover}");
 }
@@ -270,8 +270,8 @@ pub fn of_another_communicator(world: &Comm, mover: Mover) {
     let mut to: Shared<u64> = Shared::zeroed(&backwards, len).unwrap();
     from.fill(world.rank() as u64);
     let said = match mover {
-        Mover::Shared => engine.run_shared(&from, &mut to),
-        _ => engine.run_shared_source(&from, &mut vec![0; len]),
+        Mover::Shared => engine.run(Own::shared(&from, &mut to)),
+        _ => engine.run(Own::shared_source(&from, &mut vec![0; len])),
     };
     let said = said.unwrap_err().to_string();
     assert!(said.contains("another communicator"), "{said}");
@@ -283,7 +283,7 @@ pub fn of_another_communicator(world: &Comm, mover: Mover) {
     let expected = exchange.values(world.rank(), 1, 7);
     let mut to: Shared<u64> = Shared::zeroed(&same, expected.len()).unwrap();
     from.copy_from_slice(&values);
-    engine.run_shared(&from, &mut to).unwrap();
+    engine.run(Own::shared(&from, &mut to)).unwrap();
     assert!(to[..] == expected);
 }
 
@@ -298,7 +298,7 @@ pub fn another_alpha(world: &Comm, mover: Mover) {
         let mut engine = MpiEngine::new(plan(&text, &to), world, options(mover, LONG)).unwrap();
         let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![9.0; engine.target_len(0)]);
         let given = if world.rank() == 0 { alpha } else { 2.0 };
-        let outcome = engine.run_scaled(&from, &mut to, given, 1.0);
+        let outcome = engine.run(Own::new(&from, &mut to).scaled(given, 1.0));
         if let Mover::Alltoallv | Mover::Alltoallw = mover {
             assert!(outcome.unwrap_err().to_string().contains("does not scale"));
             continue;
@@ -317,7 +317,7 @@ pub fn another_alpha(world: &Comm, mover: Mover) {
     let mut engine = MpiEngine::new(plan(&text, &to), world, options(mover, LONG)).unwrap();
     let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![9.0; engine.target_len(0)]);
     if !matches!(mover, Mover::Alltoallv | Mover::Alltoallw) {
-        engine.run_scaled(&from, &mut to, 2.0, -1.0).unwrap();
+        engine.run(Own::new(&from, &mut to).scaled(2.0, -1.0)).unwrap();
         assert!(to.iter().all(|&value| value == -7.0));
     }
 }
@@ -333,17 +333,6 @@ pub fn out_of_reach(world: &Comm, mover: Mover) {
             MpiEngine::new(Arc::new(plan), world, options(mover, LONG)).err().expect("no memory is so large");
         assert!(error.to_string().contains("a process can have"), "{error}");
     }
-}
-
-/// All ranks' parts, where each rank is to give its own.
-pub fn parts_of_all(world: &Comm, mover: Mover) {
-    let exchange = Exchange::new(world, 0);
-    let engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
-    let mut whole = Redistribution::with(engine);
-    let from: Vec<Vec<u64>> = (0..world.size()).map(|rank| exchange.values(rank, 0, 1)).collect();
-    let mut to: Vec<Vec<u64>> = (0..world.size()).map(|rank| exchange.values(rank, 1, 0)).collect();
-    let said = whole.run_all(&mut [&mut Pair::new(&from, &mut to)]).unwrap_err().to_string();
-    assert!(said.contains("give its own parts") || said.contains("cannot go on"), "{said}");
 }
 
 /// ScaLAPACK numbers processes by the world: on another communicator it is not even tried.

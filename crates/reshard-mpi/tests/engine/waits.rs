@@ -1,8 +1,8 @@
 //! Waits that must have an end, and ranks that are told why: each of these once went wrong.
 
 use crate::trust::{Exchange, LONG, SHORT, SOON, options, plan};
-use reshard::engine::{Engine, MessagesOptions};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Shared};
+use reshard::engine::MessagesOptions;
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own, Shared};
 use reshard_ring::RingProblem;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -52,20 +52,20 @@ pub fn refused_by_one(world: &Comm, mover: Mover) {
             let (shared, mut to): (Shared<u64>, Shared<u64>) =
                 (Shared::zeroed(world, from.len()).unwrap(), Shared::zeroed(world, to.len()).unwrap());
             let outcome = match mover {
-                Mover::Shared => engine.run_shared(&shared, &mut to),
-                _ => engine.run_shared_source(&shared, &mut to.to_vec()),
+                Mover::Shared => engine.run(Own::shared(&shared, &mut to)),
+                _ => engine.run(Own::shared_source(&shared, &mut to.to_vec())),
             };
             assert!(to.iter().all(|&value| value == 0), "may be looked at");
             outcome
         }
-        _ => engine.run_own(&from, &mut to),
+        _ => engine.run(Own::new(&from, &mut to)),
     };
     let said = outcome.unwrap_err().to_string();
     let why = "the source part of rank 1 has";
     assert!(said.contains(why) || said.contains("rank 1 shares"), "{said}");
     assert!(world.rank() == 1 || said.contains("rank 1"), "{said}");
     assert!(begin.elapsed() < SOON, "long before the deadline");
-    let again = engine.run_own(&from, &mut to).unwrap_err().to_string();
+    let again = engine.run(Own::new(&from, &mut to)).unwrap_err().to_string();
     assert!(again.contains("an earlier run failed") || again.contains("rank 1"), "{again}");
     // And of something that is made together.
     let len = if world.rank() == 1 { usize::MAX } else { 5 };
@@ -75,7 +75,7 @@ pub fn refused_by_one(world: &Comm, mover: Mover) {
     // All goes on.
     let (from, expected) = (exchange.values(world.rank(), 0, 3), exchange.values(world.rank(), 1, 3));
     let mut engine = MpiEngine::new(exchange.plan(), world, options(Mover::Messages, LONG)).unwrap();
-    engine.run_own(&from, &mut to).unwrap();
+    engine.run(Own::new(&from, &mut to)).unwrap();
     assert!(to == expected);
 }
 
@@ -91,7 +91,7 @@ pub fn looks_do_not_wait(world: &Comm) {
         sleep(4 * SHORT);
     }
     let mut longest = Duration::ZERO;
-    let mut running = engine.start(&from, &mut to).unwrap();
+    let mut running = engine.start(Own::new(&from, &mut to)).unwrap();
     loop {
         let begin = Instant::now();
         let over = running.test().unwrap();
@@ -135,8 +135,8 @@ pub fn forked(world: &Comm, mover: Mover) {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let refused = match mover {
-                    Mover::Shared => engine.run_shared(&shared_from, &mut shared_to),
-                    _ => engine.run_own(&from, &mut to),
+                    Mover::Shared => engine.run(Own::shared(&shared_from, &mut shared_to)),
+                    _ => engine.run(Own::new(&from, &mut to)),
                 };
                 let said = refused.err().map_or(String::new(), |error| error.to_string());
                 let settled = shared_from.wait_for_readers().is_err();
@@ -152,11 +152,11 @@ pub fn forked(world: &Comm, mover: Mover) {
         }
         match mover {
             Mover::Shared => {
-                engine.run_shared(&shared_from, &mut shared_to).unwrap();
+                engine.run(Own::shared(&shared_from, &mut shared_to)).unwrap();
                 assert!(shared_to[..] == expected);
             }
             _ => {
-                engine.run_own(&from, &mut to).unwrap();
+                engine.run(Own::new(&from, &mut to)).unwrap();
                 assert!(to == expected, "round {round}");
             }
         }
@@ -171,7 +171,7 @@ pub fn hidden(world: &Comm) {
     assert!(engine.why().contains("namespaces"), "{}", engine.why());
     let from = exchange.values(world.rank(), 0, 1);
     let mut to = vec![0; exchange.values(world.rank(), 1, 0).len()];
-    engine.run_own(&from, &mut to).unwrap();
+    engine.run(Own::new(&from, &mut to)).unwrap();
     assert!(to == exchange.values(world.rank(), 1, 1));
     for mover in [Mover::Private, Mover::Shared] {
         let error = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).err().expect("hidden");

@@ -5,7 +5,7 @@ use super::faults::from_nowhere;
 use super::rank::{SOON, engine};
 use super::values::messages;
 use libloading::os::unix::Library;
-use reshard_mpi::{Mover, Mpi};
+use reshard_mpi::{Mover, Mpi, Own};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -99,7 +99,7 @@ pub fn goes_on() {
     // Nothing is called any more: MPI would end the process.
     for engine in &mut engines {
         let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
-        let said = engine.run_own(&from, &mut to).unwrap_err().to_string();
+        let said = engine.run(Own::new(&from, &mut to)).unwrap_err().to_string();
         assert!(said.contains("MPI has ended"), "{said}");
     }
     drop(engines);
@@ -145,7 +145,7 @@ pub fn has_one_thread() {
         let other = scope.spawn(|| {
             let (from, mut to) = (vec![1.0; mine.source_len(0)], vec![0.0; mine.target_len(0)]);
             let said = [
-                mine.run_own(&from, &mut to).unwrap_err(),
+                mine.run(Own::new(&from, &mut to)).unwrap_err(),
                 world.barrier_within(SOON).unwrap_err(),
                 host.mpi.init().unwrap_err(),
             ];
@@ -157,7 +157,7 @@ pub fn has_one_thread() {
     });
     // The thread that may goes on; the engine was asked for a run by one that may not, before anything was begun.
     let (from, mut to) = (vec![2.0; mine.source_len(0)], vec![0.0; mine.target_len(0)]);
-    mine.run_own(&from, &mut to).unwrap();
+    mine.run(Own::new(&from, &mut to)).unwrap();
     assert!(to.iter().all(|&value| value == 2.0));
     let line = format!("[{}/{} done]", world.rank(), world.size());
     drop((mine, session));

@@ -3,7 +3,7 @@
 use super::faults::errors;
 use super::host;
 use super::values::{collectives, datatypes, messages, splits};
-use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, RawComm, Request, launched};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, RawComm, Request, launched};
 use reshard_plan::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ pub fn engine(world: &Comm, mover: Mover) -> MpiEngine {
     let options = MpiOptions { mover, ..MpiOptions::default() };
     let mut engine = MpiEngine::new(Arc::new(plan), world, options).unwrap();
     let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
-    engine.run_own(&from, &mut to).unwrap();
+    engine.run(Own::new(&from, &mut to)).unwrap();
     assert!(to.iter().all(|&value| value == 1.0));
     engine
 }
