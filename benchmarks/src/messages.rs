@@ -92,7 +92,7 @@ fn measure(example: &'static str, from: &'static str, to: &'static str) -> Resul
             if barriers && matches!(strategy, Strategy::Async | Strategy::Eager) {
                 continue;
             }
-            let options = MessagesOptions { strategy, barriers, ..Default::default() };
+            let options = MessagesOptions::default().with_strategy(strategy).with_barriers(barriers);
             engines.push((
                 options,
                 Redistribution::with(Messages::new(Arc::clone(&plan), options)?),

@@ -113,8 +113,9 @@ fn measure(
     // Start-ups are left out: what a message costs to start here is the launcher's and the kernel's business.
     let cost = CostModel::new(0.0, 8.0 / RATE.payload())?;
     let machine = simulate::Machine { cost, network: Network::Flat };
-    let schedule =
-        |strategy| Schedule::with(&problem, &Options { strategy, shared_ranks: true, ..Options::default() });
+    let schedule = |strategy| {
+        Schedule::with(&problem, &Options::default().with_strategy(strategy).with_shared_ranks(true))
+    };
     let mut simulated = Vec::new();
     for (name, strategy) in WAYS {
         let Some(strategy) = strategy else { continue };

@@ -141,7 +141,7 @@ fn timed_colouring(problem: &Problem, processes: u64) -> Result<Option<f64>, Fai
     if processes > COLOURED {
         return Ok(None);
     }
-    let options = reshard_plan::schedule::Options { shared_ranks: true, ..Default::default() };
+    let options = reshard_plan::schedule::Options::default().with_shared_ranks(true);
     let begin = Instant::now();
     black_box(Schedule::with(problem, &options)?);
     Ok(Some(begin.elapsed().as_secs_f64()))

@@ -34,7 +34,7 @@ fn run(judged: &impl Judged, how: u64, random: &mut Random) {
     let plan = Arc::new(judged.plan());
     let way = random.within(0, Threads::ways() as u64 - 1) as usize;
     let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
-    let options = MessagesOptions { strategy, barriers: random.one_in(2), ..Default::default() };
+    let options = MessagesOptions::default().with_strategy(strategy).with_barriers(random.one_in(2));
     let bytes = [8, 100, 5_000][random.within(0, 2) as usize];
     let bytes = random.within(1, bytes);
     match how {
@@ -49,7 +49,7 @@ fn run(judged: &impl Judged, how: u64, random: &mut Random) {
         6..10 => _ = run_staged(judged, bytes, way),
         _ => {
             let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Split][bytes as usize % 3];
-            run_packers(judged, &MessagesOptions { strategy, ..options }, bytes as usize);
+            run_packers(judged, &options.with_strategy(strategy), bytes as usize);
         }
     }
 }

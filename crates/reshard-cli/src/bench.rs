@@ -233,8 +233,8 @@ fn contenders(
         enter(SCALAPACK, private(Box::new(move |from, to| scalapack.run(from, to))));
     }
     for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| wanted(name)) {
-        let messages = MessagesOptions { strategy, ..MessagesOptions::default() };
-        let options = MpiOptions { mover, messages, ..MpiOptions::default() };
+        let messages = MessagesOptions::default().with_strategy(strategy);
+        let options = MpiOptions::default().with_mover(mover).with_messages(messages);
         // Ends alike on all ranks.
         let told = |error| if rank == 0 { failed(error).said() } else { failed(error).silent() };
         let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(told)?);

@@ -91,14 +91,13 @@ pub fn run(args: &args::Schedule) -> Result<(), Failure> {
     let described = MoveRequest::read(&args.moved)?;
     let strategy: Strategy = args.strategy.parse().map_err(Failure::of_flag("--strategy"))?;
     let scale = scale(args.alpha.as_deref().unwrap_or("1"), args.beta.as_deref().unwrap_or("1"))?;
-    let options = Options {
-        strategy,
-        shared_ranks: args.shared_ranks,
-        in_flight: args.in_flight.unwrap_or(IN_FLIGHT),
-        alpha: scale.alpha,
-        beta: scale.beta,
-        most_steps: args.steps,
-    };
+    let options = Options::default()
+        .with_strategy(strategy)
+        .with_shared_ranks(args.shared_ranks)
+        .with_in_flight(args.in_flight.unwrap_or(IN_FLIGHT))
+        .with_alpha(scale.alpha)
+        .with_beta(scale.beta)
+        .with_most_steps(args.steps);
     if !args.compare {
         let of_min_cost = [
             ("--steps", args.steps.is_some()),
@@ -245,7 +244,7 @@ fn compare(
 ) -> Result<(), Failure> {
     let judge = judgement(&described.problem, args.shared_ranks);
     let row = |strategy: Strategy| {
-        let options = Options { strategy, ..*options };
+        let options = options.with_strategy(strategy);
         let direct = make(&described.problem, &options, judge.as_ref());
         match direct.and_then(|schedule| scheduled(&schedule, scale, false)) {
             Ok(row) => Ok(Compare::Scheduled(row)),
@@ -311,7 +310,7 @@ fn over_common_blocks(described: &MoveRequest, options: &Options) -> Option<Sche
     let [first, second] =
         halves.map(|(from, to)| Schedule::with(&Problem::new(from, to).ok()?, options).ok());
     let (first, second) = (first?, second?);
-    let direct = Schedule::with(problem, &Options { strategy: Strategy::Optimal, ..*options }).ok()?;
+    let direct = Schedule::with(problem, &options.with_strategy(Strategy::Optimal)).ok()?;
     let (num_steps, total_cost) =
         (first.num_steps() + second.num_steps(), first.total_cost() + second.total_cost());
     Some(Scheduled {

@@ -106,7 +106,13 @@ impl SimulationRequest {
         }
         let in_flight = args.in_flight.unwrap_or(IN_FLIGHT);
         let (shared_ranks, most_steps) = (args.shared_ranks, args.steps);
-        let options = Options { strategy, shared_ranks, in_flight, alpha, beta, most_steps };
+        let options = Options::default()
+            .with_strategy(strategy)
+            .with_shared_ranks(shared_ranks)
+            .with_in_flight(in_flight)
+            .with_alpha(alpha)
+            .with_beta(beta)
+            .with_most_steps(most_steps);
         Ok(Self { described, options, machine: Machine { cost, network }, barriers: args.barriers })
     }
 

@@ -85,7 +85,8 @@ fn min_cost_is_never_below_its_bound_and_nearly_always_the_optimum() {
         let problem = Problem::new(from.over(&shape).unwrap(), to.over(&shape).unwrap()).unwrap();
         let messages: Vec<Message> = Traffic::new(&problem).table().unwrap().messages().collect();
         let (alpha, beta) = (random.within(0, 3), random.within(1, 3));
-        let mut options = Options { strategy: Strategy::MinCost, alpha, beta, ..Options::default() };
+        let mut options =
+            Options::default().with_strategy(Strategy::MinCost).with_alpha(alpha).with_beta(beta);
         if random.one_in(3) {
             options.most_steps =
                 Some(Schedule::new(&problem, Strategy::Optimal).unwrap().num_steps() + random.within(0, 1));

@@ -63,7 +63,10 @@ fn every_strategy_is_proper_and_complete_on_the_examples() {
         let problem = example(from, to);
         for strategy in Strategy::ALL {
             for shared_ranks in [false, true] {
-                let options = Options { strategy, shared_ranks, in_flight: 3, ..Options::default() };
+                let options = Options::default()
+                    .with_strategy(strategy)
+                    .with_shared_ranks(shared_ranks)
+                    .with_in_flight(3);
                 let schedule = match Schedule::with(&problem, &options) {
                     Ok(schedule) => schedule,
                     Err(error) => {
@@ -243,12 +246,10 @@ fn arbitrary_traffic_is_scheduled() {
         };
         let problem = Problem::new(side(), side()).unwrap();
         for strategy in Strategy::ALL {
-            let options = Options {
-                strategy,
-                shared_ranks: random.one_in(2),
-                in_flight: random.within(1, 4),
-                ..Options::default()
-            };
+            let options = Options::default()
+                .with_strategy(strategy)
+                .with_shared_ranks(random.one_in(2))
+                .with_in_flight(random.within(1, 4));
             let Ok(schedule) = Schedule::with(&problem, &options) else {
                 assert!(matches!(strategy, Strategy::Classes | Strategy::WalkerOtto));
                 continue;
@@ -265,7 +266,7 @@ fn arbitrary_traffic_is_scheduled() {
                 Strategy::Split => assert_eq!(schedule.optimal_cost(), Some(true)),
                 Strategy::Async => {
                     assert!(schedule.total_cost() <= 2 * schedule.bound_cost());
-                    let stepwise = Options { strategy: Strategy::Stepwise, ..options };
+                    let stepwise = options.with_strategy(Strategy::Stepwise);
                     let stepwise = Schedule::with(&problem, &stepwise).unwrap();
                     assert!(schedule.total_cost() <= stepwise.total_cost(), "{options:?} of {problem:?}");
                 }
@@ -304,7 +305,7 @@ fn min_cost_finds_and_proves_the_optimum_of_the_examples() {
         ("15/2", "6/3", None, 11, 16),
     ] {
         let problem = example(from, to);
-        let options = Options { strategy: Strategy::MinCost, most_steps, ..Options::default() };
+        let options = Options::default().with_strategy(Strategy::MinCost).with_most_steps(most_steps);
         let schedule = Schedule::with(&problem, &options).unwrap();
         schedule.check(&problem).unwrap();
         println!(

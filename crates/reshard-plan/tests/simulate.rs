@@ -49,11 +49,11 @@ fn on(cost: CostModel, network: &str) -> Machine {
 
 /// Every strategy that takes the problem, shared ranks or not.
 fn schedules(problem: &Problem, random: &mut Random) -> Vec<Schedule> {
-    let options = Strategy::ALL.map(|strategy| Options {
-        strategy,
-        shared_ranks: random.one_in(2),
-        in_flight: random.within(1, 4),
-        ..Options::default()
+    let options = Strategy::ALL.map(|strategy| {
+        Options::default()
+            .with_strategy(strategy)
+            .with_shared_ranks(random.one_in(2))
+            .with_in_flight(random.within(1, 4))
     });
     options.iter().filter_map(|options| Schedule::with(problem, options).ok()).collect()
 }

@@ -13,6 +13,7 @@ const MIN_CLOSED_FORM_MESSAGES: u128 = 1 << 14;
 
 /// How messages are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MessagesOptions {
     /// The scheduling strategy.
     pub strategy: Strategy,
@@ -24,6 +25,32 @@ pub struct MessagesOptions {
     pub memory: Option<u64>,
     /// A barrier of all ranks after each step. Without, each rank continues as soon as it has finished its own step.
     pub barriers: bool,
+}
+
+impl MessagesOptions {
+    /// Sets the scheduling strategy.
+    #[must_use]
+    pub fn with_strategy(self, strategy: Strategy) -> Self {
+        Self { strategy, ..self }
+    }
+
+    /// Sets the parameters of the strategy.
+    #[must_use]
+    pub fn with_schedule(self, schedule: schedule::Options) -> Self {
+        Self { schedule, ..self }
+    }
+
+    /// Sets the memory limit in bytes for all ranks together.
+    #[must_use]
+    pub fn with_memory(self, memory: impl Into<Option<u64>>) -> Self {
+        Self { memory: memory.into(), ..self }
+    }
+
+    /// Puts a barrier of all ranks after each step, or none.
+    #[must_use]
+    pub fn with_barriers(self, barriers: bool) -> Self {
+        Self { barriers, ..self }
+    }
 }
 
 /// All that one rank sends and receives.
@@ -192,11 +219,7 @@ pub fn schedules_of(plan: &Plan, groups: &[Vec<usize>], options: &MessagesOption
 fn schedule_of(problem: &Problem, options: &MessagesOptions) -> Result<Schedule> {
     Schedule::with(
         problem,
-        &schedule::Options {
-            strategy: options.strategy,
-            shared_ranks: shares_ranks(problem),
-            ..options.schedule
-        },
+        &options.schedule.with_strategy(options.strategy).with_shared_ranks(shares_ranks(problem)),
     )
 }
 
@@ -277,7 +300,7 @@ mod tests {
         for (from, to) in cases {
             for strategy in [Strategy::Optimal, Strategy::Split, Strategy::Async, Strategy::Eager] {
                 for barriers in [false, true] {
-                    let options = MessagesOptions { strategy, barriers, ..MessagesOptions::default() };
+                    let options = MessagesOptions::default().with_strategy(strategy).with_barriers(barriers);
                     let plan = plan(from, to);
                     let groups = groups_of(&plan);
                     let messages = MessageSet::new(Arc::clone(&plan), &groups);

@@ -37,7 +37,10 @@ fn check(case: &Case, engine: &mut dyn Engine) {
 /// An engine with a random strategy; `None` if the strategy does not accept the plan.
 fn messages(random: &mut Random, plan: &Arc<Plan>, memory: Option<u64>) -> Option<Messages> {
     let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
-    let options = MessagesOptions { strategy, memory, barriers: random.one_in(2), ..Default::default() };
+    let options = MessagesOptions::default()
+        .with_strategy(strategy)
+        .with_memory(memory)
+        .with_barriers(random.one_in(2));
     match Messages::new(Arc::clone(plan), options) {
         Ok(engine) => Some(engine),
         Err(error) if error.kind() == ErrorKind::Unsupported => None,

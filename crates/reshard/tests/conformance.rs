@@ -116,7 +116,7 @@ fn rank_packers_with_fragments_of_any_size() {
     for number in 0..if full_sweep() { 10_000 } else { 600 } {
         let case = Case::random(&mut random, &Kinds { elems: 800, ..Kinds::default() });
         let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Caterpillar][number as usize % 3];
-        let options = MessagesOptions { strategy, ..Default::default() };
+        let options = MessagesOptions::default().with_strategy(strategy);
         run_packers(
             &single(&case),
             &options,
@@ -134,7 +134,7 @@ fn sweep_messages(seed: u64, cases: u64, kinds: &Kinds) -> u64 {
         let case = Case::random(&mut random, kinds);
         let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
         for strategy in Strategy::ALL {
-            let options = MessagesOptions { strategy, barriers: random.one_in(2), ..Default::default() };
+            let options = MessagesOptions::default().with_strategy(strategy).with_barriers(random.one_in(2));
             let engine = match Messages::new(Arc::clone(&plan), options) {
                 Ok(engine) => engine,
                 Err(error) if error.kind() == ErrorKind::Unsupported => continue,
@@ -149,7 +149,7 @@ fn sweep_messages(seed: u64, cases: u64, kinds: &Kinds) -> u64 {
             };
             let engine = match memory {
                 None => engine,
-                Some(_) => Messages::new(Arc::clone(&plan), MessagesOptions { memory, ..options }).unwrap(),
+                Some(_) => Messages::new(Arc::clone(&plan), options.with_memory(memory)).unwrap(),
             };
             assert!(memory.is_none_or(|memory| engine.scratch_bytes() <= memory));
             judge(&single(&case), engine);
@@ -186,10 +186,10 @@ fn sweep_everything<J: Judged>(seed: u64, cases: u64, next: impl Fn(&mut Random)
         let way = random.within(0, Threads::ways() as u64 - 1) as usize;
         judge(&judged, Threads::in_way(&plan, 1 + number as usize % 2, way).unwrap());
         let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Split][number as usize % 3];
-        let options = MessagesOptions { strategy, barriers: random.one_in(2), ..Default::default() };
+        let options = MessagesOptions::default().with_strategy(strategy).with_barriers(random.one_in(2));
         let engine = Messages::new(Arc::clone(&plan), options).unwrap();
         let memory = random.one_in(2).then(|| random.within(engine.min_bytes(), engine.scratch_bytes()));
-        judge(&judged, Messages::new(plan, MessagesOptions { memory, ..options }).unwrap());
+        judge(&judged, Messages::new(plan, options.with_memory(memory)).unwrap());
         run_packers(&judged, &options, random.within(1, [8, 100, 5_000][number as usize / 3 % 3]) as usize);
         run_staged(&judged, random.within(1, [16, 100, 5_000, 300_000][number as usize % 4]), way);
     }

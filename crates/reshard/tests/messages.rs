@@ -25,11 +25,11 @@ fn small() -> Kinds {
 fn some_options(random: &mut Random, plan: &Arc<Plan>) -> MessagesOptions {
     loop {
         let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
-        let options = MessagesOptions { strategy, barriers: random.one_in(2), ..Default::default() };
+        let options = MessagesOptions::default().with_strategy(strategy).with_barriers(random.one_in(2));
         let Ok(engine) = Messages::new(Arc::clone(plan), options) else { continue };
         let (min, max) = (engine.min_bytes(), engine.scratch_bytes());
         let memory = [None, Some(min), Some(random.within(min, max))][random.within(0, 2) as usize];
-        return MessagesOptions { memory, ..options };
+        return options.with_memory(memory);
     }
 }
 
@@ -238,9 +238,8 @@ fn too_little_memory_is_refused_with_a_sentence() {
     for _ in 0..if full_sweep() { 2000 } else { 60 } {
         let case = Case::random(&mut random, &small());
         let plan = plan_of(std::slice::from_ref(&case));
-        let with = |memory| {
-            Messages::new(Arc::clone(&plan), MessagesOptions { memory: Some(memory), ..Default::default() })
-        };
+        let with =
+            |memory| Messages::new(Arc::clone(&plan), MessagesOptions::default().with_memory(Some(memory)));
         let min = Messages::new(Arc::clone(&plan), MessagesOptions::default()).unwrap().min_bytes();
         let mut engine = with(min).unwrap();
         assert_eq!(engine.scratch_bytes(), min, "the minimum is what is used, to the byte");
@@ -262,7 +261,7 @@ fn strategies_refuse_what_they_cannot_do() {
         layout("3x1/4x4 of 20x20", MemoryOrder::ColMajor),
     );
     let plan = Arc::new(Plan::new(vec![moving.unwrap()]).unwrap());
-    let options = MessagesOptions { strategy: Strategy::WalkerOtto, ..Default::default() };
+    let options = MessagesOptions::default().with_strategy(Strategy::WalkerOtto);
     let error = Messages::new(plan, options).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("walker-otto"), "{error}");

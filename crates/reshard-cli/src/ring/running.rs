@@ -137,7 +137,7 @@ impl Wanted {
         plan: Arc<RingPlan>,
     ) -> Result<Option<Ran>, Failure> {
         let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
-        let options = MpiRingOptions { memory: self.memory, ..MpiRingOptions::default() };
+        let options = MpiRingOptions::default().with_memory(self.memory);
         // Ends alike on all ranks.
         let engine = MpiRing::new(plan, session.world(), options).map_err(|error| {
             let failure = self.refused(error);

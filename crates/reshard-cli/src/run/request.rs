@@ -148,7 +148,7 @@ impl RunRequest {
             }
             EngineChoice::UnderMpi(_) => Err(Failure::usage("the engine mpi is made by all ranks together")),
             EngineChoice::Messages(strategy) => {
-                let options = MessagesOptions { strategy, memory: self.memory, ..MessagesOptions::default() };
+                let options = MessagesOptions::default().with_strategy(strategy).with_memory(self.memory);
                 let engine = Messages::new(plan, options).map_err(|error| match self.memory {
                     Some(_) if error.kind() == ErrorKind::Memory => {
                         Failure::usage_of(&error, format!("--memory: {error}"))

@@ -22,9 +22,8 @@ pub fn run(args: &args::Run, asked: &RunRequest, how: UnderMpi) -> Result<(), Fa
     let told = |error: Failure| if session.world().rank() == 0 { error.said() } else { error.silent() };
     let begin = Instant::now();
     let plan = Arc::new(Plan::new(vec![asked.moving.clone()])?);
-    let messages =
-        MessagesOptions { strategy: how.strategy, memory: asked.memory, ..MessagesOptions::default() };
-    let options = MpiOptions { mover: how.mover, messages, ..MpiOptions::default() };
+    let messages = MessagesOptions::default().with_strategy(how.strategy).with_memory(asked.memory);
+    let options = MpiOptions::default().with_mover(how.mover).with_messages(messages);
     // Ends alike on all ranks.
     let engine = MpiEngine::new(plan, session.world(), options).map_err(|error| told(error.into()))?;
     let plan_seconds = begin.elapsed().as_secs_f64();

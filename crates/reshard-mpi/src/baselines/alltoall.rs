@@ -35,7 +35,7 @@ impl AllToAllV {
     /// Needs a communicator of its own: collectives of two engines must not be matched with each other.
     pub fn new(plan: &Arc<Plan>, comm: Comm) -> Result<Self> {
         // Each message is one fragment, and arrays that move alike are one group.
-        let options = MessagesOptions { strategy: Strategy::Async, ..Default::default() };
+        let options = MessagesOptions::default().with_strategy(Strategy::Async);
         let (packer, program) = messages(plan, comm.rank() as u64, &options, i32::MAX as usize)?;
         let mut counts = [vec![0_u64; comm.size()], vec![0_u64; comm.size()]];
         for range in &program.sends {

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 /// Options of an [`MpiEngine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MpiOptions {
     /// How bytes travel.
     pub mover: Mover,
@@ -41,6 +42,26 @@ pub struct MpiOptions {
     /// The timeout of a rank that waits for another, in making an engine and in every run; `None` waits without one. Runs of
     /// `alltoallv` and `alltoallw`, which are one blocking call of MPI each, have no timeout.
     pub deadline: Option<Duration>,
+}
+
+impl MpiOptions {
+    /// Sets how bytes travel.
+    #[must_use]
+    pub fn with_mover(self, mover: Mover) -> Self {
+        Self { mover, ..self }
+    }
+
+    /// Sets strategy, barriers and the memory limit.
+    #[must_use]
+    pub fn with_messages(self, messages: MessagesOptions) -> Self {
+        Self { messages, ..self }
+    }
+
+    /// Sets the timeout of a rank that waits for another; `None` waits without one.
+    #[must_use]
+    pub fn with_deadline(self, deadline: impl Into<Option<Duration>>) -> Self {
+        Self { deadline: deadline.into(), ..self }
+    }
 }
 
 impl Default for MpiOptions {

@@ -51,12 +51,27 @@ impl FragmentTag {
 
 /// Options of an [`MpiRing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MpiRingOptions {
     /// The limit in bytes for the slots of all ranks together. A plan that needs more is refused; memory of MPI itself is
     /// not counted.
     pub memory: Option<u64>,
     /// The timeout of a rank that waits for another; `None` waits without one.
     pub deadline: Option<Duration>,
+}
+
+impl MpiRingOptions {
+    /// Sets the limit in bytes for the slots of all ranks together.
+    #[must_use]
+    pub fn with_memory(self, memory: impl Into<Option<u64>>) -> Self {
+        Self { memory: memory.into(), ..self }
+    }
+
+    /// Sets the timeout of a rank that waits for another; `None` waits without one.
+    #[must_use]
+    pub fn with_deadline(self, deadline: impl Into<Option<Duration>>) -> Self {
+        Self { deadline: deadline.into(), ..self }
+    }
 }
 
 impl Default for MpiRingOptions {

@@ -38,9 +38,10 @@ impl Given {
             let (from, to) = (layout(self.from, MemoryOrder::ColMajor)?, layout(self.to, self.order)?);
             Ok(vec![Move::windowed::<f64>(from, to, window)?.of_bytes(self.elem)?])
         };
-        let messages = MessagesOptions { strategy: self.strategy, memory: self.memory, ..Default::default() };
+        let messages = MessagesOptions::default().with_strategy(self.strategy).with_memory(self.memory);
         let deadline = Some(Duration::from_secs(20));
-        let options = MpiOptions { mover: self.mover, messages, deadline };
+        let options =
+            MpiOptions::default().with_mover(self.mover).with_messages(messages).with_deadline(deadline);
         MpiEngine::of_moves(moves(), world, options)
     }
 
@@ -144,7 +145,7 @@ pub fn absence(world: &Comm) {
     if world.rank() != 1 {
         world.private().unwrap();
         let begin = Instant::now();
-        let options = MpiOptions { deadline: Some(Duration::from_millis(300)), ..MpiOptions::default() };
+        let options = MpiOptions::default().with_deadline(Some(Duration::from_millis(300)));
         let error = MpiEngine::new(Arc::clone(&plan), world, options).err().expect("rank 1 is not here");
         assert!(error.to_string().contains("rank 1 did not answer"), "{error}");
         assert_eq!(error.kind(), ErrorKind::External);
@@ -159,7 +160,7 @@ pub fn silence(world: &Comm, mover: Mover) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("2/60 of 120"), layout("2/60 ranks=1,0 of 120")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions { mover, deadline: Some(Duration::from_millis(300)), ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_millis(300)));
     let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
     if world.rank() == 0 {
         let (from, mut to) = ([1.0; 60], [0.0; 60]);
@@ -191,7 +192,7 @@ pub fn silence(world: &Comm, mover: Mover) {
             }
         }
     }
-    let options = MpiOptions { mover, ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(mover);
     MpiEngine::new(plan, world, options).unwrap().run(Own::new(&from, &mut to)).unwrap();
     assert_eq!(to, [1.0 - world.rank() as f64; 60]);
 }
@@ -255,7 +256,7 @@ pub fn calls(world: &Comm, mover: Mover, calls: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("2x1/3x2 of 20x20"), layout("1x2/4x7 of 20x20")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions { mover, ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(mover);
     let mut memory = Vec::new();
     for call in 0..calls {
         // Four runs for each engine: shared memory comes and goes with it.
@@ -283,7 +284,7 @@ pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions { mover, deadline: Some(Duration::from_secs(3)), ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_secs(3)));
     let mut engine = MpiEngine::in_tasks(plan, world, options, 4096).unwrap();
     let mut parts = Parts::new(world, &engine, 1.0);
     for run in 0..=step + 1 {
@@ -313,7 +314,7 @@ pub fn killed(world: &Comm, mover: Mover, step: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions { mover, deadline: Some(Duration::from_secs(1)), ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_secs(1)));
     let mut engine = MpiEngine::in_tasks(Arc::clone(&plan), world, options, 4096).unwrap();
     let mut parts = Parts::new(world, &engine, 1.0);
     let begin = Instant::now();
@@ -330,7 +331,7 @@ pub fn killed(world: &Comm, mover: Mover, step: u64) {
     let error = outcomes.find_map(Result::err).expect("rank 2 is gone").to_string();
     assert!(error.contains("rank 2") || error.contains("and 2"), "{error}");
     // The other may be told later than this rank, by a deadline.
-    let options = MpiOptions { deadline: Some(Duration::from_millis(2500)), ..options };
+    let options = options.with_deadline(Some(Duration::from_millis(2500)));
     let next = MpiEngine::new(plan, world, options).err().expect("rank 2 is gone").to_string();
     assert!(next.contains("rank 2 did not answer"), "{next}");
     assert!(begin.elapsed() < Duration::from_secs(20));

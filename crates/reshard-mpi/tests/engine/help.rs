@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 fn engine(world: &Comm, from: &str, to: &str, task_bytes: u64, deadline: Duration) -> MpiEngine {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let plan = Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap();
-    let options = MpiOptions { mover: Mover::Shared, deadline: Some(deadline), ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(Mover::Shared).with_deadline(Some(deadline));
     MpiEngine::in_tasks(Arc::new(plan), world, options, task_bytes).unwrap()
 }
 
@@ -150,7 +150,7 @@ pub fn swapped_and_gone_on(world: &Comm, mover: Mover, runs: u32) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("1/5 of 10000"), layout("1/5 ranks=1 of 10000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions { mover, deadline: Some(Duration::from_secs(30)), ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_secs(30)));
     let mut engine = MpiEngine::in_tasks(plan, world, options, 1000).unwrap();
     let part = |len| Shared::<u64>::zeroed(world, len).unwrap();
     let (one, other) = (part(engine.source_len(0)), part(engine.source_len(0)));

@@ -15,8 +15,7 @@ fn engine(world: &Comm, from: &str, to: &str, deadline: Duration) -> MpiEngine {
         Layout::new(distribution, MemoryOrder::ColMajor)
     };
     let plan = Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap();
-    let options =
-        MpiOptions { mover: Mover::SharedSource, deadline: Some(deadline), ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(Mover::SharedSource).with_deadline(Some(deadline));
     MpiEngine::new(Arc::new(plan), world, options).unwrap()
 }
 

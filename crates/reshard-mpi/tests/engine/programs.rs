@@ -136,8 +136,11 @@ pub fn any(world: &Comm, seed: u64, count: u64) {
             .map(|load| {
                 loop {
                     let mover = Mover::ALL[random.within(0, Mover::ALL.len() as u64 - 1) as usize];
-                    let messages = MessagesOptions { barriers: random.one_in(4), ..Default::default() };
-                    let options = MpiOptions { mover, messages, deadline: DEADLINE };
+                    let messages = MessagesOptions::default().with_barriers(random.one_in(4));
+                    let options = MpiOptions::default()
+                        .with_mover(mover)
+                        .with_messages(messages)
+                        .with_deadline(DEADLINE);
                     let task_bytes = random.within(64, 1 << 12);
                     match MpiEngine::in_tasks(load.plan(), world, options, task_bytes) {
                         Ok(engine) => break engine,

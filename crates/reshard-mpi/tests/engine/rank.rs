@@ -114,9 +114,14 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
         for mover in Mover::ALL {
             let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
             let memory = random.one_in(3).then(|| random.within(1, 1 << 16) << random.within(0, 8));
-            let messages =
-                MessagesOptions { strategy, memory, barriers: random.one_in(4), ..Default::default() };
-            let options = MpiOptions { mover, messages, deadline: Some(Duration::from_secs(30)) };
+            let messages = MessagesOptions::default()
+                .with_strategy(strategy)
+                .with_memory(memory)
+                .with_barriers(random.one_in(4));
+            let options = MpiOptions::default()
+                .with_mover(mover)
+                .with_messages(messages)
+                .with_deadline(Some(Duration::from_secs(30)));
             // For `shared`, half of them by all ranks together, though they are small.
             let task_bytes = random.one_in(2).then(|| random.within(1, 1 << 12));
             let made = match task_bytes {
@@ -184,8 +189,8 @@ fn large(world: &Comm) {
             (Mover::Shared, None),
             (Mover::SharedSource, None),
         ] {
-            let messages = MessagesOptions { memory, ..MessagesOptions::default() };
-            let options = MpiOptions { mover, messages, ..MpiOptions::default() };
+            let messages = MessagesOptions::default().with_memory(memory);
+            let options = MpiOptions::default().with_mover(mover).with_messages(messages);
             let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
             let runs = if mover == Mover::Private { 3 } else { 2 };
             for salt in 0..runs {
@@ -205,7 +210,7 @@ fn huge(world: &Comm, mover: Mover) {
     };
     let moving = Move::of::<f64>(layout(""), layout(" ranks=1,0")).unwrap().of_bytes(1).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions { mover, ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(mover);
     let mut engine = MpiEngine::new(plan, world, options).unwrap();
     let value = |part: usize, at: usize| {
         let global = part as u64 * PART + at as u64;

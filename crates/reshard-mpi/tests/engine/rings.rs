@@ -31,12 +31,13 @@ pub fn any(world: &Comm, seed: u64, rings: u64) {
             (0..plan.procs()).map(|rank| plan.program().of_rank(rank as u64).receives.len()).sum();
         let most = random.within(0, 4 * (links as u64 + 1) * item_bytes);
         let memory = random.one_in(2).then_some(most);
-        let options = MpiRingOptions { memory, deadline: Some(Duration::from_secs(30)) };
+        let options =
+            MpiRingOptions::default().with_memory(memory).with_deadline(Some(Duration::from_secs(30)));
         let mut engine = match MpiRing::new(Arc::clone(&plan), world, options) {
             Ok(engine) => engine,
             Err(error) if error.kind() == ErrorKind::Memory => {
                 assert!(error.to_string().contains("needs at least"), "{error}");
-                MpiRing::new(Arc::clone(&plan), world, MpiRingOptions { memory: None, ..options }).unwrap()
+                MpiRing::new(Arc::clone(&plan), world, options.with_memory(None)).unwrap()
             }
             Err(error) => panic!("{error}: {plan:?}"),
         };
@@ -60,7 +61,7 @@ pub fn round(world: &Comm) {
         let transfer = |from: u64| Transfer { from, side, items: 9, start: 0, end: 9 };
         let program = Program::new(procs, (0..procs as u64).map(transfer).collect());
         let plan = Arc::new(RingPlan::new(ring.clone(), program, 3).unwrap());
-        let options = MpiRingOptions { deadline: Some(Duration::from_secs(20)), ..MpiRingOptions::default() };
+        let options = MpiRingOptions::default().with_deadline(Some(Duration::from_secs(20)));
         let mut engine = MpiRing::new(plan, world, options).unwrap();
         for run in 0..2 {
             run_once(&world.private().unwrap(), &mut engine, run);
@@ -100,7 +101,7 @@ pub fn disagreement(world: &Comm, seed: u64) {
     let mut random = Random::new(seed);
     let comm = world.private().unwrap();
     let procs = world.size();
-    let options = MpiRingOptions { deadline: Some(Duration::from_secs(20)), ..MpiRingOptions::default() };
+    let options = MpiRingOptions::default().with_deadline(Some(Duration::from_secs(20)));
     let ring = || RingProblem::new(vec![4; procs], vec![4; procs]);
     for what in 0..8 {
         let odd = random.within(0, procs as u64 - 1) as usize;
@@ -147,7 +148,7 @@ pub fn disagreement(world: &Comm, seed: u64) {
 
 /// A rank that never calls is named: where the ring is made, and where it is run.
 pub fn absence(world: &Comm, when: &str) {
-    let options = MpiRingOptions { deadline: Some(Duration::from_millis(300)), ..MpiRingOptions::default() };
+    let options = MpiRingOptions::default().with_deadline(Some(Duration::from_millis(300)));
     let ring = || RingProblem::new(vec![40, 0, 0], vec![0, 20, 20]);
     let begin = Instant::now();
     world.private().unwrap();

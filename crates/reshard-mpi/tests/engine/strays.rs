@@ -27,7 +27,7 @@ impl Carrier {
         if what == "ring" {
             let items = ITEMS as u64;
             let problem = RingProblem::new(vec![0, items], vec![items, 0]);
-            let options = MpiRingOptions { deadline: LIMIT, ..MpiRingOptions::default() };
+            let options = MpiRingOptions::default().with_deadline(LIMIT);
             return Self::Ring(Box::new(MpiRing::of_problem(problem, 8, world, options).unwrap()));
         }
         Self::Engine(Box::new(engine(world, what.parse().unwrap(), false)))
@@ -63,8 +63,13 @@ fn engine(world: &Comm, mover: Mover, barriers: bool) -> MpiEngine {
     let layout = |text: String| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let [from, to] = [" ranks=1", ""].map(|ranks| layout(format!("1/{ITEMS}{ranks} of {ITEMS}")));
     let plan = Arc::new(Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap());
-    let messages = MessagesOptions { barriers, strategy: Strategy::Optimal, ..Default::default() };
-    MpiEngine::new(plan, world, MpiOptions { mover, messages, deadline: LIMIT }).unwrap()
+    let messages = MessagesOptions::default().with_barriers(barriers).with_strategy(Strategy::Optimal);
+    MpiEngine::new(
+        plan,
+        world,
+        MpiOptions::default().with_mover(mover).with_messages(messages).with_deadline(LIMIT),
+    )
+    .unwrap()
 }
 
 /// Rank 0 takes the next message that comes from rank 1 with one of these tags.

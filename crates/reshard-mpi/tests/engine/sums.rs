@@ -26,7 +26,7 @@ fn one<T: Element + Number>(world: &Comm, random: &mut Random) {
     for mover in
         [Mover::Private, Mover::Messages, Mover::Mixed, Mover::Lockstep, Mover::Shared, Mover::SharedSource]
     {
-        let options = MpiOptions { mover, deadline: Some(Duration::from_secs(30)), ..MpiOptions::default() };
+        let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_secs(30)));
         let mut engine = MpiEngine::in_tasks(Arc::clone(&plan), world, options, 300).unwrap();
         // Twice: what one run leaves behind must not disturb the next.
         for _ in 0..2 {

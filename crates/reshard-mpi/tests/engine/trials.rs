@@ -52,7 +52,7 @@ pub fn faults(world: &Comm, seed: u64, count: u64) {
         let faulty = random.within(0, world.size() as u64 - 1) as usize;
         let mut load = Load::random(&mut random, world);
         let plan = load.plan();
-        let limit = |deadline| MpiOptions { mover, deadline, ..MpiOptions::default() };
+        let limit = |deadline| MpiOptions::default().with_mover(mover).with_deadline(deadline);
         let make = |deadline| MpiEngine::in_tasks(Arc::clone(&plan), world, limit(deadline), 256).unwrap();
         let mut before = make(LONG);
         let mut engine = make(Some(DEADLINE));
@@ -174,7 +174,7 @@ pub fn many_engines(world: &Comm, count: u64) {
     for number in 0..count {
         // One engine in ten is of another kind, and takes longer to make.
         let mover = if number % 10 == 9 { Mover::Private } else { Mover::Messages };
-        let options = MpiOptions { mover, deadline: LONG, ..MpiOptions::default() };
+        let options = MpiOptions::default().with_mover(mover).with_deadline(LONG);
         let engine = Box::into_raw(Box::new(MpiEngine::new(plan(number), world, options).unwrap()));
         let from = Box::into_raw(Box::new(values(number, "2/3")));
         let to = Box::into_raw(Box::new(vec![u64::MAX; values(number, "2/5").len()]));

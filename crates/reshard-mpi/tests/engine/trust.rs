@@ -22,7 +22,7 @@ pub fn plan(from: &str, to: &str) -> Arc<Plan> {
 }
 
 pub fn options(mover: Mover, deadline: Duration) -> MpiOptions {
-    MpiOptions { mover, deadline: Some(deadline), ..MpiOptions::default() }
+    MpiOptions::default().with_mover(mover).with_deadline(Some(deadline))
 }
 
 pub fn meet(world: &Comm) {

@@ -19,7 +19,7 @@ pub fn nobody_comes_at_first(world: &Comm, what: &str) {
             _ => {
                 let procs = world.size();
                 let problem = RingProblem::new(vec![4; procs], vec![4; procs]);
-                let options = MpiRingOptions { deadline: Some(deadline), ..MpiRingOptions::default() };
+                let options = MpiRingOptions::default().with_deadline(Some(deadline));
                 MpiRing::of_problem(problem, 8, world, options).map(drop)
             }
         }
@@ -82,8 +82,9 @@ pub fn refused_by_one(world: &Comm, mover: Mover) {
 /// With barriers between the steps, looking after a run does not wait for a rank that is not there.
 pub fn looks_do_not_wait(world: &Comm) {
     let exchange = Exchange::new(world, 0);
-    let messages = MessagesOptions { barriers: true, ..MessagesOptions::default() };
-    let options = MpiOptions { mover: Mover::Messages, messages, deadline: Some(LONG) };
+    let messages = MessagesOptions::default().with_barriers(true);
+    let options =
+        MpiOptions::default().with_mover(Mover::Messages).with_messages(messages).with_deadline(Some(LONG));
     let mut engine = MpiEngine::new(exchange.plan(), world, options).unwrap();
     let from = exchange.values(world.rank(), 0, 1);
     let mut to = vec![0; exchange.values(world.rank(), 1, 0).len()];

@@ -112,7 +112,7 @@ pub fn engine(world: &Comm, mover: Mover) -> MpiEngine {
     let size = world.size();
     let [from, to] = [3, 5].map(|block| layout(&format!("{size}/{block} of 400")));
     let plan = Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap();
-    let options = MpiOptions { mover, ..MpiOptions::default() };
+    let options = MpiOptions::default().with_mover(mover);
     let mut engine = MpiEngine::new(Arc::new(plan), world, options).unwrap();
     let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
     engine.run(Own::new(&from, &mut to)).unwrap();

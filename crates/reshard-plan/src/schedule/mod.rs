@@ -122,6 +122,7 @@ impl FromStr for Strategy {
 
 /// What a schedule may assume and how it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// How to order the messages.
     pub strategy: Strategy,
@@ -135,6 +136,44 @@ pub struct Options {
     pub beta: u64,
     /// For `min-cost`: at most so many steps.
     pub most_steps: Option<u64>,
+}
+
+impl Options {
+    /// How to order the messages.
+    #[must_use]
+    pub fn with_strategy(self, strategy: Strategy) -> Self {
+        Self { strategy, ..self }
+    }
+
+    /// Says whether rank k is the same process on both sides.
+    #[must_use]
+    pub fn with_shared_ranks(self, shared_ranks: bool) -> Self {
+        Self { shared_ranks, ..self }
+    }
+
+    /// Sets the messages in flight from each sender, for `eager`.
+    #[must_use]
+    pub fn with_in_flight(self, in_flight: u64) -> Self {
+        Self { in_flight, ..self }
+    }
+
+    /// Sets the cost of a step, for `min-cost`.
+    #[must_use]
+    pub fn with_alpha(self, alpha: u64) -> Self {
+        Self { alpha, ..self }
+    }
+
+    /// Sets the cost of each element of a step's longest message, for `min-cost`.
+    #[must_use]
+    pub fn with_beta(self, beta: u64) -> Self {
+        Self { beta, ..self }
+    }
+
+    /// Sets the most steps, for `min-cost`.
+    #[must_use]
+    pub fn with_most_steps(self, most_steps: impl Into<Option<u64>>) -> Self {
+        Self { most_steps: most_steps.into(), ..self }
+    }
 }
 
 impl Default for Options {
@@ -201,7 +240,7 @@ fn total(steps: &[Step]) -> u128 {
 impl Schedule {
     /// A schedule for a problem whose two grids count as distinct processes.
     pub fn new(problem: &Problem, strategy: Strategy) -> Result<Self> {
-        Self::with(problem, &Options { strategy, ..Options::default() })
+        Self::with(problem, &Options::default().with_strategy(strategy))
     }
 
     /// A schedule with options.
@@ -383,7 +422,7 @@ impl Judgement {
     /// Judges a problem; an error if it is too large for that.
     pub fn new(problem: &Problem, shared_ranks: bool) -> Result<Self> {
         let graph = Graph::new(problem, shared_ranks)?;
-        let options = Options { alpha: 0, beta: 1, shared_ranks, ..Options::default() };
+        let options = Options::default().with_alpha(0).with_beta(1).with_shared_ranks(shared_ranks);
         let found = min_cost::solve(problem, &graph, &options)?;
         Ok(Self { bound_cost: found.bound_cost, known_cost: total(&by_step(&graph, &found.steps)?) })
     }
