@@ -6,8 +6,10 @@
 
 use crate::machine::Failure;
 use reshard::engine::{BufferTable, MessagesOptions, Threads};
+use reshard::memory::Memory;
 use reshard::rank;
-use reshard::{Distribution, Layout, Memory, MemoryOrder, Move, Plan, Redistribution};
+use reshard::{Layout, MemoryOrder, Move, Plan, Redistribution};
+use reshard_plan::Distribution;
 use std::hint::black_box;
 use std::sync::Arc;
 

@@ -7,8 +7,10 @@
 
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::{Messages, MessagesOptions, Threads};
+use reshard::memory::Memory;
 use reshard::schedule::Strategy;
-use reshard::{Layout, Memory, MemoryOrder, Move, Pattern, Plan, Redistribution, one_period};
+use reshard::{Layout, MemoryOrder, Move, Plan, Redistribution};
+use reshard_plan::{Pattern, one_period};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::sync::Arc;

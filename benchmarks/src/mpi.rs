@@ -170,7 +170,7 @@ fn huge_pages(text: &mut String, cases: &[Answer]) -> Result<(), Failure> {
     text.push_str(
         "\n## With huge pages for everybody\n\n\
          Where the system puts large arrays on huge pages by itself (`always` in `/sys/kernel/mm/transparent_hugepage/enabled`, as\n\
-         many clusters have it) or they were put there (`reshard::use_huge_pages`, `reshard bench --huge`), less of the time goes\n\
+         many clusters have it) or they were put there (`reshard::memory::use_huge_pages`, `reshard bench --huge`), less of the time goes\n\
          into finding pages.\n\n\
          | case | array | private / memcpy | Alltoallw / private | ScaLAPACK / private |\n|---|---|---|---|---|\n",
     );

@@ -10,7 +10,7 @@ use crate::machine::{Failure, Machine, keep};
 use reshard::cost::CostModel;
 use reshard::schedule::{Options, Schedule, Strategy};
 use reshard::simulate::{self, Network};
-use reshard::{Distribution, Problem};
+use reshard_plan::{Distribution, Problem};
 use reshard_testkit::hosts::{Hosts, Rate};
 use serde::Serialize;
 use std::fmt::Write as _;

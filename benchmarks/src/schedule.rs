@@ -8,7 +8,8 @@
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::MessagesOptions;
 use reshard::rank::{StagedCopy, messages};
-use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
+use reshard::{Layout, MemoryOrder, Move, Plan};
+use reshard_plan::Distribution;
 use reshard_plan::schedule::{ClosedForm, Schedule, Strategy};
 use reshard_plan::{Pattern, Problem, one_period};
 use serde::Serialize;

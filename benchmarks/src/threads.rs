@@ -6,7 +6,9 @@
 
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::{PlainCopy, Threads};
-use reshard::{Distribution, Layout, Memory, MemoryOrder, Move, Plan, Redistribution, Window};
+use reshard::memory::Memory;
+use reshard::{Layout, MemoryOrder, Move, Plan, Redistribution, Window};
+use reshard_plan::Distribution;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -202,7 +202,7 @@ fn crates_depend_only_as_the_code_map_allows() {
     let map = code_map("crate-arrows");
     let mut folders: Vec<PathBuf> =
         fs::read_dir(root().join("crates")).unwrap().map(|e| e.unwrap().path()).collect();
-    folders.extend(["benchmarks", "xtask", "fuzz"].map(|folder| root().join(folder)));
+    folders.extend(["benchmarks", "examples", "xtask", "fuzz"].map(|folder| root().join(folder)));
     for folder in folders {
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
         let name = manifest

@@ -5,7 +5,8 @@
 mod oracle;
 
 use oracle::{Items, any_ring};
-use reshard::{Distribution, ErrorKind, Layout, MemoryOrder, redistribute};
+use reshard::{ErrorKind, Layout, MemoryOrder, redistribute};
+use reshard_plan::Distribution;
 use reshard_ring::{
     Direction, Program, RingMessages, RingPlan, RingProblem, RingThreads, Side, Transfer, even_out,
 };

@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// rank. To move arrays of the same layouts again, make a [`Redistribution`] and run that.
 ///
 /// ```
-/// use reshard::{Distribution, Layout, MemoryOrder, redistribute};
+/// use reshard::{Layout, MemoryOrder, redistribute};
+/// use reshard_plan::Distribution;
 /// let from: Distribution = "2/3 of 10".parse()?; // 000111000 1
 /// let to: Distribution = "3/2 of 10".parse()?; //   0011220011
 /// let parts = [vec![0, 1, 2, 6, 7, 8], vec![3, 4, 5, 9]];
@@ -33,7 +34,8 @@ pub fn redistribute<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
 /// A plan, an engine and all the memory they need: made once, run any number of times. Runs after the first allocate nothing.
 ///
 /// ```
-/// use reshard::{Distribution, Layout, Move, MemoryOrder, Redistribution};
+/// use reshard::{Layout, Move, MemoryOrder, Redistribution};
+/// use reshard_plan::Distribution;
 /// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::ColMajor));
 /// let moving = Move::of::<f64>(layout("2x2/2x2 of 4x4")?, layout("1x1/4x4 of 4x4")?)?.of_bytes(4)?;
 /// let mut redistribution = Redistribution::new(moving)?;
@@ -98,7 +100,8 @@ impl Redistribution {
     /// Moves all arrays of the plan, in its order.
     ///
     /// ```
-    /// use reshard::{Distribution, Layout, Move, MemoryOrder, Pair, Redistribution};
+    /// use reshard::{Layout, Move, MemoryOrder, Pair, Redistribution};
+    /// use reshard_plan::Distribution;
     /// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::RowMajor));
     /// let (from, to) = (layout("2/1 of 4")?, layout("1/4 of 4")?);
     /// let numbers = Move::of::<f64>(from.clone(), to.clone())?.of_bytes(8)?;

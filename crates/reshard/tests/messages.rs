@@ -5,9 +5,8 @@
 use num_complex::Complex;
 use reshard::engine::{BufferTable, Engine, Messages, MessagesOptions, Report, Threads};
 use reshard::schedule::{Schedule, Strategy};
-use reshard::{
-    Distribution, ErrorKind, Layout, MemoryOrder, Move, Number, Pair, Plan, Redistribution, Result, Triangle,
-};
+use reshard::{ErrorKind, Layout, MemoryOrder, Move, Number, Pair, Plan, Redistribution, Result, Triangle};
+use reshard_plan::Distribution;
 use reshard_testkit::conformance::{Case, Kinds, Parts};
 use reshard_testkit::{Random, full_sweep};
 use std::sync::{Arc, mpsc};

@@ -5,8 +5,9 @@ use crate::failure::Failure;
 use crate::problem::MoveRequest;
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
-use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Traffic, Window};
+use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
 use reshard_mpi::{Mover, launched};
+use reshard_plan::Traffic;
 use std::sync::Arc;
 
 /// Types by name, with their bytes. Bits are moved as they are, so nothing else matters.

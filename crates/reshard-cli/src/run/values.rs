@@ -9,7 +9,8 @@ mod tests;
 
 use super::bytes::ByteRun;
 use crate::screen::index;
-use reshard::{Layout, MemoryOrder, Problem, Result};
+use reshard::{Layout, MemoryOrder, Result};
+use reshard_plan::Problem;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};

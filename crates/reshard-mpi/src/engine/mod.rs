@@ -99,7 +99,8 @@ fn chunk_bytes(plan: &Plan, ranks: usize) -> u64 {
 /// The engine between processes.
 ///
 /// ```no_run
-/// use reshard::{Distribution, Layout, Move, MemoryOrder, Plan};
+/// use reshard::{Layout, Move, MemoryOrder, Plan};
+/// use reshard_plan::Distribution;
 /// use reshard_mpi::{Mpi, MpiEngine, MpiOptions, Own};
 /// use std::sync::Arc;
 /// let session = Mpi::load(None)?.init()?;

@@ -2,8 +2,9 @@
 
 use reshard::engine::{MessagesOptions, Report};
 use reshard::schedule::Strategy;
-use reshard::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
+use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
+use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use std::ops::Range;
 use std::sync::Arc;

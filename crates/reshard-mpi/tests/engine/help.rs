@@ -1,7 +1,8 @@
 //! Shared destinations, which any rank may write to.
 
-use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
+use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Reduce, Shared};
+use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

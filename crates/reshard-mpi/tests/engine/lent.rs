@@ -1,7 +1,8 @@
 //! Shared parts that others may still read after their owner's run has ended.
 
-use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
+use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
+use reshard_plan::Distribution;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -3,8 +3,9 @@
 use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, waits};
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
-use reshard::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan};
+use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, Reduce, Shared};
+use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use reshard_testkit::allocations::counted;
 use reshard_testkit::conformance::{Case, Kinds};

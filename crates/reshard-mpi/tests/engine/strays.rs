@@ -7,8 +7,9 @@
 
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
-use reshard::{Distribution, Layout, MemoryOrder, Move, Plan, Result};
+use reshard::{Layout, MemoryOrder, Move, Plan, Result};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own, PrivateComm, wait};
+use reshard_plan::Distribution;
 use reshard_ring::RingProblem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

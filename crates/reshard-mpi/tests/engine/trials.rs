@@ -1,8 +1,9 @@
 //! Many faults, each followed by runs on the same communicator; and many engines, more than there are tags.
 
 use crate::programs::Load;
-use reshard::{Distribution, Layout, MemoryOrder, Move, Plan};
+use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Reduce};
+use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;

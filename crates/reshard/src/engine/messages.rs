@@ -26,7 +26,8 @@ const MAX_RANKS: usize = 4096;
 ///
 /// ```
 /// use reshard::engine::{Messages, MessagesOptions};
-/// use reshard::{Distribution, Layout, Move, MemoryOrder, Plan, Redistribution};
+/// use reshard::{Layout, Move, MemoryOrder, Plan, Redistribution};
+/// use reshard_plan::Distribution;
 /// use std::sync::Arc;
 /// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::RowMajor));
 /// let plan = Plan::new(vec![Move::of::<f64>(layout("2/3 of 10")?, layout("3/2 of 10")?)?.of_bytes(4)?])?;

@@ -2,7 +2,8 @@
 
 use bytemuck::Pod;
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
-use reshard::{Distribution, Layout, MemoryOrder, Move, Plan, Redistribution};
+use reshard::{Layout, MemoryOrder, Move, Plan, Redistribution};
+use reshard_plan::Distribution;
 use std::sync::Arc;
 
 /// A tight layout, in the notation of distributions.
@@ -35,7 +36,7 @@ pub struct Places {
 
 impl Places {
     pub fn of(layout: &Layout) -> Self {
-        let of_axis = |axis: &reshard::Axis| -> Vec<(u64, u64)> {
+        let of_axis = |axis: &reshard_plan::Axis| -> Vec<(u64, u64)> {
             (0..axis.len()).map(|global| axis.local_from_global(global).unwrap()).collect()
         };
         let owners = layout.distribution().axes().iter().map(of_axis).collect();

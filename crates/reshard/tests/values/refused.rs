@@ -8,11 +8,11 @@ use std::sync::Arc;
 /// Ranks 3, 4 and 5 into ranks 7 and 8.
 fn sides() -> (Layout, Layout) {
     let ranks = |text: &str, first| {
-        let distribution: reshard::Distribution = text.parse().unwrap();
+        let distribution: reshard_plan::Distribution = text.parse().unwrap();
         let pattern = distribution.pattern();
         let grid = pattern.grid().clone().with_first_rank(first).unwrap();
         let pattern =
-            reshard::Pattern::new(grid, pattern.deals().to_vec(), pattern.first().to_vec()).unwrap();
+            reshard_plan::Pattern::new(grid, pattern.deals().to_vec(), pattern.first().to_vec()).unwrap();
         Layout::new(pattern.over(&distribution.shape()).unwrap(), MemoryOrder::ColMajor)
     };
     (ranks("3/2 of 10", 3), ranks("2/3 of 10", 7))

@@ -2,7 +2,8 @@
 
 use super::arrays::{every_engine, layout, plan_of};
 use reshard::engine::Threads;
-use reshard::{Layout, Memory, MemoryOrder, Move, Plan, Redistribution, Triangle, Window};
+use reshard::memory::Memory;
+use reshard::{Layout, MemoryOrder, Move, Plan, Redistribution, Triangle, Window};
 use reshard_testkit::conformance::{Case, Kinds};
 use reshard_testkit::{Random, full_sweep};
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use reshard::{Distribution, Window};
+use reshard::Window;
+use reshard_plan::Distribution;
 
 struct Case {
     from: Layout,
