@@ -52,7 +52,13 @@ pub use mover::{Mover, Shared};
 pub use private_comm::PrivateComm;
 pub use ring::{MpiRing, MpiRingOptions};
 
-/// The README's examples run with the documentation tests: here, because this crate sees all they use.
+/// The examples of the documents run with the documentation tests: here, because this crate sees all they use.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct ReadmeExample;
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/mpi.md")]
+    struct BetweenProcesses;
+    #[doc = include_str!("../../../docs/rings.md")]
+    struct Rings;
+}
