@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         memory::wanted_while(args.command.doing());
     }
     // What is typed is wrong on all ranks alike, and what needs no other rank is answered by all alike: one says so.
-    let quiet = reshard_mpi::launched().is_some_and(|launcher| launcher.rank > 0);
+    let quiet = reshard_mpi::mpi::launched().is_some_and(|launcher| launcher.rank > 0);
     let result = match args {
         Ok(Args { command }) if quiet && !command.is_parallel() => return ExitCode::SUCCESS,
         Ok(Args { command: Command::Run(args) }) => run::run(&args),

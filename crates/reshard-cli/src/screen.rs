@@ -47,7 +47,8 @@ fn is_dark(colour: u64) -> bool {
 /// True if there shall be text and nothing else: `NO_COLOR` asks for it, or a launcher of MPI passes the output on. Open MPI
 /// gives its ranks a terminal of their own, also where the output ends up in a file.
 pub fn is_plain() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || reshard_mpi::launched().is_some()
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || reshard_mpi::mpi::launched().is_some()
 }
 
 /// Writes a drawing to a file, or to standard output if that is `-`. True if there is something left to be said there.

@@ -5,11 +5,12 @@
 //!
 //! A program that is linked against one MPI runs on that one only, and cannot be built where there is none. So nothing is
 //! linked: [`Mpi::load`] finds the library that fits the launcher, and a table holds the handles and constants of its ABI.
-//! [`Session`] begins and ends MPI, [`Comm`] is a communicator, [`Request`] an operation in flight, [`Datatype`] a derived
+//! [`Session`] begins and ends MPI, [`Comm`] is a communicator, [`Request`](mpi::Request) an operation in flight, [`Datatype`](mpi::Datatype) a derived
 //! datatype. Every return code is checked; errors are values and never end the program.
 //!
 //! ```no_run
-//! use reshard_mpi::{Mpi, Reduce};
+//! use reshard_mpi::Mpi;
+//! use reshard_mpi::mpi::Reduce;
 //! let session = Mpi::load(None)?.init()?;
 //! let world = session.world();
 //! let mut most = [world.rank() as u64];
@@ -22,7 +23,8 @@
 
 mod abi;
 mod agree;
-mod baselines;
+#[doc(hidden)]
+pub mod baselines;
 mod engine;
 #[allow(unsafe_code)]
 mod ffi;
@@ -38,19 +40,23 @@ mod search;
 #[allow(unsafe_code)]
 mod shm;
 
-pub use baselines::{Scalapack, makespan};
 pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, RunArrays, Running};
-pub use ffi::collective::{Blocks, Reduce};
-pub use ffi::comm::{Comm, LARGEST_TAG, LONGEST_MESSAGE, RawComm};
-pub use ffi::datatype::{Datatype, Dealt};
+pub use ffi::comm::{Comm, RawComm};
 pub use ffi::library::Mpi;
-pub use ffi::request::Request;
 pub use ffi::session::Session;
-pub use ffi::wait::wait;
-pub use launch::{Family, Launcher, launched};
 pub use mover::{Mover, Shared};
-pub use private_comm::PrivateComm;
 pub use ring::{MpiRing, MpiRingOptions};
+
+/// The rest of the layer over MPI: collectives, requests, datatypes, what the launcher says.
+pub mod mpi {
+    pub use crate::ffi::collective::{Blocks, Reduce};
+    pub use crate::ffi::comm::{LARGEST_TAG, LONGEST_MESSAGE};
+    pub use crate::ffi::datatype::{Datatype, Dealt};
+    pub use crate::ffi::request::Request;
+    pub use crate::ffi::wait::wait;
+    pub use crate::launch::{Family, Launcher, launched};
+    pub use crate::private_comm::PrivateComm;
+}
 
 /// The examples of the documents run with the documentation tests: here, because this crate sees all they use.
 #[cfg(doctest)]

@@ -6,7 +6,8 @@ use crate::problem::MoveRequest;
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
-use reshard_mpi::{Mover, launched};
+use reshard_mpi::Mover;
+use reshard_mpi::mpi::launched;
 use reshard_plan::Traffic;
 use std::sync::Arc;
 

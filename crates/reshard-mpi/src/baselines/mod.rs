@@ -2,7 +2,7 @@
 //! (`scalapack.rs`), and how all of them are timed (`makespan.rs`).
 
 #[allow(unsafe_code)]
-pub mod alltoall;
+pub(crate) mod alltoall;
 mod makespan;
 #[allow(unsafe_code)]
 mod scalapack;

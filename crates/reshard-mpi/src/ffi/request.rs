@@ -9,7 +9,7 @@ use crate::abi::Raw;
 use reshard_plan::Result;
 use std::ffi::c_int;
 
-/// An operation in flight. [`crate::wait`] waits for several.
+/// An operation in flight. [`wait`](crate::mpi::wait) waits for several.
 #[derive(Debug)]
 #[must_use = "a request in flight must be waited for"]
 pub struct Request {

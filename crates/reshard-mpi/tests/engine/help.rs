@@ -1,7 +1,8 @@
 //! Shared destinations, which any rank may write to.
 
 use reshard::{Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Reduce, Shared};
+use reshard_mpi::mpi::Reduce;
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
 use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use std::io::Write;

@@ -2,7 +2,8 @@
 
 use reshard::engine::MessagesOptions;
 use reshard::{Layout, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, OwnParts, Reduce, Running, Shared};
+use reshard_mpi::mpi::Reduce;
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, OwnParts, Running, Shared};
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{Case, Kinds, Parts};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

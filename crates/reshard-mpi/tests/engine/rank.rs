@@ -4,7 +4,8 @@ use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, wa
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, Reduce, Shared};
+use reshard_mpi::mpi::Reduce;
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, Shared};
 use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use reshard_testkit::allocations::counted;

@@ -5,7 +5,8 @@ mod oracle;
 
 use oracle::{Items, any_ring};
 use reshard::ErrorKind;
-use reshard_mpi::{Comm, MpiRing, MpiRingOptions, Reduce};
+use reshard_mpi::mpi::Reduce;
+use reshard_mpi::{Comm, MpiRing, MpiRingOptions};
 use reshard_ring::{Direction, Program, RingPlan, RingProblem, Side, Transfer};
 use reshard_testkit::Random;
 use std::sync::Arc;

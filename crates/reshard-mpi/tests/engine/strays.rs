@@ -8,7 +8,8 @@
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
 use reshard::{Layout, MemoryOrder, Move, Plan, Result};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own, PrivateComm, wait};
+use reshard_mpi::mpi::{PrivateComm, wait};
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own};
 use reshard_plan::Distribution;
 use reshard_ring::RingProblem;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use crate::programs::Load;
 use reshard::{Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Reduce};
+use reshard_mpi::mpi::Reduce;
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own};
 use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};

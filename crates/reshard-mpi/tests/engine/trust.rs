@@ -1,7 +1,8 @@
 //! Runs that must not say that all is well when it is not: each of these once went wrong. Waits are in `waits.rs`.
 
 use reshard::{Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Scalapack, Shared};
+use reshard_mpi::baselines::Scalapack;
+use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
 use reshard_plan::Distribution;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

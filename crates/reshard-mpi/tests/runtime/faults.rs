@@ -2,7 +2,8 @@
 
 use super::rank::SOON;
 use super::values::messages;
-use reshard_mpi::{Comm, Datatype, LARGEST_TAG, LONGEST_MESSAGE, Reduce, wait};
+use reshard_mpi::Comm;
+use reshard_mpi::mpi::{Datatype, LARGEST_TAG, LONGEST_MESSAGE, Reduce, wait};
 use reshard_plan::{ErrorKind, Result};
 use std::time::{Duration, Instant};
 

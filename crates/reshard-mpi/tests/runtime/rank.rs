@@ -3,7 +3,8 @@
 use super::faults::errors;
 use super::host;
 use super::values::{collectives, datatypes, messages, splits};
-use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, RawComm, Request, launched};
+use reshard_mpi::mpi::{Request, launched};
+use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, RawComm};
 use reshard_plan::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan, Result};
 use std::ffi::c_void;
 use std::sync::Arc;

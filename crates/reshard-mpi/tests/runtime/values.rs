@@ -1,7 +1,8 @@
 //! What every call should do, compared byte by byte with a formula.
 
 use super::rank::SOON;
-use reshard_mpi::{Blocks, Comm, Datatype, Dealt, LARGEST_TAG, Reduce, wait};
+use reshard_mpi::Comm;
+use reshard_mpi::mpi::{Blocks, Datatype, Dealt, LARGEST_TAG, Reduce, wait};
 use reshard_plan::{MemoryOrder, Result};
 use std::time::Instant;
 
