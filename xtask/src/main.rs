@@ -153,14 +153,24 @@ fn formatted() -> Outcome {
 
 fn linted() -> Outcome {
     if tools::rust_component("clippy", &["clippy", "--version"])? {
-        cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]).run()?;
+        cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ])
+        .run()?;
     }
     Ok(())
 }
 
 fn tested() -> Outcome {
     with_mpi()?;
-    cargo(&["test", "--workspace", "--locked"]).env(mpi::NEEDED, "1").run()
+    cargo(&["test", "--workspace", "--all-features", "--locked"]).env(mpi::NEEDED, "1").run()
 }
 
 fn with_mpi() -> Outcome {
@@ -181,13 +191,15 @@ fn unoptimised() -> Outcome {
 }
 
 fn documented() -> Outcome {
-    cargo(&["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings").run()
+    cargo(&["doc", "--workspace", "--all-features", "--no-deps", "--locked"])
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .run()
 }
 
 /// All tests of some packages, nothing left out of their sweeps.
 fn swept(packages: &[&str]) -> Outcome {
     let packages: Vec<&str> = packages.iter().flat_map(|name| ["--package", name]).collect();
-    let test = [&["test", "--locked"], &packages[..]].concat();
+    let test = [&["test", "--locked", "--all-features"], &packages[..]].concat();
     cargo(&test).env("RESHARD_FULL", "1").env(mpi::NEEDED, "1").run()
 }
 

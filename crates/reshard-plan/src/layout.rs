@@ -167,6 +167,12 @@ impl Layout {
         }
     }
 
+    /// The strides that single ranks have for themselves.
+    #[cfg(feature = "serde")]
+    pub(crate) fn strides_of_ranks(&self) -> &BTreeMap<u64, Vec<u64>> {
+        &self.of_rank
+    }
+
     /// From one element of a rank's part to the next along each dimension, in elements.
     pub fn strides(&self, rank: u64) -> Result<Vec<u64>> {
         let shape = self.distribution.local_shape(rank)?;

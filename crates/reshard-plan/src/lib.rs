@@ -39,6 +39,8 @@ pub mod problem;
 pub mod quotient;
 pub mod relabel;
 pub mod schedule;
+#[cfg(feature = "serde")]
+mod serialize;
 pub mod simulate;
 pub mod track;
 pub mod traffic;

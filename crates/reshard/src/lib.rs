@@ -24,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+#[cfg(feature = "ndarray")]
+pub mod ndarray;
 mod program;
 pub mod rank;
 mod redistribution;

@@ -40,6 +40,7 @@ pub trait Engine: Send {
 
 /// Counts and times of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Report {
     /// Bytes moved, including those that stay on their rank.
