@@ -144,7 +144,7 @@ fn ring_passes_items_on_between_processes() {
         );
         assert!(answer["mpi"].as_str().unwrap().starts_with(launcher.family), "{answer}");
         assert!(answer["scratch_bytes"].as_u64().unwrap() > 0);
-        // One process too few, and letters without room.
+        // One process too few, and too little memory for message buffers.
         let few = "the ring has 3 processes, but the communicator has 2 ranks; start 3";
         launcher.complains(2, &ring, few);
         launcher.complains(3, &[&ring[..], &["--memory", "3"]].concat(), "--memory: ");

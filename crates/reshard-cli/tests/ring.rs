@@ -195,7 +195,7 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (with("1,2", "2,1", &["--run", "--memory", "much"]), "--memory: \"much\" is not an amount"),
         (
             with("1,2", "2,1", &["--run", "--engine", "messages", "--memory", "7"]),
-            "--memory: 7 bytes were given for the letters of all processes together; this ring needs at least 8 bytes",
+            "--memory: 7 bytes were given for the message buffers of all processes together; this ring needs at least 8 bytes",
         ),
         (with("1,2", "2,1", &["--run", "--item-bytes", "9000000000000"]), "the items take"),
         (with("1,2", "2,1", &["--run", "--item-bytes", "18446744073709551615"]), "do not fit in any memory"),

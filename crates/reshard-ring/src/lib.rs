@@ -1,17 +1,17 @@
 //! Balances loads between neighbours of a ring of processes, in the least time.
 //!
 //! Each process of a ring holds some items and should hold others; items travel only between neighbours, over links that
-//! may differ in speed. A [`RingProblem`] says so, [`solve`] finds a [`Program`] (who sends how many items to which
-//! neighbour, and when) with what is proven about its length, and [`check`] replays any program. A [`RingPlan`] is a program
-//! and the size of an item; engines run it on one slice for each process, with room for [`RingPlan::room`] items.
+//! may differ in speed. A [`RingProblem`] describes that, [`solve`] finds a [`Program`] (who sends how many items to which
+//! neighbour, and when) with a lower bound on its time, and [`check`] replays any program. A [`RingPlan`] is a program and
+//! the size of an item; engines run it on one slice for each process, with room for [`RingPlan::room`] items.
 //!
 //! | engine | how items travel | memory besides the items |
 //! |---|---|---|
-//! | [`RingThreads`] | straight from one process's memory into its neighbour's | none |
-//! | [`RingMessages`] | in messages, a thread for each process | two messages for each process that sends |
-//! | `MpiRing`, in `reshard-mpi` | in messages, each process a rank of MPI | two messages for each process that sends, two for each link it receives from |
+//! | [`RingThreads`] | copied straight from one process's memory into its neighbour's | none |
+//! | [`RingMessages`] | in messages, a thread for each process | two message buffers for each process that sends |
+//! | `MpiRing`, in `reshard-mpi` | in messages, each process a rank of MPI | two message buffers for each process that sends, two for each link it receives from |
 //!
-//! [`even_out`] does it all in one call:
+//! [`even_out`] plans and moves in one call:
 //!
 //! ```
 //! use reshard_ring::{RingProblem, even_out};
@@ -21,14 +21,14 @@
 //! # Ok::<(), reshard_plan::Error>(())
 //! ```
 //!
-//! [`Advisor`] says when balancing pays for itself. `docs/rings.md` has the mathematics.
+//! [`Advisor`] says when the time of balancing is won back. `docs/rings.md` has the mathematics.
 
 #![forbid(unsafe_code)]
 
 mod engine;
 mod solve;
 
-pub use engine::{Letters, Report, RingMessages, RingPlan, RingThreads, Share, even_out};
+pub use engine::{FragmentSize, RankProgress, Report, RingMessages, RingPlan, RingThreads, even_out};
 pub use solve::{
     Advisor, Application, Direction, Method, Outcome, Policy, Program, RankProgram, RingProblem, Side,
     Solution, Step, Transfer, Verdict, balanced, check, paper_algorithm_3, solve, step_time, system_6,

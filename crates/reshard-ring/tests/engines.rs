@@ -1,4 +1,4 @@
-//! Rings that move data, by value: every item of every process, with the rest of its memory.
+//! The engines for rings, checked by value: every item of every process, and the rest of its memory.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -13,7 +13,7 @@ use reshard_ring::{
 use reshard_testkit::{Random, full_sweep};
 use std::sync::Arc;
 
-/// The engines, which do the same.
+/// An engine within one process; both must give the same result.
 enum Engine {
     Threads(RingThreads),
     Messages(Box<RingMessages>),
@@ -28,33 +28,33 @@ impl Engine {
     }
 }
 
-/// Runs it twice, with other items each time.
+/// Runs an engine twice with different items and checks the results. Returns the messages of the second run.
 fn run_twice(plan: &Arc<RingPlan>, engine: &mut Engine, seed: u64) -> u64 {
-    let mut letters = 0;
+    let mut messages = 0;
     for run in 0..2 {
         let items = Items::new(plan.problem(), plan.item_bytes(), 2 * seed + run);
         let mut parts: Vec<Vec<u8>> =
             (0..plan.procs()).map(|rank| items.part(rank, plan.room(rank))).collect();
         let report = engine.run(&mut parts).unwrap_or_else(|error| panic!("{error}: {plan:?}"));
         assert_eq!((report.hops, report.bytes), (plan.hops(), plan.bytes()));
-        letters = report.letters;
+        messages = report.messages;
         let held: Vec<&[u8]> =
             parts.iter().enumerate().map(|(rank, part)| items.held(rank, plan.room(rank), part)).collect();
         items.check_all(&held.concat());
     }
-    letters
+    messages
 }
 
-/// A ring, and items from 1 byte to several kilobytes.
-fn any_plan(random: &mut Random, most_procs: u64) -> Arc<RingPlan> {
-    let procs = random.within(1, most_procs) as usize;
-    let (most_items, item_bytes) = match random.within(0, 9) {
+/// A random ring of up to `max_procs` processes, with items from 1 byte to several kilobytes.
+fn any_plan(random: &mut Random, max_procs: u64) -> Arc<RingPlan> {
+    let procs = random.within(1, max_procs) as usize;
+    let (max_items, item_bytes) = match random.within(0, 9) {
         0 => (6, random.within(1, 6_000)),
         1 => (30, random.within(40_000, 80_000)),
         2 => (3_000, random.within(1, 30)),
         _ => (40, random.within(1, 100)),
     };
-    let plan = RingPlan::solved(any_ring(random, procs, most_items), item_bytes as usize).unwrap();
+    let plan = RingPlan::solved(any_ring(random, procs, max_items), item_bytes as usize).unwrap();
     for rank in 0..procs {
         let (load, target) = (plan.problem().loads()[rank], plan.problem().targets()[rank]);
         assert!(plan.room(rank) as u64 <= load.max(target).max(1), "{plan:?}");
@@ -85,36 +85,36 @@ fn messages_run_any_ring_in_any_memory() {
     for ring in 0..if full_sweep() { 10 * RINGS } else { RINGS } {
         let plan = any_plan(&mut random, 12);
         let unlimited = RingMessages::new(Arc::clone(&plan), None).unwrap();
-        let most = unlimited.scratch_bytes();
+        let max_bytes = unlimited.scratch_bytes();
         let senders = (0..plan.procs()).filter(|&rank| !plan.program().sends(rank as u64).is_empty()).count();
-        let least = (senders * plan.item_bytes()) as u64;
-        assert!(most <= 2 * senders as u64 * (plan.item_bytes() as u64).max(1 << 16), "{plan:?}");
+        let min_bytes = (senders * plan.item_bytes()) as u64;
+        assert!(max_bytes <= 2 * senders as u64 * (plan.item_bytes() as u64).max(1 << 16), "{plan:?}");
         run_twice(&plan, &mut Engine::Messages(Box::new(unlimited)), ring);
-        let memory = [least, random.within(least, most)][random.within(0, 1) as usize];
+        let memory = [min_bytes, random.within(min_bytes, max_bytes)][random.within(0, 1) as usize];
         let engine = RingMessages::new(Arc::clone(&plan), Some(memory)).unwrap();
         assert!(engine.scratch_bytes() <= memory, "{} of {memory}: {plan:?}", engine.scratch_bytes());
-        limited += u64::from(engine.scratch_bytes() < most);
+        limited += u64::from(engine.scratch_bytes() < max_bytes);
         run_twice(&plan, &mut Engine::Messages(Box::new(engine)), ring);
-        if let Some(less) = least.checked_sub(1) {
+        if let Some(less) = min_bytes.checked_sub(1) {
             let error = RingMessages::new(Arc::clone(&plan), Some(less)).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::Memory);
-            assert!(error.to_string().contains(&format!("at least {least} bytes")), "{error}");
+            assert!(error.to_string().contains(&format!("at least {min_bytes} bytes")), "{error}");
         }
     }
     assert!(limited > RINGS / 2, "{limited}");
 }
 
-/// Letters stay long through a process that has room for one item only.
+/// Messages stay long through a process that has room for one item only.
 #[test]
-fn what_is_passed_on_travels_in_long_letters() {
+fn items_passed_on_travel_in_long_messages() {
     let ring = RingProblem::new(vec![40_000, 1, 0, 0], vec![0, 1, 0, 40_000]).unwrap().in_order().unwrap();
     let plan = Arc::new(RingPlan::solved(ring, 8).unwrap());
     assert_eq!((1..4).map(|rank| plan.room(rank)).collect::<Vec<_>>(), [1, 1, 40_000]);
     let mut engine = Engine::Messages(Box::new(RingMessages::new(Arc::clone(&plan), None).unwrap()));
-    let letters = run_twice(&plan, &mut engine, 1);
-    // Five letters carry it all over a link. Who passes on sends a letter that is full, and one that is not when it has
-    // read all letters that came: at most 5, 5 + 5 and 10 + 5.
-    assert!((15..=30).contains(&letters), "{letters} letters");
+    let messages = run_twice(&plan, &mut engine, 1);
+    // Five messages carry all items over a link. A process that passes items on sends a message when it is full, and one that
+    // is not full when it has unpacked all that arrived: at most 5, 5 + 5 and 10 + 5 messages.
+    assert!((15..=30).contains(&messages), "{messages} messages");
     run_twice(&plan, &mut Engine::Threads(RingThreads::new(Arc::clone(&plan))), 1);
 }
 
@@ -141,12 +141,12 @@ fn columns_of_a_matrix_move_as_the_library_moves_them() {
             .iter()
             .map(|&columns| next.by_ref().take((columns * rows) as usize).map(f64::from).collect())
             .collect();
-        let mut wanted: Vec<Vec<f64>> =
+        let mut expected: Vec<Vec<f64>> =
             ring.targets().iter().map(|&columns| vec![-1.0; (columns * rows) as usize]).collect();
-        redistribute(&layout(ring.loads()), &parts, &layout(ring.targets()), &mut wanted).unwrap();
+        redistribute(&layout(ring.loads()), &parts, &layout(ring.targets()), &mut expected).unwrap();
         let mut found = parts.clone();
         even_out(ring.clone(), rows as usize, &mut found).unwrap();
-        assert_eq!(found, wanted, "{case}");
+        assert_eq!(found, expected, "{case}");
         let plan = Arc::new(RingPlan::solved(ring, 8 * rows as usize).unwrap());
         let mut found = parts;
         for (rank, part) in found.iter_mut().enumerate() {
@@ -154,15 +154,15 @@ fn columns_of_a_matrix_move_as_the_library_moves_them() {
         }
         RingMessages::new(plan, None).unwrap().run(&mut found).unwrap();
         assert!(
-            found.iter().zip(&wanted).all(|(found, wanted)| found[..wanted.len()] == wanted[..]),
+            found.iter().zip(&expected).all(|(found, expected)| found[..expected.len()] == expected[..]),
             "{case}"
         );
     }
 }
 
-/// Without an order, items may go round: then there is room for all that comes.
+/// Without an order, the flows of the caller's own programs may have cycles: then there is room for all items received.
 #[test]
-fn programs_of_ones_own_may_go_round() {
+fn own_programs_may_have_cycles() {
     let ring = RingProblem::new(vec![2, 2, 2], vec![2, 2, 2]).unwrap();
     let to_the = |side: Side| {
         let transfer = |from: u64| Transfer { from, side, items: 9, start: 0, end: 9 };
@@ -178,7 +178,7 @@ fn programs_of_ones_own_may_go_round() {
             run_twice(&plan, &mut Engine::Messages(Box::new(engine)), 3);
         }
     }
-    // Over one link both ways: no order survives that.
+    // Both ways over one link, which is refused if items are in order.
     let both = [(0, Side::Right), (1, Side::Left)];
     let transfers = both.map(|(from, side)| Transfer { from, side, items: 1, start: 0, end: 1 }).to_vec();
     let plan = RingPlan::new(ring.clone(), Program::new(3, transfers.clone()), 3).unwrap();
@@ -189,7 +189,7 @@ fn programs_of_ones_own_may_go_round() {
 }
 
 #[test]
-fn what_cannot_be_run_gets_a_sentence() {
+fn plans_and_parts_that_cannot_be_run_are_refused() {
     let ring = || RingProblem::new(vec![3, 1], vec![2, 2]).unwrap();
     let refused = |plan: reshard::Result<RingPlan>, says: &str| {
         let error = plan.unwrap_err().to_string();
@@ -225,7 +225,7 @@ fn what_cannot_be_run_gets_a_sentence() {
     assert!(error.to_string().contains("at most 4096 are started"), "{error}");
 }
 
-/// A part that fails while it is used: nobody waits for its process, and the next run works.
+/// If the use of a part panics, no other process waits for that process, and the next run works.
 #[test]
 fn a_process_that_panics_is_named() {
     struct Part(Vec<u8>, u32);
@@ -233,7 +233,7 @@ fn a_process_that_panics_is_named() {
         fn as_mut(&mut self) -> &mut [u8] {
             self.1 = self.1.wrapping_sub(1);
             if self.1 == 0 {
-                // As a panic, without the report that one makes.
+                // A panic without the message of the panic hook.
                 std::panic::resume_unwind(Box::new("on purpose"));
             }
             &mut self.0
@@ -244,7 +244,10 @@ fn a_process_that_panics_is_named() {
     let mut engine = RingMessages::new(plan, None).unwrap();
     let mut parts = [Part(vec![1, 2, 3, 4], 9), Part(vec![0], 2), Part(vec![0; 4], 9)];
     let error = engine.run(&mut parts).unwrap_err();
-    assert!(error.to_string().contains("process 1 panicked: on purpose; the items are an"), "{error}");
+    assert!(
+        error.to_string().contains("process 1 panicked: on purpose; the items are only partly written"),
+        "{error}"
+    );
     let mut parts = [vec![1, 2, 3, 4], vec![0_u8], vec![0; 4]];
     engine.run(&mut parts).unwrap();
     assert_eq!(parts[2], [1, 2, 3, 4]);

@@ -1,5 +1,5 @@
-//! Every small ring against the optimum found by trying everything: the solvers that call themselves exact are, and no
-//! program ever sends what is not there.
+//! Compares every small ring with the optimum found by exhaustive search: programs that claim to be optimal are, and no
+//! program sends an item that its sender does not hold.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use reshard_ring::{
 use reshard_testkit::full_sweep;
 use std::collections::HashMap;
 
-/// All imbalances of `procs` processes up to `most` that add up to nothing.
+/// All imbalances of `procs` processes, each from `-most` to `most`, whose sum is 0.
 fn imbalances(procs: usize, most: i64) -> Vec<Vec<i64>> {
     let mut all = vec![vec![]];
     for _ in 0..procs {
@@ -25,14 +25,14 @@ fn imbalances(procs: usize, most: i64) -> Vec<Vec<i64>> {
     all
 }
 
-/// A ring of these imbalances, in which everybody has at least `least` items at first and in the end.
+/// A ring of these imbalances, in which every process has at least `least` items at first and in the end.
 fn ring(imbalance: &[i64], least: u64) -> RingProblem {
     let loads: Vec<u64> = imbalance.iter().map(|&delta| least + delta.max(0) as u64).collect();
     let targets = loads.iter().zip(imbalance).map(|(&load, &delta)| (load as i64 - delta) as u64).collect();
     RingProblem::new(loads, targets).unwrap()
 }
 
-/// The solution, replayed in two ways.
+/// Solves a ring and replays the program in two ways.
 fn solved(ring: &RingProblem) -> Solution {
     let solution = solve(ring).unwrap();
     let verdict =
@@ -42,7 +42,7 @@ fn solved(ring: &RingProblem) -> Solution {
     assert_eq!((verdict.makespan, makespan), (solution.makespan(), solution.makespan()), "{ring:?}");
     assert!(verdict.lower_bound <= solution.lower_bound() && solution.lower_bound() <= makespan, "{ring:?}");
     assert!(solution.program().is_net(), "{ring:?}: {solution:?}");
-    // The order round the ring is kept; it begins elsewhere by what crossed from the last process to the first.
+    // The order round the ring is kept; the sequence is rotated by the net flow from the last process to the first.
     let wrapped = *solution.net_flow().last().unwrap();
     let items: u64 = ring.loads().iter().sum();
     let expected = (0..items).map(|k| (k as i64 - wrapped).rem_euclid(items as i64) as u64);
@@ -51,17 +51,17 @@ fn solved(ring: &RingProblem) -> Solution {
     solution
 }
 
-/// The least time, found by trying everything; rings that are turned or mirrored are not tried again.
+/// The least times found by exhaustive search, by ring; rotated and mirrored rings are searched once.
 #[derive(Default)]
-struct Tried(HashMap<Vec<(u64, u64)>, u64>);
+struct Optima(HashMap<Vec<(u64, u64)>, u64>);
 
-impl Tried {
-    /// Checks that nothing is faster than `makespan` on a ring of equal links in both directions.
-    fn is_least(&mut self, ring: &RingProblem, makespan: u64) -> bool {
+impl Optima {
+    /// True if no program is faster than `makespan` on a ring of equal links in both directions.
+    fn is_optimal(&mut self, ring: &RingProblem, makespan: u64) -> bool {
         let pairs: Vec<(u64, u64)> =
             ring.loads().iter().copied().zip(ring.targets().iter().copied()).collect();
-        let turned = (0..pairs.len()).map(|by| [&pairs[by..], &pairs[..by]].concat());
-        let both = turned.flat_map(|list| [list.iter().rev().copied().collect(), list]);
+        let rotated = (0..pairs.len()).map(|by| [&pairs[by..], &pairs[..by]].concat());
+        let both = rotated.flat_map(|list| [list.iter().rev().copied().collect(), list]);
         let least = self
             .0
             .entry(both.min().unwrap())
@@ -74,7 +74,7 @@ impl Tried {
 fn equal_links_in_both_directions_are_optimal() {
     let sizes = [(2, 6), (3, 5), (4, 4), (5, 3), (6, 2)].into_iter();
     let sizes = sizes.chain(full_sweep().then_some([(5, 4), (6, 3), (7, 2)]).into_iter().flatten());
-    let mut tried = Tried::default();
+    let mut optima = Optima::default();
     let (mut rings, mut paper_failed, mut by_formula) = (0, 0, 0);
     for (procs, most) in sizes {
         for imbalance in imbalances(procs, most) {
@@ -84,7 +84,7 @@ fn equal_links_in_both_directions_are_optimal() {
                 assert_eq!(solution.optimal(), Some(true), "{ring:?}");
                 assert!(matches!(solution.method(), Method::Light | Method::EqualLinks), "{ring:?}");
                 by_formula += u64::from(solution.method() == Method::EqualLinks);
-                assert!(tried.is_least(&ring, solution.makespan()), "{ring:?}: {}", solution.makespan());
+                assert!(optima.is_optimal(&ring, solution.makespan()), "{ring:?}: {}", solution.makespan());
                 match paper_algorithm_3(&ring) {
                     Ok(program) => assert_eq!(check(&ring, &program).unwrap().makespan, solution.makespan()),
                     Err(error) => {
@@ -133,7 +133,7 @@ fn one_direction_is_optimal_over_any_links_and_with_empty_processes() {
 }
 
 #[test]
-fn with_empty_processes_and_any_links_nothing_is_claimed_that_is_not_so() {
+fn with_empty_processes_and_any_links_all_claims_hold() {
     let cases = if full_sweep() { 20_000 } else { 2_000 };
     let mut random = reshard_testkit::Random::new(11);
     let (mut optimal, mut unknown) = (0, 0);
@@ -184,7 +184,7 @@ fn algorithm_3_orders_an_empty_process_to_send() {
     let error = paper_algorithm_3(&scarce).unwrap_err().to_string();
     assert_eq!(error, "in step 2 Algorithm 3 orders process 3 to send an item, and it holds none");
     assert_eq!(solved(&scarce).makespan(), 3);
-    // How often, over all rings with as few items as the paper allows.
+    // Counts the failures over all rings with as few items as the paper allows.
     let failures = |procs, most| {
         imbalances(procs, most)
             .iter()
@@ -202,7 +202,7 @@ fn algorithm_3_orders_an_empty_process_to_send() {
 #[test]
 fn lemma_12_is_not_tight() {
     let ring = ring(&[-2, -1, 1, 2], 2).with_right(vec![1, 1, 1, 2]).unwrap();
-    // Lemma 12: single processes need 2; slices of two need at most 2, each end carrying some.
+    // Lemma 12: single processes need time 2; slices of two need at most 2, as both ends carry items.
     assert_eq!(system_6(&ring).0, 3);
     assert!(!can_be_done_by(&ring, 2) && can_be_done_by(&ring, 3));
     assert_eq!(solved(&ring).makespan(), 3);
@@ -210,7 +210,7 @@ fn lemma_12_is_not_tight() {
 
 #[test]
 fn the_bound_of_theorem_2_uses_the_wrong_link() {
-    // Slice {2, 0, 1} style: what must come in crosses the link before the slice, not the one after it.
+    // Items that a slice like {2, 0, 1} receives cross the link before the slice, not the link after it.
     let ring =
         ring(&[-3, 0, 3], 1).with_right(vec![1, 2, 1]).unwrap().with_direction(Direction::Uni).unwrap();
     let displayed = (0..3).flat_map(|first| {
@@ -239,7 +239,7 @@ fn system_6_is_not_tight_where_processes_wait() {
 }
 
 #[test]
-fn what_the_search_finds_is_as_fast_as_it_says() {
+fn searched_programs_are_as_fast_as_reported() {
     for (loads, targets, right, left) in [
         ([1, 10, 1, 1], [1, 1, 10, 1], [2, 5, 2, 5], [7, 1, 7, 1]),
         ([1, 11, 8, 1], [1, 1, 18, 1], [1, 10, 3, 10], [7, 1, 10, 1]),

@@ -1,5 +1,5 @@
-//! Rings of any size: what the door refuses, programs replayed item by item and run without a clock, the check against
-//! programs that were broken on purpose, and when redistributing pays.
+//! Rings of any size: wrong problems are refused, programs are replayed item by item and run in order without their times,
+//! the check finds errors that were made on purpose, and the advisor's policy is compared with others.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -13,18 +13,18 @@ use reshard_ring::{
 use reshard_testkit::{Random, full_sweep};
 use std::collections::VecDeque;
 
-/// A ring of any kind: some processes empty, few items or many, equal links or not, one direction, in order.
-fn any_ring(random: &mut Random, most_procs: u64, most_items: u64) -> RingProblem {
-    let procs = random.within(1, most_procs) as usize;
+/// A random ring: some processes empty, few items or many, equal links or not, one direction or both, in order or not.
+fn any_ring(random: &mut Random, max_procs: u64, max_items: u64) -> RingProblem {
+    let procs = random.within(1, max_procs) as usize;
     let least = random.within(0, 1);
-    let loads: Vec<u64> = (0..procs).map(|_| least + random.any_size(most_items)).collect();
+    let loads: Vec<u64> = (0..procs).map(|_| least + random.any_size(max_items)).collect();
     let mut cuts: Vec<u64> =
         (1..procs).map(|_| random.within(0, loads.iter().sum::<u64>() - least * procs as u64)).collect();
     cuts.push(loads.iter().sum::<u64>() - least * procs as u64);
     cuts.sort_unstable();
     let targets = cuts.iter().scan(0, |from, &to| Some(least + to - std::mem::replace(from, to))).collect();
-    let most_cost = [1, 3, 10][random.within(0, 2) as usize];
-    let mut costs = || (0..procs).map(|_| random.within(1, most_cost)).collect::<Vec<_>>();
+    let max_cost = [1, 3, 10][random.within(0, 2) as usize];
+    let mut costs = || (0..procs).map(|_| random.within(1, max_cost)).collect::<Vec<_>>();
     let (right, left) = (costs(), costs());
     let ring = RingProblem::new(loads, targets).unwrap().with_right(right).unwrap().with_left(left).unwrap();
     match random.within(0, 3) {
@@ -93,7 +93,7 @@ fn the_check_sees_what_a_replay_sees() {
         }
         let program = Program::new(ring.procs(), transfers);
         let checked = check(&ring, &program);
-        // The replay knows nothing of directions, of order, or of runs that are shorter than their items take.
+        // The replay does not check directions, order, or transfers that are shorter than their items take.
         let fits = |transfer: &Transfer| {
             let cost = ring.cost(transfer.from as usize, transfer.side);
             let taken = transfer.end - transfer.start;
@@ -115,7 +115,7 @@ fn the_check_sees_what_a_replay_sees() {
                 accepted += 1;
             }
             (Err(_), None | Some(Err(_))) => refused += 1,
-            // Two runs may be woven into each other's pauses; the check wants a port for each run as a whole.
+            // Two transfers may interleave in each other's pauses; the check requires a port for each transfer as a whole.
             (Err(error), Some(Ok(_))) if error.to_string().contains("one thing at a time") => refused += 1,
             (checked, replayed) => panic!("{case}: {checked:?} but {replayed:?}\n{ring:?}\n{program:?}"),
         }
@@ -126,7 +126,7 @@ fn the_check_sees_what_a_replay_sees() {
 
 #[test]
 fn the_check_sees_items_between_the_ends_of_runs() {
-    // Items passed on in a rhythm that does not fit that in which they come: which of them are late differs by a unit.
+    // Items are passed on at another pace than they arrive: the margin differs from item to item by a unit of time.
     let mut random = Random::new(22);
     let (mut refused, mut accepted) = (0, 0);
     for case in 0..if full_sweep() { 1_000_000 } else { 100_000 } {
@@ -163,7 +163,7 @@ fn the_check_sees_items_between_the_ends_of_runs() {
 }
 
 #[test]
-fn programs_run_without_a_clock_in_little_room() {
+fn programs_run_without_times_in_little_room() {
     let mut random = Random::new(3);
     for case in 0..if full_sweep() { 20_000 } else { 2_000 } {
         let ring = any_ring(&mut random, 10, 12);
@@ -175,7 +175,7 @@ fn programs_run_without_a_clock_in_little_room() {
         let mut held = ring.loads().to_vec();
         let (mut most, room): (Vec<u64>, Vec<u64>) =
             (held.clone(), (0..procs as u64).map(|rank| Program::enough_room(&ring, rank)).collect());
-        // Whoever can send does, in any order; nobody takes more than it has room for.
+        // Every process that can send does, in any order; none accepts more than it has room for.
         loop {
             let able: Vec<usize> = (0..procs)
                 .filter(|&rank| {
@@ -204,7 +204,7 @@ fn programs_run_without_a_clock_in_little_room() {
             let receives = program.of_rank(rank as u64).receives;
             assert!(receives.iter().all(|step| step.side.of(rank as u64, procs as u64) == step.peer));
             let received: u64 = receives.iter().map(|step| step.items).sum();
-            assert_eq!(program.most_held(&ring, rank as u64), load + received);
+            assert_eq!(program.max_held(&ring, rank as u64), load + received);
             assert!(most <= load + received && most <= room[rank]);
         }
     }
@@ -220,22 +220,22 @@ fn flows_of_any_size_and_long_rings_are_solved() {
             check(&ring, solution.program()).unwrap_or_else(|error| panic!("{case}: {error}\n{ring:?}"));
         assert_eq!(verdict.makespan, solution.makespan(), "{case}");
     }
-    // Many processes of every kind.
+    // Long rings of every kind.
     let procs = if full_sweep() { 1_000_000 } else { 200_000 };
-    for (direction, most_cost, load) in
+    for (direction, max_cost, load) in
         [(Direction::Uni, 9, 1), (Direction::Bi, 1, 1), (Direction::Bi, 9, 1 << 30), (Direction::Bi, 9, 1)]
     {
         let loads: Vec<u64> = (0..procs).map(|_| load + random.within(0, 1 << 20)).collect();
         let mut targets = loads.clone();
         targets.rotate_left(procs / 3);
-        let mut costs = || (0..procs).map(|_| random.within(1, most_cost)).collect::<Vec<_>>();
+        let mut costs = || (0..procs).map(|_| random.within(1, max_cost)).collect::<Vec<_>>();
         let ring = RingProblem::new(loads, targets).unwrap().with_right(costs()).unwrap();
         let ring = ring.with_left(costs()).unwrap().with_direction(direction).unwrap();
         let solution = solve(&ring).unwrap();
         let verdict = check(&ring, solution.program()).unwrap();
         assert_eq!(verdict.makespan, solution.makespan());
-        println!("{direction:?} {most_cost} {load}: {}, gap {:.4}", solution.method(), solution.gap());
-        let known = direction == Direction::Uni || most_cost == 1;
+        println!("{direction:?} {max_cost} {load}: {}, gap {:.4}", solution.method(), solution.gap());
+        let known = direction == Direction::Uni || max_cost == 1;
         assert!(!known || solution.optimal() == Some(true));
         assert!(solution.gap() < 0.01, "{}", solution.gap());
     }
@@ -248,7 +248,7 @@ fn one_direction_takes_the_time_of_its_slowest_link() {
     let solution = solve(&ring).unwrap();
     assert_eq!((solution.makespan(), solution.method()), (99 * 5, Method::OneWay));
     assert_eq!(solution.program().transfers().len(), 3);
-    // Empty processes on the way add the time of their links.
+    // Empty processes between sender and receiver add the time of their links.
     let ring = ring.with_loads(vec![101, 0, 0, 0], vec![1, 0, 0, 100]).unwrap();
     let solution = solve(&ring).unwrap();
     assert_eq!((solution.makespan(), solution.optimal()), (2 + 100 * 5 + 3, Some(true)));
@@ -256,7 +256,7 @@ fn one_direction_takes_the_time_of_its_slowest_link() {
 
 #[test]
 fn chains_that_get_faster_and_faster_keep_their_time() {
-    // Every process adds a run of its own to what it passes on: more than are kept.
+    // Every process adds a run to those it passes on: more than are kept for a link.
     let procs = 400;
     let mut loads = vec![2; procs];
     loads[0] = 5_000;
@@ -305,7 +305,7 @@ fn wrong_rings_are_refused_in_one_sentence() {
         let error = refused.unwrap_err();
         assert!(error.to_string().contains(says) && error.kind() == kind, "{error}");
     }
-    // What is balanced may cost anything.
+    // A balanced ring may have any costs.
     let still = ring(&[huge], &[huge]).unwrap().with_right(vec![u64::MAX]).unwrap();
     assert_eq!(solve(&still).unwrap().makespan(), 0);
     assert_eq!(system_6(&still).0, 0);

@@ -1,4 +1,4 @@
-//! The convex search against the paper's integer programmes, written down as the paper does and given to a solver.
+//! Compares the convex search with the paper's integer programmes, stated as in the paper and solved by an LP solver.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, m
 use reshard_ring::{RingProblem, check, solve, system_6, system_8};
 use reshard_testkit::{Random, full_sweep};
 
-/// System 6, or System 8 if nobody may send more than it holds: the least time, if there is any.
+/// Solves System 6, or System 8 if `light` (no process sends more than it holds): the least time, if there is any.
 fn programme(ring: &RingProblem, light: bool) -> Option<u64> {
     let procs = ring.procs();
     let mut variables = ProblemVariables::new();
@@ -55,7 +55,7 @@ fn the_convex_search_is_the_integer_programme() {
             Some((time, _)) if time == bound => light += 1,
             Some(_) => larger += 1,
         }
-        // What comes of the flow at each process is what it should.
+        // The flows bring each process from its load to its target.
         for rank in 0..ring.procs() {
             let before = flow[(rank + ring.procs() - 1) % ring.procs()];
             assert_eq!(flow[rank] - before, ring.imbalance(rank));
@@ -63,7 +63,7 @@ fn the_convex_search_is_the_integer_programme() {
         let solution = solve(&ring).unwrap();
         let verdict = check(&ring, solution.program()).unwrap();
         assert!(verdict.lower_bound == bound && verdict.makespan == solution.makespan());
-        // A light optimum is reached.
+        // The solver reaches a light optimum.
         if system_8(&ring).is_some_and(|(time, _)| time == bound) {
             assert_eq!(solution.makespan(), bound, "{ring:?}");
         }

@@ -1,6 +1,6 @@
 //! Rings between processes: every rank has its own items, sends to its two neighbours and receives from them.
 //!
-//! Items travel in fragments, as in `RingMessages` of `reshard-ring`, whose `Share` says what a rank packs and unpacks. A
+//! Items travel in fragments, as in `RingMessages` of `reshard-ring`, whose `RankProgress` says what a rank packs and unpacks. A
 //! rank has two slots for fragments it sends (`sending.rs`) and two for each link it receives from (`receiving.rs`);
 //! `rank.rs` drives both.
 //!
@@ -21,7 +21,7 @@ use crate::private_comm::Registration;
 use bytemuck::Pod;
 use rank::RingRank;
 use reshard_plan::{Error, ErrorKind, Result};
-use reshard_ring::{Letters, Report, RingPlan, RingProblem, Side};
+use reshard_ring::{FragmentSize, Report, RingPlan, RingProblem, Side};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -132,18 +132,18 @@ impl MpiRing {
     pub fn new(plan: Arc<RingPlan>, comm: &Comm, options: MpiRingOptions) -> Result<Self> {
         let limit = options.deadline;
         let comm = comm.private_within(limit)?;
-        let sizes = Letters::within(options.memory, &plan, true, Envelope::BYTES);
+        let size = FragmentSize::within(options.memory, &plan, true, Envelope::BYTES);
         let proposal = comm.propose(0, TAGS);
         let local = check(&plan, &comm)
-            .and(sizes.as_ref().map(|_| ()).map_err(Clone::clone))
+            .and(size.as_ref().map(|_| ()).map_err(Clone::clone))
             .and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
         let proposed = agree(&comm, "a ring", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
         let registration = register(&comm, proposed, TAGS, limit)?;
-        let sizes = sizes?;
+        let size = size?;
         let in_ring = comm.rank() < plan.procs();
-        let rank = in_ring.then(|| RingRank::new(&plan, comm.rank(), &sizes)).transpose();
+        let rank = in_ring.then(|| RingRank::new(&plan, comm.rank(), &size)).transpose();
         let rank = agree_on_result("fragments", rank, &comm, limit)?;
-        let scratch_bytes = if in_ring { sizes.rank_bytes(&plan, comm.rank()) } else { 0 };
+        let scratch_bytes = if in_ring { size.rank_bytes(&plan, comm.rank()) } else { 0 };
         let oversubscribed = comm.node(limit)?.is_oversubscribed();
         Ok(Self {
             plan,

@@ -8,7 +8,7 @@ use crate::mover::{Backoff, rank_list};
 use crate::owned::{Envelope, Slot};
 use crate::private_comm::Registration;
 use reshard_plan::Result;
-use reshard_ring::{Letters, RingPlan, Share, Side};
+use reshard_ring::{FragmentSize, RankProgress, RingPlan, Side};
 
 /// Polls without progress between two checks for a failure notice of another rank.
 const POLLS_PER_NOTICE_CHECK: u32 = 16;
@@ -18,7 +18,7 @@ const SIDES: [Side; 2] = [Side::Left, Side::Right];
 /// One rank of the ring, with its slots.
 pub struct RingRank {
     /// What this rank still has to send and to get.
-    share: Share,
+    progress: RankProgress,
     neighbours: Neighbours,
     item_bytes: usize,
     pub sender: RingSender,
@@ -27,22 +27,22 @@ pub struct RingRank {
 }
 
 impl RingRank {
-    /// Allocates the slots of a rank. `sizes` gives their number and length.
-    pub fn new(plan: &RingPlan, rank: usize, sizes: &Letters) -> Result<Self> {
+    /// Allocates the slots of a rank. `size` gives their number and length in bytes.
+    pub fn new(plan: &RingPlan, rank: usize, size: &FragmentSize) -> Result<Self> {
         let slots = |bytes: usize| {
-            let count = if bytes == 0 { 0 } else { sizes.slots };
+            let count = if bytes == 0 { 0 } else { size.slots };
             (0..count).map(|_| Slot::new(bytes)).collect::<Result<Vec<Slot>>>()
         };
-        let share = Share::new(plan, rank);
+        let progress = RankProgress::new(plan, rank);
         let receiver = |side: Side| -> Result<LinkReceiver> {
-            Ok(LinkReceiver::new(slots(sizes.received_bytes(plan, rank, side))?, share.coming(side)))
+            Ok(LinkReceiver::new(slots(size.received_bytes(plan, rank, side))?, progress.incoming(side)))
         };
         Ok(Self {
-            sender: RingSender::new(slots(sizes.sent_bytes(plan, rank))?, sizes.slots),
+            sender: RingSender::new(slots(size.sent_bytes(plan, rank))?, size.slots),
             receivers: [receiver(Side::Left)?, receiver(Side::Right)?],
             neighbours: SIDES.map(|side| side.of(rank as u64, plan.procs() as u64) as usize),
             item_bytes: plan.item_bytes(),
-            share,
+            progress,
             tag: FragmentTag::default(),
         })
     }
@@ -56,7 +56,7 @@ impl RingRank {
         mut backoff: Backoff,
     ) -> Result<()> {
         let comm: &Comm = registration.comm();
-        self.share.begin();
+        self.progress.begin();
         self.sender.begin();
         self.receivers.iter_mut().for_each(LinkReceiver::begin);
         let envelope = Envelope { engine: registration.number(), run, call: 0, sequence: 0 };
@@ -73,13 +73,13 @@ impl RingRank {
                 backoff.wait(|| self.awaited())?;
             }
         }
-        self.share.settle(memory);
+        self.progress.finish(memory);
         Ok(())
     }
 
     /// True if everything is unpacked, and the neighbours have begun to receive everything.
     fn is_over(&mut self) -> Result<bool> {
-        if !self.share.is_over() {
+        if !self.progress.is_over() {
             return Ok(false);
         }
         self.sender.is_done()
@@ -87,14 +87,14 @@ impl RingRank {
 
     /// Does what can be done without waiting. Returns whether there was anything.
     fn advance(&mut self, comm: &Comm, memory: &mut [u8]) -> Result<bool> {
-        let Self { share, neighbours, item_bytes, sender, receivers, tag } = self;
+        let Self { progress, neighbours, item_bytes, sender, receivers, tag } = self;
         let mut moved = false;
         for side in SIDES {
             let from = neighbours[side.index()];
             let receiver = &mut receivers[side.index()];
-            moved |= receiver.unpack(comm, memory, share, (side, from), (*tag, *item_bytes))?;
+            moved |= receiver.unpack(comm, memory, progress, (side, from), (*tag, *item_bytes))?;
         }
-        moved |= sender.pack(comm, memory, share, *neighbours, *tag)?;
+        moved |= sender.pack(comm, memory, progress, *neighbours, *tag)?;
         if !moved {
             moved = sender.flush(comm, *neighbours, *tag)?;
         }

@@ -8,7 +8,7 @@ use super::FragmentTag;
 use crate::ffi::comm::Comm;
 use crate::owned::{Envelope, Slot};
 use reshard_plan::{Error, ErrorKind, Result};
-use reshard_ring::{Share, Side};
+use reshard_ring::{RankProgress, Side};
 
 /// The receiving side of one link.
 pub struct LinkReceiver {
@@ -56,7 +56,7 @@ impl LinkReceiver {
         &mut self,
         comm: &Comm,
         memory: &mut [u8],
-        share: &mut Share,
+        progress: &mut RankProgress,
         (side, from): (Side, usize),
         (tag, item_bytes): (FragmentTag, usize),
     ) -> Result<bool> {
@@ -93,7 +93,7 @@ impl LinkReceiver {
                 }
             }
             let Some(ArrivedFragment { slot, bytes, unpacked }) = &mut self.arrived else { return Ok(moved) };
-            let now = share.read(memory, side, &self.slots[*slot].bytes()[..*bytes], *unpacked);
+            let now = progress.unpack(memory, side, &self.slots[*slot].bytes()[..*bytes], *unpacked);
             moved |= now > *unpacked;
             *unpacked = now;
             if now < *bytes {

@@ -7,7 +7,7 @@ use super::{FragmentTag, Neighbours};
 use crate::ffi::comm::Comm;
 use crate::owned::{Envelope, Slot};
 use reshard_plan::Result;
-use reshard_ring::{Share, Side};
+use reshard_ring::{RankProgress, Side};
 
 /// The sending side of a rank.
 pub struct RingSender {
@@ -62,12 +62,12 @@ impl RingSender {
         &mut self,
         comm: &Comm,
         memory: &[u8],
-        share: &mut Share,
+        progress: &mut RankProgress,
         neighbours: Neighbours,
         tag: FragmentTag,
     ) -> Result<bool> {
         let mut moved = false;
-        while let Some(side) = share.sends_to().filter(|_| share.can_send()) {
+        while let Some(side) = progress.sends_to().filter(|_| progress.can_send()) {
             let open = match self.open {
                 Some(open) => open,
                 None => match self.free_slot()? {
@@ -76,10 +76,10 @@ impl RingSender {
                 },
             };
             let buffer = self.slots[open.slot].bytes();
-            let packed = share.write(memory, buffer, open.packed);
+            let packed = progress.pack(memory, buffer, open.packed);
             let (full, open) = (packed == buffer.len(), OpenFragment { packed, ..open });
             moved = true;
-            if full || share.sends_to() != Some(side) {
+            if full || progress.sends_to() != Some(side) {
                 self.send(comm, open, neighbours, tag)?;
                 self.open = None;
             } else {
@@ -114,7 +114,7 @@ impl RingSender {
         tag: FragmentTag,
     ) -> Result<()> {
         let slot = &mut self.slots[open.slot];
-        let range = Share::letter(open.side, slot.bytes().len(), open.packed);
+        let range = RankProgress::fragment_range(open.side, slot.bytes().len(), open.packed);
         let sequence = &mut self.sequence[open.side.index()];
         let envelope = Envelope { sequence: *sequence, ..tag.envelope };
         *sequence += 1;

@@ -1,16 +1,17 @@
-//! All processes of a ring in one, a thread for each, and items travel in letters all the same.
+//! The engine for rings in which each process is a thread and items travel in messages.
 //!
-//! The twin of the engine between processes. A letter is one of its sender's slots. The post says who has which, and a lock
-//! for each slot, which nobody ever waits for, lets the compiler see it.
+//! It works like the MPI engine, within one process. A fragment is packed in one of its sender's slots. The mailbox says who
+//! owns which slot, and a lock for each slot, for which no thread ever waits, lets the compiler see it.
 //!
-//! Why nobody waits for ever: a process waits if it has nothing to read or no room, and nothing to write or no slot. If a
-//! letter that has come cannot be read, its receiver is full, so it holds something to send (see [`RingPlan::room`]) and has
-//! no slot: its letters wait elsewhere, at a process that is full, too. Such a row has no end and no circle, so there is
-//! none. If no letter waits, nobody lacks a slot or room, and a program that works always has a next send.
+//! Why there is no deadlock: a process waits if it has nothing to unpack or no room, and nothing to pack or no slot. If a
+//! fragment that has arrived cannot be unpacked, its receiver is full, so it holds something to send (see
+//! [`RingPlan::room`]) and has no free slot: its fragments have arrived at another process that is full, too. Such a row of
+//! processes has no end and no cycle, so there is none. If no fragment waits to be unpacked, no process lacks a slot or room,
+//! and a valid program always has a next send.
 
-use super::letters::Letters;
+use super::fragments::FragmentSize;
 use super::plan::RingPlan;
-use super::share::Share;
+use super::progress::RankProgress;
 use super::{Report, bytes_of};
 use crate::solve::Side;
 use bytemuck::Pod;
@@ -21,10 +22,10 @@ use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most processes: each is a thread.
-const MOST_PROCS: usize = 4096;
+/// The most processes of a ring in this engine: each is a thread.
+const MAX_PROCS: usize = 4096;
 
-/// The engine for rings that sends letters between threads.
+/// The engine for rings that sends messages between threads.
 ///
 /// ```
 /// use reshard_ring::{RingMessages, RingPlan, RingProblem};
@@ -38,236 +39,244 @@ const MOST_PROCS: usize = 4096;
 /// ```
 pub struct RingMessages {
     plan: Arc<RingPlan>,
-    letters: Letters,
+    size: FragmentSize,
     scratch_bytes: u64,
-    post: Mailbox,
+    mailbox: Mailbox,
     /// The slots of all processes, one process after the other.
     slots: Vec<Mutex<Vec<u8>>>,
-    shares: Vec<Mutex<Share>>,
-    /// Letters each has sent, and why it could not go on.
-    logs: Vec<Mutex<Log>>,
-    crew: ThreadPool,
+    ranks: Vec<Mutex<RankProgress>>,
+    logs: Vec<Mutex<RunLog>>,
+    pool: ThreadPool,
 }
 
+/// What one process did in a run.
 #[derive(Default)]
-struct Log {
-    letters: u64,
+struct RunLog {
+    /// Fragments it has sent.
+    fragments: u64,
+    /// The message of its panic, if it panicked.
     failure: Option<String>,
 }
 
 impl RingMessages {
-    /// Ready to run the plan, in at most so many bytes for the letters of all processes together.
+    /// Makes an engine for the plan. `memory` limits the bytes of the message buffers of all processes together.
     pub fn new(plan: Arc<RingPlan>, memory: Option<u64>) -> Result<Self> {
         let procs = plan.procs();
-        if procs > MOST_PROCS {
+        if procs > MAX_PROCS {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!(
-                    "the ring has {procs} processes, and each would be a thread; at most {MOST_PROCS} are started"
+                    "the ring has {procs} processes, and each would be a thread; at most {MAX_PROCS} are started"
                 ),
             ));
         }
-        let letters = Letters::within(memory, &plan, false, 0)?;
-        let ends: Vec<(usize, usize)> = (0..procs)
+        let size = FragmentSize::within(memory, &plan, false, 0)?;
+        let endpoints: Vec<(usize, usize)> = (0..procs)
             .flat_map(|rank| {
                 [Side::Left, Side::Right].map(|side| (rank, side.of(rank as u64, procs as u64) as usize))
             })
             .collect();
-        let post = Mailbox::new(procs, letters.slots, &ends);
-        let mut slots = Vec::with_capacity(procs * letters.slots);
+        let mailbox = Mailbox::new(procs, size.slots, &endpoints);
+        let mut slots = Vec::with_capacity(procs * size.slots);
         for rank in 0..procs {
-            for _ in 0..letters.slots {
-                slots.push(Mutex::new(memory::zeroed(letters.sent_bytes(&plan, rank), "a letter")?));
+            for _ in 0..size.slots {
+                slots.push(Mutex::new(memory::zeroed(size.sent_bytes(&plan, rank), "a message buffer")?));
             }
         }
-        let shares = (0..procs).map(|rank| Mutex::new(Share::new(&plan, rank))).collect();
-        let logs = (0..procs).map(|_| Mutex::new(Log::default())).collect();
-        let crew = ThreadPool::new(procs).map_err(|error| {
+        let ranks = (0..procs).map(|rank| Mutex::new(RankProgress::new(&plan, rank))).collect();
+        let logs = (0..procs).map(|_| Mutex::new(RunLog::default())).collect();
+        let pool = ThreadPool::new(procs).map_err(|error| {
             Error::new(
                 ErrorKind::Memory,
                 format!("{procs} threads, one for each process, could not be started: {error}"),
             )
         })?;
-        let scratch_bytes = letters.bytes(&plan);
-        Ok(Self { plan, letters, scratch_bytes, post, slots, shares, logs, crew })
+        let scratch_bytes = size.bytes(&plan);
+        Ok(Self { plan, size, scratch_bytes, mailbox, slots, ranks, logs, pool })
     }
 
-    /// What it runs.
+    /// The plan that the engine runs.
     pub fn plan(&self) -> &Arc<RingPlan> {
         &self.plan
     }
 
-    /// Bytes it takes beside plan and items: its letters.
+    /// Bytes of memory beside plan and items: the slots of all processes.
     pub fn scratch_bytes(&self) -> u64 {
         self.scratch_bytes
     }
 
-    /// Moves the items, in place: a part for each process, with its [room](RingPlan::room). Allocates nothing.
+    /// Moves the items in place. `parts` has one part for each process, with its [room](RingPlan::room). Allocates nothing.
     pub fn run<T: Pod, P: AsMut<[T]> + Send>(&mut self, parts: &mut [P]) -> Result<Report> {
         self.plan.check_parts(parts)?;
         let begin = Instant::now();
-        self.post.reset();
-        self.logs.iter_mut().for_each(|log| *get_mut(log) = Log::default());
+        self.mailbox.reset();
+        self.logs.iter_mut().for_each(|log| *get_mut(log) = RunLog::default());
         // Each thread takes the next process, whichever that is.
         let next = Mutex::new(parts.iter_mut().enumerate());
-        let Self { plan, letters, post, slots, shares, logs, crew, .. } = self;
-        let round = Exchange { post, slots, per_rank: letters.slots, procs: plan.procs() };
-        let share_of = |_: usize| {
+        let Self { plan, size, mailbox, slots, ranks, logs, pool, .. } = self;
+        let exchange = Exchange { mailbox, slots, slots_per_rank: size.slots, procs: plan.procs() };
+        let run_next_rank = |_: usize| {
             let Some((rank, part)) = lock(&next).next() else { return };
             let part = Mutex::new(part);
-            let played = catch(rank, &|rank| {
-                let mut share = lock(&shares[rank]);
-                round.play(rank, &mut share, bytes_of(&mut **lock(&part)), &logs[rank]);
+            let outcome = catch(rank, &|rank| {
+                let mut progress = lock(&ranks[rank]);
+                exchange.run_rank(rank, &mut progress, bytes_of(&mut **lock(&part)), &logs[rank]);
             });
-            if let Err(panicked) = played {
-                // Nobody waits any longer for what this process will not do.
+            if let Err(panicked) = outcome {
+                // Ends all waits of the other processes.
                 lock(&logs[rank]).failure = Some(panicked.message);
-                round.post.fail(rank);
+                exchange.mailbox.fail(rank);
             }
         };
-        let ended = crew.run(&share_of);
-        ended.map_err(|panicked| {
+        let outcome = pool.run(&run_next_rank);
+        outcome.map_err(|panicked| {
             Error::new(ErrorKind::Failed, format!("a thread of the engine failed: {panicked}"))
         })?;
-        if let Some(rank) = post.failed() {
+        if let Some(rank) = mailbox.failed() {
             let reason = get_mut(&mut logs[rank]).failure.take().unwrap_or_default();
             return Err(Error::new(
                 ErrorKind::Failed,
-                format!("process {rank} panicked: {reason}; the items are an unfinished mixture"),
+                format!("process {rank} panicked: {reason}; the items are only partly written"),
             ));
         }
-        let sent = logs.iter_mut().map(|log| get_mut(log).letters).sum();
+        let sent = logs.iter_mut().map(|log| get_mut(log).fragments).sum();
         Ok(Report::new(plan, sent, begin))
     }
 }
 
-/// What all processes see of a run.
+/// The state of a run that all processes share.
 struct Exchange<'a> {
-    post: &'a Mailbox,
+    mailbox: &'a Mailbox,
     slots: &'a [Mutex<Vec<u8>>],
-    per_rank: usize,
+    slots_per_rank: usize,
     procs: usize,
 }
 
-/// A letter that is being written: its slot, where it goes, and what is written.
+/// A fragment that is being packed.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenFragment {
     slot: u32,
+    /// The side it is sent to.
     side: Side,
-    written: usize,
+    /// Bytes packed so far.
+    packed: usize,
 }
 
-/// A letter that is being read.
+/// A fragment that is being unpacked.
 #[derive(Clone, Copy)]
-struct Reading {
-    letter: SlotHandle,
-    read: usize,
+struct ArrivedFragment {
+    handle: SlotHandle,
+    /// Bytes unpacked so far.
+    unpacked: usize,
 }
 
 impl Exchange<'_> {
-    /// Does all that a process has to do. Ends early if another fails: the post knows who that was.
-    fn play(&self, rank: usize, share: &mut Share, memory: &mut [u8], log: &Mutex<Log>) {
-        share.begin();
-        let mut letters = 0;
-        let outcome = self.take_part(rank, share, memory, &mut letters);
-        lock(log).letters = letters;
+    /// Does the whole run of a process. Ends early if another process fails: the mailbox knows which.
+    fn run_rank(&self, rank: usize, progress: &mut RankProgress, memory: &mut [u8], log: &Mutex<RunLog>) {
+        progress.begin();
+        let mut fragments = 0;
+        let outcome = self.move_items(rank, progress, memory, &mut fragments);
+        lock(log).fragments = fragments;
         if outcome.is_ok() {
-            share.settle(memory);
+            progress.finish(memory);
         }
     }
 
-    fn take_part(
+    /// Sends and receives all items of a process. Counts the fragments it sends in `fragments`.
+    fn move_items(
         &self,
         rank: usize,
-        share: &mut Share,
+        progress: &mut RankProgress,
         memory: &mut [u8],
-        letters: &mut u64,
+        fragments: &mut u64,
     ) -> std::result::Result<(), Failed> {
-        let mut open: Option<Open> = None;
-        let mut reading = [None; 2];
-        while !share.is_over() {
-            // Before looking: what comes after this is seen by the next look, or is more news than this.
-            let seen = self.post.event_count(rank);
+        let mut open: Option<OpenFragment> = None;
+        let mut arrived = [None; 2];
+        while !progress.is_over() {
+            // Read before looking for work: events from here on are seen below, or end the wait at once.
+            let seen = self.mailbox.event_count(rank);
             let mut moved = false;
             for side in [Side::Left, Side::Right] {
-                moved |= self.read(rank, share, memory, side, &mut reading[side.index()]);
+                moved |= self.unpack(rank, progress, memory, side, &mut arrived[side.index()]);
             }
-            moved |= self.write(rank, share, memory, &mut open, letters);
+            moved |= self.pack(rank, progress, memory, &mut open, fragments);
             if moved {
                 continue;
             }
             match open.take() {
-                Some(written) => self.send(rank, written, letters),
-                None => self.post.wait(rank, seen)?,
+                Some(open) => self.send(rank, open, fragments),
+                None => self.mailbox.wait(rank, seen)?,
             }
         }
         Ok(())
     }
 
-    /// Reads what has come from a side, as far as there is room. Whether there was anything.
-    fn read(
+    /// Unpacks the fragments that have arrived from `side`, as far as there is room. Returns whether any item was unpacked.
+    fn unpack(
         &self,
         rank: usize,
-        share: &mut Share,
+        progress: &mut RankProgress,
         memory: &mut [u8],
         side: Side,
-        reading: &mut Option<Reading>,
+        arrived: &mut Option<ArrivedFragment>,
     ) -> bool {
         let sender = side.of(rank as u64, self.procs as u64) as usize;
         let message = 2 * sender + side.opposite().index();
         let mut moved = false;
-        while share.coming(side) > 0 {
-            if reading.is_none() {
-                *reading = self.post.receive(message).map(|letter| Reading { letter, read: 0 });
+        while progress.incoming(side) > 0 {
+            if arrived.is_none() {
+                let next = self.mailbox.receive(message);
+                *arrived = next.map(|handle| ArrivedFragment { handle, unpacked: 0 });
             }
-            let Some(Reading { letter, read }) = reading else { break };
-            let slot = lock(&self.slots[sender * self.per_rank + letter.slot as usize]);
-            let lies = Share::letter(side.opposite(), slot.len(), letter.bytes as usize);
-            let now = share.read(memory, side, &slot[lies], *read);
+            let Some(ArrivedFragment { handle, unpacked }) = arrived else { break };
+            let slot = lock(&self.slots[sender * self.slots_per_rank + handle.slot as usize]);
+            let range = RankProgress::fragment_range(side.opposite(), slot.len(), handle.bytes as usize);
+            let now = progress.unpack(memory, side, &slot[range], *unpacked);
             drop(slot);
-            moved |= now > *read;
-            *read = now;
-            if (now as u64) < letter.bytes {
+            moved |= now > *unpacked;
+            *unpacked = now;
+            if (now as u64) < handle.bytes {
                 break;
             }
-            self.post.release_slot(message, letter.slot);
-            *reading = None;
+            self.mailbox.release_slot(message, handle.slot);
+            *arrived = None;
         }
         moved
     }
 
-    /// Writes what is held and goes next, and sends letters that are full or the last of their step. Whether there was
-    /// anything.
-    fn write(
+    /// Packs items that the process holds and that go next, and sends fragments that are full or the last of their step.
+    /// Returns whether any item was packed.
+    fn pack(
         &self,
         rank: usize,
-        share: &mut Share,
+        progress: &mut RankProgress,
         memory: &[u8],
-        open: &mut Option<Open>,
-        letters: &mut u64,
+        open: &mut Option<OpenFragment>,
+        fragments: &mut u64,
     ) -> bool {
         let mut moved = false;
-        while let Some(side) = share.sends_to().filter(|_| share.can_send()) {
+        while let Some(side) = progress.sends_to().filter(|_| progress.can_send()) {
             if open.is_none() {
-                *open = self.post.take_slot(rank).map(|slot| Open { slot, side, written: 0 });
+                let slot = self.mailbox.take_slot(rank);
+                *open = slot.map(|slot| OpenFragment { slot, side, packed: 0 });
             }
-            let Some(letter) = open else { break };
-            let mut slot = lock(&self.slots[rank * self.per_rank + letter.slot as usize]);
-            letter.written = share.write(memory, &mut slot, letter.written);
-            let full = slot.len() == letter.written;
+            let Some(fragment) = open else { break };
+            let mut slot = lock(&self.slots[rank * self.slots_per_rank + fragment.slot as usize]);
+            fragment.packed = progress.pack(memory, &mut slot, fragment.packed);
+            let full = slot.len() == fragment.packed;
             drop(slot);
             moved = true;
-            if full || share.sends_to() != Some(side) {
-                self.send(rank, *letter, letters);
+            if full || progress.sends_to() != Some(side) {
+                self.send(rank, *fragment, fragments);
                 *open = None;
             }
         }
         moved
     }
 
-    fn send(&self, rank: usize, open: Open, letters: &mut u64) {
-        let letter = SlotHandle { slot: open.slot, bytes: open.written as u64 };
-        self.post.send(2 * rank + open.side.index(), letter);
-        *letters += 1;
+    fn send(&self, rank: usize, open: OpenFragment, fragments: &mut u64) {
+        let handle = SlotHandle { slot: open.slot, bytes: open.packed as u64 };
+        self.mailbox.send(2 * rank + open.side.index(), handle);
+        *fragments += 1;
     }
 }

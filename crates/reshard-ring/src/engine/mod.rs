@@ -2,23 +2,23 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `plan.rs` | a program and the size of an item, checked against each other: what engines run |
-//! | `stock.rs` | which slots of a process's memory hold items |
-//! | `share.rs` | what one process still has to send and to receive, however its messages travel |
-//! | `letters.rs` | how long messages are, and how many |
+//! | `plan.rs` | a problem, its program and the size of an item, checked together: what engines run |
+//! | `item_slots.rs` | which item slots of a process's memory are in use |
+//! | `progress.rs` | what one process still has to send and to receive, whichever engine transports its fragments |
+//! | `fragments.rs` | the size of fragments and the number of slots for them |
 //! | `threads.rs`, `messages.rs` | the engines within one process |
 
-mod letters;
+mod fragments;
+mod item_slots;
 mod messages;
 mod plan;
-mod share;
-mod stock;
+mod progress;
 mod threads;
 
-pub use letters::Letters;
+pub use fragments::FragmentSize;
 pub use messages::RingMessages;
 pub use plan::RingPlan;
-pub use share::Share;
+pub use progress::RankProgress;
 pub use threads::RingThreads;
 
 use crate::solve::RingProblem;
@@ -27,35 +27,35 @@ use reshard_plan::{Error, ErrorKind, Result, memory};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Items over links, each counted once for every link it crossed. Between processes, those this rank sent.
+    /// Items sent over links, each counted once for every link it crossed; with MPI, only those this rank sent.
     pub hops: u64,
-    /// The same in bytes.
+    /// Bytes of the items counted in `hops`.
     pub bytes: u64,
-    /// Letters they travelled in.
-    pub letters: u64,
-    /// From the beginning of the run to its end.
+    /// Messages in which these items were sent; 0 if the engine sends none.
+    pub messages: u64,
+    /// Seconds from the beginning of the run to its end.
     pub seconds: f64,
 }
 
 impl Report {
-    fn new(plan: &RingPlan, letters: u64, begin: Instant) -> Self {
-        Self { hops: plan.hops(), bytes: plan.bytes(), letters, seconds: begin.elapsed().as_secs_f64() }
+    fn new(plan: &RingPlan, messages: u64, begin: Instant) -> Self {
+        Self { hops: plan.hops(), bytes: plan.bytes(), messages, seconds: begin.elapsed().as_secs_f64() }
     }
 
-    /// Of one process that sent so many items in so many letters.
-    pub fn of_rank(plan: &RingPlan, hops: u64, letters: u64, begin: Instant) -> Self {
+    /// The report of one process that sent `hops` items in `messages` messages.
+    pub fn of_rank(plan: &RingPlan, hops: u64, messages: u64, begin: Instant) -> Self {
         let bytes = hops * plan.item_bytes() as u64;
-        Self { hops, bytes, letters, seconds: begin.elapsed().as_secs_f64() }
+        Self { hops, bytes, messages, seconds: begin.elapsed().as_secs_f64() }
     }
 }
 
-/// Evens out items between neighbours, once: solves the ring, moves the items and forgets the plan. An item is `item_len`
-/// values; process `i` has `loads[i]` items and ends with `targets[i]`. The vectors grow and shrink. Whoever does it again
-/// makes a [`RingPlan`] and runs that.
+/// Balances items between neighbours once: solves the ring, moves the items and drops the plan. An item is `item_len`
+/// values; process `i` has `loads[i]` items and ends with `targets[i]`. The vectors grow and shrink. To do it more than once,
+/// make a [`RingPlan`] and run that.
 ///
 /// ```
 /// use reshard_ring::{RingProblem, even_out};
@@ -73,13 +73,13 @@ pub fn even_out<T: Pod>(problem: RingProblem, item_len: usize, parts: &mut [Vec<
         plan.check_parts(parts)?;
     }
     for (rank, (part, &load)) in parts.iter().zip(problem.loads()).enumerate() {
-        // Both fit: the plan has room for them.
-        let wanted = load as usize * item_len;
-        if part.len() != wanted {
+        // Neither overflows: the plan has checked its rooms.
+        let expected = load as usize * item_len;
+        if part.len() != expected {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "the part of process {rank} has {} values; its {load} items of {item_len} values are {wanted}",
+                    "the part of process {rank} has {} values; its {load} items of {item_len} values are {expected}",
                     part.len()
                 ),
             ));
@@ -99,7 +99,7 @@ pub fn even_out<T: Pod>(problem: RingProblem, item_len: usize, parts: &mut [Vec<
     Ok(report)
 }
 
-/// The bytes of a part.
+/// A part as bytes.
 fn bytes_of<T: Pod, P: AsMut<[T]>>(part: &mut P) -> &mut [u8] {
     bytemuck::cast_slice_mut(part.as_mut())
 }

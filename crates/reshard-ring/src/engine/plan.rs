@@ -1,4 +1,4 @@
-//! A ring to be run: what is asked, the program that does it, and how many bytes an item has, checked together.
+//! What engines for rings run: a problem, a program for it and the bytes of an item, checked together.
 
 use crate::solve::{Program, RingProblem, Side, check, solve};
 use reshard_plan::{Error, ErrorKind, Result};
@@ -19,20 +19,21 @@ pub struct RingPlan {
     problem: RingProblem,
     program: Program,
     item_bytes: usize,
-    /// Items that come to each process: from the left, from the right.
-    coming: Vec<[u64; 2]>,
+    /// Items that each process receives: from the left, from the right.
+    incoming: Vec<[u64; 2]>,
+    /// Items for which each process needs room.
     rooms: Vec<u64>,
 }
 
 impl RingPlan {
-    /// The best program there is, or one that comes near, for items of so many bytes.
+    /// Plans the best known program of the problem (see [`solve`]), for items of `item_bytes` bytes.
     pub fn solved(problem: RingProblem, item_bytes: usize) -> Result<Self> {
         let program = solve(&problem)?.program().clone();
         Self::new(problem, program, item_bytes)
     }
 
-    /// A program of one's own. It must do what the problem asks, and in order no link may carry items both ways: without a
-    /// clock they would pass each other.
+    /// Plans a program of the caller's own. It must solve the problem; if items are in order, no link may carry items both
+    /// ways, because engines keep the order of sends but not their times, and items would pass each other.
     pub fn new(problem: RingProblem, program: Program, item_bytes: usize) -> Result<Self> {
         check(&problem, &program)?;
         if item_bytes == 0 {
@@ -42,15 +43,15 @@ impl RingPlan {
             ));
         }
         let procs = problem.procs();
-        let mut coming = vec![[0; 2]; procs];
+        let mut incoming = vec![[0; 2]; procs];
         for transfer in program.transfers() {
             let to = transfer.to(procs as u64) as usize;
-            coming[to][transfer.side.opposite().index()] += transfer.items;
+            incoming[to][transfer.side.opposite().index()] += transfer.items;
         }
         let (mut rightwards, mut leftwards, mut both_ways) = (0, 0, false);
-        for (rank, &[from_left, _]) in coming.iter().enumerate() {
+        for (rank, &[from_left, _]) in incoming.iter().enumerate() {
             let before = (rank + procs - 1) % procs;
-            let from_right = coming[before][Side::Right.index()];
+            let from_right = incoming[before][Side::Right.index()];
             if from_left > 0 && from_right > 0 && problem.is_ordered() {
                 return Err(Error::new(
                     ErrorKind::Mismatch,
@@ -64,7 +65,8 @@ impl RingPlan {
             rightwards += usize::from(from_left > 0);
             leftwards += usize::from(from_right > 0);
         }
-        // No circle, not even one of two: whoever is full has something to send, and the last of a row of full ones has not.
+        // Flows without a cycle, not even one of two processes: a full process that is to receive has something to send, and
+        // the last of a row of full processes would have nothing.
         let chains = !both_ways && rightwards < procs && leftwards < procs;
         let room = |(rank, from): (usize, &[u64; 2])| {
             let load = problem.loads()[rank];
@@ -74,29 +76,29 @@ impl RingPlan {
                 received => load.saturating_add(received),
             }
         };
-        let rooms: Vec<u64> = coming.iter().enumerate().map(room).collect();
-        let longest = rooms.iter().max().copied().unwrap_or(0);
-        let fits = usize::try_from(longest).ok().and_then(|room| room.checked_mul(item_bytes));
+        let rooms: Vec<u64> = incoming.iter().enumerate().map(room).collect();
+        let max_room = rooms.iter().max().copied().unwrap_or(0);
+        let fits = usize::try_from(max_room).ok().and_then(|room| room.checked_mul(item_bytes));
         if fits.is_none_or(|bytes| bytes > isize::MAX as usize) {
             return Err(Error::new(
                 ErrorKind::TooLarge,
-                format!("{longest} items of {item_bytes} bytes in one process do not fit in any memory"),
+                format!("{max_room} items of {item_bytes} bytes in one process do not fit in any memory"),
             ));
         }
-        Ok(Self { problem, program, item_bytes, coming, rooms })
+        Ok(Self { problem, program, item_bytes, incoming, rooms })
     }
 
-    /// What is asked.
+    /// The problem that the program solves.
     pub fn problem(&self) -> &RingProblem {
         &self.problem
     }
 
-    /// What all processes do.
+    /// The sends and receives of all processes.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// How many processes.
+    /// Number of processes.
     pub fn procs(&self) -> usize {
         self.rooms.len()
     }
@@ -106,9 +108,9 @@ impl RingPlan {
         self.item_bytes
     }
 
-    /// For so many items a process needs room: [`Program::enough_room`], which says why nobody then waits for ever, or its
-    /// load if nothing comes. Neighbours wait while it is full. (A program of one's own whose flows go round the ring, or both
-    /// ways over a link, gets room for all that ever comes.)
+    /// Items for which a process needs room: [`Program::enough_room`], which says why there is then no deadlock, or its load
+    /// if it receives nothing. Neighbours wait while it is full. (In a program of the caller's own whose flows go round the
+    /// ring, or both ways over a link, each process has room for all that it ever receives.)
     ///
     /// # Panics
     /// If there is no such process.
@@ -116,28 +118,28 @@ impl RingPlan {
         self.rooms[rank] as usize
     }
 
-    /// Bytes of a process's slice: its room in items.
+    /// Bytes of a process's slice: its room times the bytes of an item.
     pub fn room_bytes(&self, rank: usize) -> usize {
         self.room(rank) * self.item_bytes
     }
 
-    /// Items that come to a process from a side.
-    pub(crate) fn coming(&self, rank: usize, side: Side) -> usize {
-        // No more than go in the program, whose sums fit: a process that sends holds them, or gets them over another link.
-        usize::try_from(self.coming[rank][side.index()]).unwrap_or(usize::MAX)
+    /// Items that a process receives from `side`.
+    pub(crate) fn incoming(&self, rank: usize, side: Side) -> usize {
+        // At most all items of the program, whose sums fit: a process that sends items holds or receives them.
+        usize::try_from(self.incoming[rank][side.index()]).unwrap_or(usize::MAX)
     }
 
-    /// Items over all links, an item counted once for each link it crosses.
+    /// Items sent over all links, an item counted once for each link it crosses.
     pub fn hops(&self) -> u64 {
         self.program.transfers().iter().fold(0, |all, transfer| all.saturating_add(transfer.items))
     }
 
-    /// Bytes over all links.
+    /// Bytes sent over all links.
     pub fn bytes(&self) -> u64 {
         self.hops().saturating_mul(self.item_bytes as u64)
     }
 
-    /// Refused unless there is a part for each process with room enough.
+    /// Fails unless there is a part for each process with room enough.
     pub(crate) fn check_parts<T, P: AsMut<[T]>>(&self, parts: &mut [P]) -> Result<()> {
         if parts.len() != self.procs() {
             return Err(Error::new(
@@ -148,7 +150,7 @@ impl RingPlan {
         parts.iter_mut().enumerate().try_for_each(|(rank, part)| self.check_part(rank, part.as_mut()))
     }
 
-    /// Refused unless a part has room enough for a process, and items are a whole number of its values.
+    /// Fails unless `part` has room enough for process `rank`, and an item is a whole number of its values.
     pub fn check_part<T>(&self, rank: usize, part: &[T]) -> Result<()> {
         let (item, value, bytes) = (self.item_bytes, size_of::<T>(), size_of_val(part));
         if value == 0 || !item.is_multiple_of(value) {

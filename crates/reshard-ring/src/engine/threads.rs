@@ -1,11 +1,12 @@
-//! All processes of a ring in one: items go straight from one's memory into its neighbour's.
+//! The engine for rings whose processes share one memory: items are copied straight from a process's memory into its
+//! neighbour's.
 //!
-//! There are no letters and nobody waits. A list of processes that may have something to do is worked off: each passes on as
-//! many items as it holds and its neighbour has room for; then the neighbour may have something to send, and whoever sends
-//! to this one may find room. What is passed on at once lies together, so an item costs one copy for each link.
+//! There are no messages, and nothing waits. A work list holds the processes that may have something to send: each copies as
+//! many items as it holds and its neighbour has room for; then the neighbour may have something to send, and the processes
+//! that send to this one may find room. Items copied at once are contiguous, so an item costs one copy for each link.
 
 use super::plan::RingPlan;
-use super::share::Share;
+use super::progress::RankProgress;
 use super::{Report, bytes_of};
 use crate::solve::Side;
 use bytemuck::Pod;
@@ -14,8 +15,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The engine for rings whose processes are all in this one. It needs no memory beside the items, and runs on the thread
-/// of its caller.
+/// The engine for rings whose processes share one memory. It needs no memory beside the items, and runs on the caller's
+/// thread.
 ///
 /// ```
 /// use reshard_ring::{RingPlan, RingProblem, RingThreads};
@@ -30,76 +31,75 @@ use std::time::Instant;
 /// ```
 pub struct RingThreads {
     plan: Arc<RingPlan>,
-    shares: Vec<Share>,
-    /// Processes that may have something to do, each at most once.
-    next: VecDeque<usize>,
-    is_next: Vec<bool>,
+    ranks: Vec<RankProgress>,
+    /// The work list: processes that may have something to send, each at most once.
+    work_list: VecDeque<usize>,
+    /// For each process, whether it is in the work list.
+    is_listed: Vec<bool>,
 }
 
 impl RingThreads {
-    /// Ready to run the plan.
+    /// Makes an engine for the plan.
     pub fn new(plan: Arc<RingPlan>) -> Self {
         let procs = plan.procs();
-        let shares = (0..procs).map(|rank| Share::new(&plan, rank)).collect();
-        Self { plan, shares, next: VecDeque::with_capacity(procs), is_next: vec![false; procs] }
+        let ranks = (0..procs).map(|rank| RankProgress::new(&plan, rank)).collect();
+        Self { plan, ranks, work_list: VecDeque::with_capacity(procs), is_listed: vec![false; procs] }
     }
 
-    /// What it runs.
+    /// The plan that the engine runs.
     pub fn plan(&self) -> &Arc<RingPlan> {
         &self.plan
     }
 
-    /// Bytes it takes beside plan and items: none.
+    /// Bytes of memory beside plan and items: always 0.
     pub fn scratch_bytes(&self) -> u64 {
         0
     }
 
-    /// Moves the items, in place: a part for each process, with its [room](RingPlan::room). Allocates nothing.
+    /// Moves the items in place. `parts` has one part for each process, with its [room](RingPlan::room). Allocates nothing.
     pub fn run<T: Pod, P: AsMut<[T]>>(&mut self, parts: &mut [P]) -> Result<Report> {
         self.plan.check_parts(parts)?;
         let begin = Instant::now();
-        let Self { plan, shares, next, is_next } = self;
+        let Self { plan, ranks, work_list, is_listed } = self;
         let procs = plan.procs() as u64;
-        shares.iter_mut().for_each(Share::begin);
-        next.clear();
-        next.extend(0..procs as usize);
-        is_next.fill(true);
-        while let Some(rank) = next.pop_front() {
-            is_next[rank] = false;
-            while let Some(side) = shares[rank].sends_to() {
+        ranks.iter_mut().for_each(RankProgress::begin);
+        work_list.clear();
+        work_list.extend(0..procs as usize);
+        is_listed.fill(true);
+        while let Some(rank) = work_list.pop_front() {
+            is_listed[rank] = false;
+            while let Some(side) = ranks[rank].sends_to() {
                 let peer = side.of(rank as u64, procs) as usize;
-                let (Ok([share, to]), Ok([part, place])) =
-                    (shares.get_disjoint_mut([rank, peer]), parts.get_disjoint_mut([rank, peer]))
+                let (Ok([from, to]), Ok([part, peer_part])) =
+                    (ranks.get_disjoint_mut([rank, peer]), parts.get_disjoint_mut([rank, peer]))
                 else {
                     break;
                 };
-                if share.pass(bytes_of(part), to, bytes_of(place)) == 0 {
+                if from.copy_to(bytes_of(part), to, bytes_of(peer_part)) == 0 {
                     break;
                 }
-                for woken in [Side::Left, Side::Right].map(|side| side.of(rank as u64, procs) as usize) {
-                    if !is_next[woken] {
-                        is_next[woken] = true;
-                        next.push_back(woken);
+                for neighbour in [Side::Left, Side::Right].map(|side| side.of(rank as u64, procs) as usize) {
+                    if !is_listed[neighbour] {
+                        is_listed[neighbour] = true;
+                        work_list.push_back(neighbour);
                     }
                 }
             }
         }
-        if let Some(rank) = shares.iter().position(|share| !share.is_over()) {
-            return Err(stuck(rank));
+        if let Some(rank) = ranks.iter().position(|rank| !rank.is_over()) {
+            return Err(deadlock(rank));
         }
-        for (share, part) in shares.iter_mut().zip(parts) {
-            share.settle(bytes_of(part));
+        for (rank, part) in ranks.iter_mut().zip(parts) {
+            rank.finish(bytes_of(part));
         }
         Ok(Report::new(plan, 0, begin))
     }
 }
 
-/// The plan's door lets no such program in.
-fn stuck(rank: usize) -> Error {
+/// The error of a program that cannot go on. [`RingPlan::new`] refuses such programs, so this is a bug.
+fn deadlock(rank: usize) -> Error {
     Error::new(
         ErrorKind::Failed,
-        format!(
-            "process {rank} waits for ever: the program does not work; the items are an unfinished mixture"
-        ),
+        format!("process {rank} cannot go on: the program has a deadlock; the items are only partly written"),
     )
 }

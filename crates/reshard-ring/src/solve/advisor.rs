@@ -1,12 +1,12 @@
-//! When is it worth it? After each step of an iterative application, whether to even out its loads now.
+//! Decides after each step of an iterative application whether to balance its loads now.
 //!
-//! Moving items takes time, and speeds drift on. The paper's answer is a simulation: with dear links never to
-//! redistribute is best, with cheap ones to do it often, and in between everything happens. The advisor needs no tuning:
-//! it adds up what every step took longer than it would have with balanced loads, and says yes once that is as much as
-//! the redistribution would take, if the steps to come can win it back. Whoever pays a price once as much was lost by not
-//! paying never pays much more than twice what the best choice would have cost, whatever comes.
+//! Moving items takes time, and the speeds of processes drift. The paper's answer is a simulation: with expensive links it is
+//! best never to redistribute, with cheap links to do it often, and in between it depends. The advisor needs no tuning: it
+//! adds up the time that every step took longer than with balanced loads, and says yes once that sum is as large as the time
+//! of the redistribution, if the steps to come can win it back. This is the rule of ski rental: whoever pays a price once as
+//! much was lost by not paying never pays much more than twice the cost of the best choice, whatever comes.
 //!
-//! [`Application`] is a model to try that on: speeds that drift at random, with a seed, so that runs can be repeated.
+//! [`Application`] is a model to test policies on: speeds drift at random, from a seed, so runs can be repeated.
 
 use super::flow::system_6;
 use super::problem::RingProblem;
@@ -16,15 +16,15 @@ use reshard_plan::{Error, ErrorKind, Result};
 /// When an application redistributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Never.
+    /// Never redistributes.
     Never,
-    /// After every so many steps.
+    /// Redistributes after every this many steps.
     Every(u64),
-    /// When the [`Advisor`] says so.
+    /// Redistributes when the [`Advisor`] says so.
     WhenItPays,
 }
 
-/// Says when to redistribute, out of what was lost since the last time.
+/// Says when to redistribute, from the time lost to imbalance since the last redistribution.
 ///
 /// ```
 /// use reshard_ring::{Advisor, RingProblem};
@@ -37,12 +37,14 @@ pub enum Policy {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Advisor {
+    /// Time lost to imbalance since the last redistribution.
     lost: u64,
 }
 
 impl Advisor {
-    /// After a step: the program to run now, if it is time. `ring` has the present loads and the links, in the unit of
-    /// time of `slowness`: what each process needs for an item. `steps_left` are still to come.
+    /// Call after each step: returns the program to run now, if it is time to redistribute. `ring` has the present loads and
+    /// the links. `slowness` is the time each process needs for an item, in the unit of the link costs. `steps_left` steps
+    /// are still to come.
     pub fn after_step(
         &mut self,
         ring: &RingProblem,
@@ -55,7 +57,7 @@ impl Advisor {
         self.lost = self.lost.saturating_add(gain);
         let ring = ring.clone().with_loads(ring.loads().to_vec(), targets)?;
         let pays = |time: u64| time <= self.lost && time < gain.saturating_mul(steps_left);
-        // The bound takes less time than the program, and mostly says no.
+        // The bound is cheaper to compute than the program, and mostly decides.
         if gain == 0 || !pays(system_6(&ring).0) {
             return Ok(None);
         }
@@ -68,12 +70,12 @@ impl Advisor {
     }
 }
 
-/// How long a step takes: until the slowest process has worked on all its items.
+/// Time of a step: until the slowest process has worked on all its items.
 pub fn step_time(loads: &[u64], slowness: &[u64]) -> u64 {
     loads.iter().zip(slowness).map(|(&load, &slow)| load.saturating_mul(slow)).max().unwrap_or(0)
 }
 
-/// The loads with which a step takes the least time, at least one item each.
+/// Returns the loads with which a step takes the least time, at least one item for each process.
 ///
 /// ```
 /// use reshard_ring::balanced;
@@ -90,19 +92,19 @@ pub fn balanced(items: u64, slowness: &[u64]) -> Result<Vec<u64>> {
             ),
         ));
     }
-    let share = |time: u64| slowness.iter().map(move |&slow| (time / slow).max(1));
-    let total = |time: u64| share(time).fold(0_u64, u64::saturating_add);
+    let loads_in = |time: u64| slowness.iter().map(move |&slow| (time / slow).max(1));
+    let total = |time: u64| loads_in(time).fold(0_u64, u64::saturating_add);
     let (mut low, mut high) = (0, u64::MAX);
     while low < high {
         let middle = low + (high - low) / 2;
         if total(middle) >= items { high = middle } else { low = middle + 1 }
     }
-    let mut loads: Vec<u64> = share(low).collect();
-    // What is too much is taken where most can be spared.
+    let mut loads: Vec<u64> = loads_in(low).collect();
+    // The surplus is taken from the processes that need most time.
     let mut surplus = total(low) - items;
     while surplus > 0 {
-        let most = loads.iter().enumerate().filter(|(_, load)| **load > 1);
-        match most
+        let candidates = loads.iter().enumerate().filter(|(_, load)| **load > 1);
+        match candidates
             .max_by_key(|&(rank, &load)| (load.saturating_mul(slowness[rank]), rank))
             .map(|(rank, _)| rank)
         {
@@ -117,43 +119,43 @@ pub fn balanced(items: u64, slowness: &[u64]) -> Result<Vec<u64>> {
 /// An iterative application on a ring of processes whose speeds drift.
 #[derive(Clone, Debug)]
 pub struct Application {
-    /// Links, and loads at the beginning; the targets do not matter.
+    /// The links, and the loads at the beginning; the targets are not used.
     pub ring: RingProblem,
-    /// How many steps.
+    /// Number of steps.
     pub steps: u64,
-    /// What an item takes a process on average, in the unit of time of the links; it drifts between a quarter and four
-    /// times that.
+    /// Time of an item on a process at the beginning, in the unit of the link costs; it drifts between a quarter and four
+    /// times this value.
     pub slowness: u64,
-    /// Speeds change by up to so many per cent in a step.
+    /// The largest change of a speed in a step, in per cent.
     pub drift_percent: u64,
-    /// The same seed gives the same drift, whatever the policy.
+    /// Seed of the drift: equal seeds give equal drift under every policy.
     pub seed: u64,
 }
 
-/// What came of an application under a policy.
+/// The times of an application under a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Time of all steps.
+    /// Time of all steps, without redistributions.
     pub computing: u64,
     /// Time of all redistributions.
     pub moving: u64,
-    /// How many redistributions.
+    /// Number of redistributions.
     pub moves: u64,
 }
 
 impl Outcome {
-    /// All of it.
+    /// Time of all steps and redistributions.
     pub fn total(&self) -> u64 {
         self.computing + self.moving
     }
 }
 
 impl Application {
-    /// Runs the application under a policy.
+    /// Simulates the application under `policy`.
     pub fn run(&self, policy: Policy) -> Result<Outcome> {
         let procs = self.ring.procs();
         let mut slowness = vec![self.slowness.max(1); procs];
-        let mut chance = self.seed;
+        let mut random_state = self.seed;
         let mut outcome = Outcome::default();
         let mut advisor = Advisor::default();
         let mut ring = self.ring.clone();
@@ -181,7 +183,7 @@ impl Application {
                 ring = ring.with_loads(loads.clone(), loads)?;
             }
             for slow in &mut slowness {
-                let by = random(&mut chance) % (2 * self.drift_percent + 1);
+                let by = random(&mut random_state) % (2 * self.drift_percent + 1);
                 let drifted = slow.saturating_mul(100 + by).saturating_sub(*slow * self.drift_percent) / 100;
                 *slow = drifted.clamp((self.slowness / 4).max(1), self.slowness.saturating_mul(4));
             }
@@ -190,7 +192,7 @@ impl Application {
     }
 }
 
-/// SplitMix64.
+/// The next number of the generator SplitMix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

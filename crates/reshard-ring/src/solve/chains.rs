@@ -1,21 +1,21 @@
-//! Net flows as chains: rows of links that all carry items the same way, from a process that only gives to one that only
-//! takes.
+//! Net flows as chains: consecutive links that all carry items in one direction, from a process that only sends to a process
+//! that only receives.
 //!
 //! No link carries items both ways, so inside a chain every process receives from one neighbour and sends to the other, and
-//! its ports are its own. Two chains meet only at their ends: a process that sends both ways has to choose which first, and
-//! so has one that receives from both sides. All solvers work chain by chain.
+//! no other chain uses its ports. Two chains meet only at their ends: a process that sends to both sides has to choose which
+//! first, and so has a process that receives from both sides. All solvers work chain by chain.
 
 use super::problem::{RingProblem, Side};
 
-/// Net flows of a ring: who sends how many items to which side in all.
+/// Net flows of a ring: how many items each process sends to each side in all.
 #[derive(Clone, Debug)]
 pub(crate) struct Net<'a> {
     pub problem: &'a RingProblem,
-    /// The net flow over each link `i -> i + 1`; some are at most 0 and some at least 0.
+    /// The net flow over each link `i -> i + 1`, negative to the left; some are at most 0 and some at least 0.
     pub flow: Vec<i64>,
 }
 
-/// Links that carry items the same way: `links` senders from `first` on, in the direction of `side`.
+/// Consecutive links that carry items in one direction: `links` senders from `first` on, towards `side`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub side: Side,
@@ -32,7 +32,7 @@ impl<'a> Net<'a> {
         self.flow.len()
     }
 
-    /// The neighbour of a process.
+    /// The neighbour of a process on a side.
     pub fn next(&self, rank: usize, side: Side) -> usize {
         let procs = self.procs();
         match side {
@@ -43,7 +43,7 @@ impl<'a> Net<'a> {
         }
     }
 
-    /// How many items a process sends to a side.
+    /// Number of items a process sends to a side.
     pub fn sends(&self, rank: usize, side: Side) -> u64 {
         match side {
             Side::Right => self.flow[rank].max(0) as u64,
@@ -51,7 +51,7 @@ impl<'a> Net<'a> {
         }
     }
 
-    /// How many items a process receives that move towards `side`.
+    /// Number of items that a process receives and that move towards `side`.
     pub fn receives(&self, rank: usize, side: Side) -> u64 {
         self.sends(self.next(rank, side.opposite()), side)
     }
@@ -61,7 +61,7 @@ impl<'a> Net<'a> {
         self.sends(rank, Side::Right) + self.sends(rank, Side::Left) > self.problem.loads()[rank]
     }
 
-    /// The time a process's items take over its link to a side.
+    /// Time that a process's items take over its link to a side.
     pub fn time(&self, rank: usize, side: Side) -> u64 {
         self.sends(rank, side) * self.problem.cost(rank, side)
     }
@@ -80,6 +80,7 @@ impl<'a> Net<'a> {
         self.ranks_from(chain.first, chain.side).take(chain.links)
     }
 
+    /// All ranks from `first` on, towards `side`.
     fn ranks_from(&self, first: usize, side: Side) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(first), move |&rank| Some(self.next(rank, side))).take(self.procs())
     }

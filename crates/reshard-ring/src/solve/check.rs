@@ -1,42 +1,42 @@
-//! Whether a program does what it says: replayed run by run, with nothing of what the solvers know.
+//! Checks a program by replaying it transfer by transfer, independently of the solvers.
 //!
-//! Nobody sends two items at a time or receives two, nobody sends what it does not hold, every item takes the time of its
-//! link, and in the end everybody holds what it should. Runs of items are compared as straight lines: if the items of one
-//! run leave after those of another have arrived at both ends of what they share, they do so all along. Only where the
-//! lines cross by less than a unit of time are the items looked at one by one.
+//! The rules: no process sends two items at a time or receives two, none sends an item it does not hold, every item takes the
+//! time of its link, and in the end each process holds its target. The items of two transfers are compared as straight lines
+//! in time: if the first and the last of the items they share arrive before they leave, so do all in between. Only where the
+//! lines cross by less than a unit of time are the items compared one by one.
 
 use super::flow::system_6;
 use super::problem::{Direction, RingProblem, Side};
 use super::program::{Program, Transfer};
 use reshard_plan::{Error, ErrorKind, Result};
 
-/// Items looked at one by one, where lines do not decide.
-const MOST_SINGLE: u64 = 10_000_000;
+/// The most items compared one by one, where lines do not decide: bounds the time of a check.
+const MAX_SINGLE_ITEMS: u64 = 10_000_000;
 
-/// What a program that works is worth.
+/// The time of a valid program, compared with the lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// When its last item arrives.
+    /// Time at which the last item has arrived.
     pub makespan: u64,
-    /// No program is faster than this.
+    /// Lower bound: no program for the ring is faster than this.
     pub lower_bound: u64,
     /// True if no program is faster than this one, false if some program is known to be, `None` if neither is known.
     pub optimal: Option<bool>,
 }
 
 impl Verdict {
-    /// How far the program is from the bound: 0.1 if it takes a tenth longer.
+    /// Relative distance to the lower bound: 0.1 if the program takes a tenth longer.
     pub fn gap(&self) -> f64 {
         gap(self.makespan, self.lower_bound)
     }
 }
 
-/// By which part of the bound a time is longer than it.
+/// Relative distance of `makespan` to `lower_bound`.
 pub(crate) fn gap(makespan: u64, lower_bound: u64) -> f64 {
     if makespan == lower_bound { 0.0 } else { (makespan - lower_bound) as f64 / lower_bound as f64 }
 }
 
-/// Replays a program: refused with a sentence if it breaks a rule, else what it is worth.
+/// Replays a program. Returns its time and the lower bound, or the rule that it breaks.
 ///
 /// ```
 /// use reshard_ring::{Program, RingProblem, Side, Transfer, check};
@@ -57,7 +57,7 @@ pub fn check(problem: &RingProblem, program: &Program) -> Result<Verdict> {
     }
     program.transfers().iter().try_for_each(|transfer| check_alone(problem, transfer))?;
     let transfers = program.transfers();
-    // Where the sends of each process begin.
+    // Index of the first transfer of each sender.
     let mut first = vec![0; procs + 1];
     transfers.iter().for_each(|transfer| first[transfer.from as usize + 1] += 1);
     (0..procs).for_each(|rank| first[rank + 1] += first[rank]);
@@ -71,7 +71,7 @@ pub fn check(problem: &RingProblem, program: &Program) -> Result<Verdict> {
         received.sort_by_key(|transfer| transfer.start);
         check_port(sends(rank), rank, "sends")?;
         check_port(&received, rank, "receives")?;
-        check_stock(problem, rank, &received, sends(rank))?;
+        check_holdings(problem, rank, &received, sends(rank))?;
     }
     let (makespan, lower_bound) = (program.makespan(), system_6(problem).0);
     let optimal = match makespan == lower_bound {
@@ -81,13 +81,14 @@ pub fn check(problem: &RingProblem, program: &Program) -> Result<Verdict> {
     Ok(Verdict { makespan, lower_bound, optimal })
 }
 
-/// True where the bound is known to be the optimum: in one direction, or over equal links, if nobody is ever empty.
+/// True if the lower bound is known to be the optimum: in one direction, or over equal links, if no process is empty at first
+/// or in the end.
 fn bound_is_reached(problem: &RingProblem) -> bool {
     let everyone_holds = problem.loads().iter().chain(problem.targets()).all(|&items| items > 0);
     everyone_holds && (problem.direction() == Direction::Uni || problem.is_homogeneous())
 }
 
-/// What can be said of a transfer without the others.
+/// Checks a transfer on its own: its sender, side, number of items and duration.
 fn check_alone(problem: &RingProblem, transfer: &Transfer) -> Result<()> {
     let procs = problem.procs() as u64;
     let &Transfer { from, side, items, start, end } = transfer;
@@ -119,7 +120,7 @@ fn check_alone(problem: &RingProblem, transfer: &Transfer) -> Result<()> {
     Ok(())
 }
 
-/// One thing at a time.
+/// Checks that the transfers of a port do not overlap. `what` is the verb for errors.
 fn check_port(transfers: &[Transfer], rank: usize, what: &str) -> Result<()> {
     match transfers.windows(2).find(|pair| pair[1].start < pair[0].end) {
         None => Ok(()),
@@ -133,8 +134,13 @@ fn check_port(transfers: &[Transfer], rank: usize, what: &str) -> Result<()> {
     }
 }
 
-/// Nobody sends what it does not hold, and everybody has what it should in the end.
-fn check_stock(problem: &RingProblem, rank: usize, received: &[Transfer], sent: &[Transfer]) -> Result<()> {
+/// Checks that a process never sends an item before it holds it, and holds its target in the end.
+fn check_holdings(
+    problem: &RingProblem,
+    rank: usize,
+    received: &[Transfer],
+    sent: &[Transfer],
+) -> Result<()> {
     let total =
         |transfers: &[Transfer]| transfers.iter().map(|transfer| u128::from(transfer.items)).sum::<u128>();
     let (load, target) = (problem.loads()[rank], problem.targets()[rank]);
@@ -155,7 +161,7 @@ fn check_stock(problem: &RingProblem, rank: usize, received: &[Transfer], sent: 
         return Ok(());
     }
     let (arriving, leaving) = (with_line(received), with_line(sent));
-    // The item that leaves as number k needs arrival number k - load, both from 0; the first ones need none.
+    // The item sent as number k needs arrival number k - load, both counted from 0; the first `load` items need none.
     let (mut k, mut at, mut base) = (0_u64, 0, 0_u64);
     for line in &leaving {
         let mut within = load.saturating_sub(k).min(line.items);
@@ -190,7 +196,7 @@ fn check_stock(problem: &RingProblem, rank: usize, received: &[Transfer], sent: 
     Ok(())
 }
 
-/// The items of a transfer: number k starts at `start + floor(k * rise / steps)`.
+/// The items of a transfer as a line in time: item k starts at `start + floor(k * rise / steps)`.
 struct Line {
     items: u64,
     start: u64,
@@ -206,14 +212,13 @@ impl Line {
         Self { items, start, rise: end - start - cost, steps: (items - 1).max(1), cost }
     }
 
-    /// When item k starts: whole units, and the part of a unit as numerator of `steps`.
+    /// Start of item k: whole units of time, and the numerator of the rest, whose denominator is `steps`.
     fn starts(&self, k: u64) -> (u128, u128) {
         let (rise, steps) = (u128::from(k) * u128::from(self.rise), u128::from(self.steps));
         (u128::from(self.start) + rise / steps, rise % steps)
     }
 
-    /// True if `count` items from number `mine` on have arrived before as many of the other's from number `others` on
-    /// leave.
+    /// True if item `mine + k` of this transfer has arrived before item `others + k` of `other` leaves, for all `k < count`.
     fn precedes(&self, mine: u64, other: &Self, others: u64, count: u64) -> Result<bool> {
         let arrives_in_time =
             |k: u64| self.starts(mine + k).0 + u128::from(self.cost) <= other.starts(others + k).0;
@@ -229,7 +234,7 @@ impl Line {
         if on_lines(0) && on_lines(count - 1) {
             return Ok(true);
         }
-        if count > MOST_SINGLE {
+        if count > MAX_SINGLE_ITEMS {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!(

@@ -1,8 +1,8 @@
 //! Optimal programs by formula, one transfer for each link: in one direction, over equal links, or light.
 //!
 //! **One direction** (Algorithms 1 and 2). A chain takes the time `T` of its slowest link, though processes pass items on
-//! that they do not have yet. The paper proves that no link is ever delayed enough to matter; here is a timetable in which
-//! one can see it: a process that has all it sends goes ahead, every other spreads its items evenly over `[0, T]`. With
+//! that they do not have yet. The paper proves that no link is ever delayed enough to matter; this timetable shows it: a
+//! process that holds all it sends does so without pauses, every other spreads its items evenly over `[0, T]`. With
 //! `f` items to send, `g` to receive, `L >= 1` items at first and `R >= 1` in the end (`f + R = g + L`, `f > L`), item
 //! `k` leaves at `k * (T - c) / (f - 1)`, and the item it needs is there at the first such item and at the last: that is
 //! `c' <= L * (T - c) / (f - 1)` and `c <= R * (T - c') / (g - 1)`, which follow from `T >= f c` and `T >= g c'`. Both
@@ -15,19 +15,19 @@
 //! **Light** (Lemma 9). To the right at once, to the left when both ports are free.
 //!
 //! A process that is empty at first or in the end, and has to pass items on, can break the first two; then there is no
-//! formula here, and the other solvers are asked.
+//! formula here, and another solver is used.
 
 use super::chains::{Chain, Net};
 use super::problem::Side;
 use super::program::{Program, Transfer};
 
-/// The program of flows to the right, if nobody who waits for items is empty at first or in the end.
+/// Returns the program of flows to the right, if no process that waits for items is empty at first or in the end.
 pub(crate) fn one_way(net: &Net<'_>) -> Option<Program> {
     let mut transfers = Vec::with_capacity(net.flow.len());
     for chain in net.chains(Side::Right) {
         let time = net.senders(chain).map(|rank| net.time(rank, Side::Right)).max()?;
         for rank in net.senders(chain) {
-            if net.waits(rank) && is_bare(net, rank) {
+            if net.waits(rank) && is_empty_once(net, rank) {
                 return None;
             }
             let items = net.sends(rank, Side::Right);
@@ -39,13 +39,13 @@ pub(crate) fn one_way(net: &Net<'_>) -> Option<Program> {
     Some(Program::new(net.flow.len(), transfers))
 }
 
-/// The program of flows to both sides that takes the time of its busiest port, if everybody holds what it sends, or
-/// links are equal and nobody who waits for items is empty at first or in the end.
+/// Returns the program of flows to both sides that takes the time of its busiest port, if every process holds what it sends,
+/// or links are equal and no process that waits for items is empty at first or in the end.
 pub(crate) fn right_then_left(net: &Net<'_>, time: u64) -> Option<Program> {
     let mut transfers = Vec::with_capacity(net.flow.len());
     let equal = net.problem.is_homogeneous();
     for (rank, &items) in net.flow.iter().enumerate().filter(|&(_, &items)| items > 0) {
-        if net.waits(rank) && (!equal || is_bare(net, rank)) {
+        if net.waits(rank) && (!equal || is_empty_once(net, rank)) {
             return None;
         }
         let end = net.time(rank, Side::Right);
@@ -53,7 +53,7 @@ pub(crate) fn right_then_left(net: &Net<'_>, time: u64) -> Option<Program> {
     }
     for chain in net.chains(Side::Left) {
         let light = !net.senders(chain).any(|rank| net.waits(rank));
-        if !light && (!equal || net.senders(chain).any(|rank| net.waits(rank) && is_bare(net, rank))) {
+        if !light && (!equal || net.senders(chain).any(|rank| net.waits(rank) && is_empty_once(net, rank))) {
             return None;
         }
         let idle = if light { 0 } else { idle_before(net, chain, time) };
@@ -67,17 +67,18 @@ pub(crate) fn right_then_left(net: &Net<'_>, time: u64) -> Option<Program> {
     Some(Program::new(net.flow.len(), transfers))
 }
 
-fn is_bare(net: &Net<'_>, rank: usize) -> bool {
+/// True if a process is empty at first or in the end.
+fn is_empty_once(net: &Net<'_>, rank: usize) -> bool {
     net.problem.loads()[rank] == 0 || net.problem.targets()[rank] == 0
 }
 
-/// When a process and its left neighbour have done with what moves right.
+/// Time at which a process has sent, and its left neighbour has received, all that moves right.
 fn ports_free(net: &Net<'_>, rank: usize) -> u64 {
     let other = net.next(net.next(rank, Side::Left), Side::Left);
     net.time(rank, Side::Right).max(net.time(other, Side::Right))
 }
 
-/// How much earlier than just in time a chain to the left can run, all of it together.
+/// Time by which a whole chain to the left can start before its latest possible start.
 fn idle_before(net: &Net<'_>, chain: Chain, time: u64) -> u64 {
     let slack = |rank| time - net.time(rank, Side::Left) - ports_free(net, rank);
     net.senders(chain).map(slack).min().unwrap_or(0)

@@ -1,70 +1,72 @@
-//! The optimum of a tiny ring, by looking at everything that can be done.
+//! The optimum of a tiny ring, by exhaustive search with a bound (branch and bound).
 //!
-//! Some optimal program starts every item at the beginning or when another item arrives, so it is enough to decide at
-//! those moments which idle processes send to which side, nobody being a choice too. States that cannot end in time by
-//! the bound of the ports are cut off, and a state is not looked at again unless it comes earlier. Items may go any way,
-//! also both ways over one link: what this finds to be impossible is.
+//! Some optimal program starts every item at time 0 or when another item arrives, so it is enough to decide at these
+//! moments which idle processes send to which side; that none sends is a choice, too. States that cannot end in time by the
+//! lower bound of the ports are pruned, and a state is not expanded again unless it is reached earlier. Items may go any way,
+//! also both ways over one link, so a time that this search finds to be impossible is impossible.
 
 use super::problem::{Direction, RingProblem, Side};
 use super::program::Program;
 use super::record::Record;
 use std::collections::HashMap;
 
-/// What a search found out.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub(crate) struct Searched {
-    /// No program of those looked for is faster than this.
+    /// No program of the kind searched for is faster than this.
     pub lower_bound: u64,
-    /// A program with that time, if one was found.
+    /// A program that takes the time `lower_bound`, if one was found.
     pub program: Option<Program>,
 }
 
-/// An item under way from a process: to which side, and for how long still.
-type Underway = Option<(Side, u64)>;
+/// An item in flight from a process: to which side, and the time until it arrives.
+type InFlight = Option<(Side, u64)>;
 
-/// What all processes hold, and what is under way from each.
+/// The items that all processes hold, and the items in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
-    stock: Vec<u64>,
-    underway: Vec<Underway>,
-    /// If links may carry items one way only: which way each has, so far.
+    held: Vec<u64>,
+    /// For each process, the item that it is sending.
+    in_flight: Vec<InFlight>,
+    /// If links may carry items one way only, the direction of each link so far.
     ways: Vec<Option<Side>>,
 }
 
-/// Which programs are looked for.
+/// The kind of programs that is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ways {
-    /// All.
+    /// All programs.
     Any,
-    /// Those in which no link carries items both ways.
+    /// Programs in which no link carries items both ways.
     Net,
 }
 
 struct Search<'a> {
     problem: &'a RingProblem,
-    wanted: Ways,
+    kind: Ways,
     deadline: u64,
-    /// The earliest moment at which a state was met.
+    /// The earliest time at which each state was reached.
     seen: HashMap<State, u64>,
+    /// States that may still be expanded.
     budget: u64,
-    /// What was sent when, on the way to the present state.
+    /// The sends that lead to the present state: time, process, side.
     sent: Vec<(u64, usize, Side)>,
 }
 
-/// Raises the lower bound by one after the other, until a program is found, `upper_bound` is reached, or so many states
-/// were looked at.
+/// Raises the lower bound by 1 at a time until a program is found, `upper_bound` is reached, or `budget` states were
+/// expanded.
 pub(crate) fn search(
     problem: &RingProblem,
-    wanted: Ways,
+    kind: Ways,
     (lower_bound, upper_bound): (u64, u64),
     budget: u64,
 ) -> Searched {
     let mut budget = budget;
     for deadline in lower_bound..upper_bound {
-        let mut search = Search { problem, wanted, deadline, seen: HashMap::new(), budget, sent: Vec::new() };
+        let mut search = Search { problem, kind, deadline, seen: HashMap::new(), budget, sent: Vec::new() };
         let start = State {
-            stock: problem.loads().to_vec(),
-            underway: vec![None; problem.procs()],
+            held: problem.loads().to_vec(),
+            in_flight: vec![None; problem.procs()],
             ways: vec![None; problem.procs()],
         };
         let found = search.from(&start, 0);
@@ -83,39 +85,40 @@ pub(crate) fn search(
 }
 
 impl Search<'_> {
-    /// True if all can be done from this state on; then `sent` has all that was.
+    /// True if the targets can be reached from this state by the deadline; `sent` then has all sends of the program.
     fn from(&mut self, state: &State, now: u64) -> bool {
         if self.budget == 0 || now > self.deadline {
             return false;
         }
-        if state.stock == self.problem.targets() && state.underway.iter().all(Option::is_none) {
+        if state.held == self.problem.targets() && state.in_flight.iter().all(Option::is_none) {
             return true;
         }
         if self.seen.get(state).is_some_and(|&before| before <= now)
-            || now + self.least(state) > self.deadline
+            || now + self.time_bound(state) > self.deadline
         {
             return false;
         }
         self.budget -= 1;
         self.seen.insert(state.clone(), now);
-        let receives = (0..state.stock.len()).map(|rank| self.is_receiving(state, rank)).collect();
+        let receives = (0..state.held.len()).map(|rank| self.is_receiving(state, rank)).collect();
         self.choose(state.clone(), receives, 0, now)
     }
 
+    /// True if an item is in flight to `rank`.
     fn is_receiving(&self, state: &State, rank: usize) -> bool {
-        let procs = state.stock.len();
+        let procs = state.held.len();
         let (before, after) = ((rank + procs - 1) % procs, (rank + 1) % procs);
-        matches!(state.underway[before], Some((Side::Right, _)))
-            || matches!(state.underway[after], Some((Side::Left, _)))
+        matches!(state.in_flight[before], Some((Side::Right, _)))
+            || matches!(state.in_flight[after], Some((Side::Left, _)))
     }
 
     /// Decides for the processes from `rank` on whether they send now, then lets time pass.
     fn choose(&mut self, state: State, receives: Vec<bool>, rank: usize, now: u64) -> bool {
-        let procs = state.stock.len();
+        let procs = state.held.len();
         if rank == procs {
-            return self.pass(state, now);
+            return self.advance(state, now);
         }
-        if state.underway[rank].is_none() && state.stock[rank] > 0 {
+        if state.in_flight[rank].is_none() && state.held[rank] > 0 {
             let sides: &[Side] = match self.problem.direction() {
                 Direction::Uni => &[Side::Right],
                 Direction::Bi => &[Side::Right, Side::Left],
@@ -124,16 +127,16 @@ impl Search<'_> {
                 let to = side.of(rank as u64, procs as u64) as usize;
                 let wraps = (side == Side::Right && to < rank) || (side == Side::Left && to > rank);
                 let link = if side == Side::Right { rank } else { to };
-                let turned = self.wanted == Ways::Net && state.ways[link].is_some_and(|way| way != side);
-                if receives[to] || turned || (wraps && self.problem.is_ordered()) {
+                let is_turned = self.kind == Ways::Net && state.ways[link].is_some_and(|way| way != side);
+                if receives[to] || is_turned || (wraps && self.problem.is_ordered()) {
                     continue;
                 }
                 let (mut next, mut receives) = (state.clone(), receives.clone());
-                if self.wanted == Ways::Net {
+                if self.kind == Ways::Net {
                     next.ways[link] = Some(side);
                 }
-                next.stock[rank] -= 1;
-                next.underway[rank] = Some((side, self.problem.cost(rank, side)));
+                next.held[rank] -= 1;
+                next.in_flight[rank] = Some((side, self.problem.cost(rank, side)));
                 receives[to] = true;
                 self.sent.push((now, rank, side));
                 if self.choose(next, receives, rank + 1, now) {
@@ -145,15 +148,15 @@ impl Search<'_> {
         self.choose(state, receives, rank + 1, now)
     }
 
-    /// To the moment of the next arrival.
-    fn pass(&mut self, mut state: State, now: u64) -> bool {
-        let Some(wait) = state.underway.iter().flatten().map(|&(_, left)| left).min() else { return false };
-        let procs = state.stock.len();
+    /// Advances to the time of the next arrival and searches from there.
+    fn advance(&mut self, mut state: State, now: u64) -> bool {
+        let Some(wait) = state.in_flight.iter().flatten().map(|&(_, left)| left).min() else { return false };
+        let procs = state.held.len();
         for rank in 0..procs {
-            match &mut state.underway[rank] {
+            match &mut state.in_flight[rank] {
                 Some((side, left)) if *left == wait => {
-                    state.stock[side.of(rank as u64, procs as u64) as usize] += 1;
-                    state.underway[rank] = None;
+                    state.held[side.of(rank as u64, procs as u64) as usize] += 1;
+                    state.in_flight[rank] = None;
                 }
                 Some((_, left)) => *left -= wait,
                 None => (),
@@ -162,14 +165,14 @@ impl Search<'_> {
         self.from(&state, now + wait)
     }
 
-    /// The time the ports need at least from a state on, what is under way counted where it arrives.
-    fn least(&self, state: &State) -> u64 {
-        let procs = state.stock.len();
-        let (mut stock, mut sending, mut receiving) = (state.stock.clone(), vec![0; procs], vec![0; procs]);
-        for (rank, underway) in state.underway.iter().enumerate() {
-            if let Some((side, left)) = *underway {
+    /// Lower bound of the time from a state on: the time of the busiest port, items in flight counted where they arrive.
+    fn time_bound(&self, state: &State) -> u64 {
+        let procs = state.held.len();
+        let (mut held, mut sending, mut receiving) = (state.held.clone(), vec![0; procs], vec![0; procs]);
+        for (rank, in_flight) in state.in_flight.iter().enumerate() {
+            if let Some((side, left)) = *in_flight {
                 let to = side.of(rank as u64, procs as u64) as usize;
-                stock[to] += 1;
+                held[to] += 1;
                 sending[rank] = left;
                 receiving[to] = left;
             }
@@ -177,7 +180,7 @@ impl Search<'_> {
         let mut prefix = 0;
         let prefixes: Vec<i64> = (0..procs)
             .map(|rank| {
-                prefix += stock[rank] as i64 - self.problem.targets()[rank] as i64;
+                prefix += held[rank] as i64 - self.problem.targets()[rank] as i64;
                 prefix
             })
             .collect();

@@ -1,6 +1,6 @@
-//! How many items cross each link, and what that costs at least: the paper's Systems 6 and 8 without a linear programme.
+//! The number of items over each link, and a lower bound of the time: the paper's Systems 6 and 8 without a linear programme.
 //!
-//! What each process must give away fixes all flows but one: with `x` items over the link from the last process to the
+//! The imbalances of the processes fix all flows but one: with `x` items over the link from the last process to the
 //! first, `x + delta_0 + .. + delta_i` cross the link `i -> i + 1`. Items both ways over one link never help the ports. So
 //! everything is a function of `x`:
 //!
@@ -11,22 +11,22 @@
 //! T(x) = max over i of send_i and recv_i
 //! ```
 //!
-//! `T` is convex, so halving an interval finds its least whole `x`, and no program at all is faster than `T` there. If
+//! `T` is convex, so bisection finds the integer `x` where it is least, and no program is faster than `T` there. If
 //! every process holds all it sends from the beginning (the paper's light redistributions) that time is reached; the `x`
 //! for which that is so form an interval.
 
 use super::problem::{Direction, RingProblem};
 
-/// The flows of a ring problem, by the one number that is free.
+/// The flows of a ring problem as functions of `x`, the one free number.
 #[derive(Clone, Debug)]
 pub(crate) struct Flows<'a> {
     problem: &'a RingProblem,
-    /// `prefix[i]` is what processes 0 to i have too many, together.
+    /// `prefix[i]` is the sum of the imbalances of processes 0 to i.
     prefix: Vec<i64>,
-    /// The least and the largest `x` that can be of use.
+    /// The least and the largest `x` that can be optimal.
     range: (i64, i64),
-    /// The `x` with the fewest items over all links, whatever they cost.
-    calmest: i64,
+    /// The `x` with the fewest items over all links, whatever the links cost.
+    fewest_items: i64,
 }
 
 impl<'a> Flows<'a> {
@@ -38,20 +38,20 @@ impl<'a> Flows<'a> {
                 sum
             })
             .collect();
-        // The last prefix is 0, so both are 0 or on their side of it.
-        let least = prefix.iter().copied().fold(0, i64::min);
-        let most = prefix.iter().copied().fold(0, i64::max);
+        // The last prefix is 0, so `lowest <= 0 <= highest`.
+        let lowest = prefix.iter().copied().fold(0, i64::min);
+        let highest = prefix.iter().copied().fold(0, i64::max);
         let range = match (problem.is_ordered(), problem.direction()) {
             (true, _) => (0, 0),
-            (false, Direction::Uni) => (-least, -least),
-            // Past these all flows go the same way round, and one item less helps every process.
-            (false, Direction::Bi) => (-most, -least),
+            (false, Direction::Uni) => (-lowest, -lowest),
+            // Beyond these all flows go round in one direction, and one item less helps every process.
+            (false, Direction::Bi) => (-highest, -lowest),
         };
-        let calmest = if range.0 < range.1 { middle(&prefix) } else { range.0 };
-        Self { problem, prefix, range, calmest }
+        let fewest_items = if range.0 < range.1 { median(&prefix) } else { range.0 };
+        Self { problem, prefix, range, fewest_items }
     }
 
-    /// The least and the largest `x` that can be of use.
+    /// The least and the largest `x` that can be optimal.
     pub fn range(&self) -> (i64, i64) {
         self.range
     }
@@ -68,7 +68,7 @@ impl<'a> Flows<'a> {
         // Time and slope of the flow over a link, to the right and to the left.
         let link = |at: usize| {
             let y = x + self.prefix[at];
-            // Costs are below 2^62 as the door has their products with flows.
+            // Costs are below 2^62, as `RingProblem` checks their products with flows.
             let next = if at + 1 == procs { 0 } else { at + 1 };
             let (right, left) = (right[at] as i64, left[next] as i64);
             if y >= 0 { ((y * right, right), (0, 0)) } else { ((0, 0), (-y * left, -left)) }
@@ -89,11 +89,11 @@ impl<'a> Flows<'a> {
         self.time_and_slope(x).0 as u64
     }
 
-    /// The `x` of an interval with the least `T(x)`; of several the one that moves fewest items in all.
+    /// The `x` of an interval with the least `T(x)`; of several, the one that sends the fewest items over all links.
     pub fn best_within(&self, range: (i64, i64)) -> (i64, u64) {
         let (mut x, time) = self.least_within(range);
-        // From the one found towards the calmest, `T` never falls.
-        let mut beyond = self.calmest.clamp(range.0, range.1);
+        // From the `x` found towards `fewest_items`, `T` never decreases.
+        let mut beyond = self.fewest_items.clamp(range.0, range.1);
         if self.time(beyond) == time {
             return (beyond, time);
         }
@@ -110,7 +110,7 @@ impl<'a> Flows<'a> {
             let middle = low + (high - low) / 2;
             let (time, slope) = self.time_and_slope(middle);
             best = best.min((time, middle));
-            // Falling to the right of the middle: beyond it there may be less. Else nothing to the right is.
+            // If `T` decreases to the right of the middle, its minimum is there; else nothing to the right is less.
             if slope < 0 { low = middle + 1 } else { high = middle }
         }
         let (time, x) = best.min((self.time_and_slope(low).0, low));
@@ -142,16 +142,16 @@ impl<'a> Flows<'a> {
     }
 }
 
-/// The number nearest to 0 with as many prefixes above its negative as below: it makes the sum of all `|x + prefix|` least.
-fn middle(prefix: &[i64]) -> i64 {
-    let mut places: Vec<i64> = prefix.iter().map(|prefix| -prefix).collect();
-    let half = (places.len() - 1) / 2;
-    let (_, &mut low, above) = places.select_nth_unstable(half);
+/// The median of all `-prefix` that is nearest to 0: it minimizes the sum of all `|x + prefix|`.
+fn median(prefix: &[i64]) -> i64 {
+    let mut negated: Vec<i64> = prefix.iter().map(|prefix| -prefix).collect();
+    let half = (negated.len() - 1) / 2;
+    let (_, &mut low, above) = negated.select_nth_unstable(half);
     let high = if prefix.len().is_multiple_of(2) { above.iter().copied().min().unwrap_or(low) } else { low };
     0.clamp(low, high)
 }
 
-/// System 6 of the paper: a time that no program for this ring can beat, whatever it does, and the net flows that have it.
+/// System 6 of the paper: a lower bound of the time of every program for this ring, and the net flows that have it.
 ///
 /// ```
 /// use reshard_ring::{RingProblem, system_6};

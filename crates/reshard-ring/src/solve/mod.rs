@@ -2,24 +2,25 @@
 //! redistribution algorithms for heterogeneous processor rings*. Pure: no I/O, no threads, no clock.
 //!
 //! A [`RingProblem`] says what each process of a ring holds and should hold, and what its links cost. [`solve`] finds a
-//! [`Program`]: who sends how many items to which neighbour, in which order. [`check`] replays any program and says what it
-//! is worth.
+//! [`Program`]: who sends how many items to which neighbour, in which order. [`check`] replays any program and compares its
+//! time with the lower bound.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `problem.rs` | what is asked, checked at the door |
-//! | `program.rs` | what all processes do, in runs of items |
-//! | `check.rs` | whether a program does what it says, knowing nothing of how it was found |
-//! | `flow.rs` | how many items cross each link, and the time nobody can beat |
-//! | `chains.rs` | flows as rows of links, which meet only at their ends |
+//! | `problem.rs` | loads, targets and links of a ring, checked on construction |
+//! | `program.rs` | the sends of all processes, as runs of items |
+//! | `check.rs` | replays a program, independently of the solvers |
+//! | `flow.rs` | the number of items over each link, and the lower bound of the time |
+//! | `chains.rs` | flows as chains of links, which meet only at their ends |
 //! | `closed.rs` | optimal programs by formula |
-//! | `stream.rs` | as soon as possible, in runs: optimal in one direction, for any size |
-//! | `events.rs` | item by item in virtual time, by priorities, where nobody knows the optimum |
-//! | `reverse.rs` | the same with time running backwards |
-//! | `exact.rs` | the optimum of tiny rings, by search; `record.rs` gathers items into runs for both |
+//! | `stream.rs` | every item as soon as possible, in runs: optimal in one direction, for any size |
+//! | `events.rs` | discrete-event simulation with priorities, where the optimum is not known |
+//! | `reverse.rs` | a ring with time running backwards, for the simulation |
+//! | `exact.rs` | the optimum of tiny rings, by search |
+//! | `record.rs` | gathers the items of `events.rs`, `exact.rs` and `paper.rs` into runs |
 //! | `paper.rs` | Algorithm 3 as printed, to show where it fails |
-//! | `solution.rs` | which of these to ask, and what is known of the answer |
-//! | `advisor.rs` | when redistributing is worth it |
+//! | `solution.rs` | chooses the solver, and keeps what is known about its program |
+//! | `advisor.rs` | when redistributing wins time |
 //!
 //! `docs/rings.md` has the mathematics, and where the paper had to be repaired.
 

@@ -1,26 +1,26 @@
 //! Algorithm 3 as the paper prints it, kept to show where it fails.
 //!
 //! A set of rules says, in each step, which process must send an item to which neighbour. The rules keep to one port and
-//! end in the fewest steps, as the paper proves; but they do not look at what a process holds, and can tell one to send
-//! that has nothing: loads (1, 2, 3, 1) and imbalances (-3, 1, 2, 0) make process 3 send its only item in the first
-//! step and another in the second. [`solve`](super::solve) does without. The last rules, which pass items on through
-//! processes in balance, are applied until nothing changes: a row of such processes needs it.
+//! end in the fewest steps, as the paper proves; but they ignore what a process holds, and can tell a process to send that
+//! holds nothing: loads (1, 2, 3, 1) and imbalances (-3, 1, 2, 0) make process 3 send its only item in the first
+//! step and another in the second. [`solve`](super::solve) does not use it. The last rules, which pass items on
+//! through balanced processes, are applied until nothing changes: several such processes in a row need it.
 
 use super::problem::{Direction, RingProblem, Side};
 use super::program::Program;
 use super::record::Record;
 use reshard_plan::{Error, ErrorKind, Result};
 
-/// Slices looked at in all, over all steps.
-const MOST_SLICES: u128 = 1_000_000_000;
+/// The most slices visited over all steps: bounds the time of the algorithm.
+const MAX_SLICES: u128 = 1_000_000_000;
 
-/// The sends of one step: to which side each process sends, at most one each.
+/// The sends of one step: whether each process sends an item to the right, or to the left; at most one of both.
 struct Orders {
     right: Vec<bool>,
     left: Vec<bool>,
 }
 
-/// The program of Algorithm 3 as printed, or the sentence that says which process it makes send without an item.
+/// Returns the program of Algorithm 3 as printed, or an error that names the process it makes send without an item.
 ///
 /// ```
 /// use reshard_ring::{RingProblem, paper_algorithm_3};
@@ -40,11 +40,11 @@ pub fn paper_algorithm_3(problem: &RingProblem) -> Result<Program> {
     let procs = problem.procs();
     let mut imbalance: Vec<i64> = (0..procs).map(|rank| problem.imbalance(rank)).collect();
     let work = (procs as u128).pow(2) * u128::from(bound(&imbalance));
-    if work > MOST_SLICES {
+    if work > MAX_SLICES {
         return Err(Error::new(
             ErrorKind::TooLarge,
             format!(
-                "Algorithm 3 looks at all slices in each step, {work} here; at most {MOST_SLICES} are looked at"
+                "Algorithm 3 visits all slices in each step, {work} here; at most {MAX_SLICES} are visited"
             ),
         ));
     }
@@ -82,7 +82,7 @@ pub fn paper_algorithm_3(problem: &RingProblem) -> Result<Program> {
     Ok(record.program())
 }
 
-/// Line 1, and Lemma 6: the number of steps that are still needed.
+/// The number of steps that are still needed (line 1, and Lemma 6).
 fn bound(imbalance: &[i64]) -> u64 {
     let mut most = 0;
     for_slices(imbalance, |first, last, sum| {
@@ -91,7 +91,7 @@ fn bound(imbalance: &[i64]) -> u64 {
     most
 }
 
-/// All slices but the whole ring: first process, last process, imbalance.
+/// Calls `visit` for all slices but the whole ring: first process, last process, imbalance.
 fn for_slices(imbalance: &[i64], mut visit: impl FnMut(usize, usize, i64)) {
     let procs = imbalance.len();
     for first in 0..procs {
@@ -104,6 +104,7 @@ fn for_slices(imbalance: &[i64], mut visit: impl FnMut(usize, usize, i64)) {
     }
 }
 
+/// The sends of the next step, if `most` steps are still needed.
 fn orders(imbalance: &[i64], most: i64) -> Orders {
     let procs = imbalance.len();
     let (before, after) = (|rank: usize| (rank + procs - 1) % procs, |rank: usize| (rank + 1) % procs);

@@ -1,20 +1,20 @@
-//! What is asked: how many items each process of a ring has, how many it should have, and what its links cost.
+//! The problem: how many items each process of a ring has, how many it should have, and the costs of its links.
 //!
-//! Everything is checked here, once: equal lengths, equal sums, costs of at least one, an order that can be kept. Behind
-//! the door no sum and no product of an item count and a cost overflows.
+//! Everything is checked here, once: equal lengths, equal sums, costs of at least 1, an order that can be kept. After that no
+//! sum and no product of an item count and a cost overflows.
 
 use reshard_plan::memory;
 use reshard_plan::{Error, ErrorKind, Result};
 
-/// Items of a ring, and any time its links could take together, stay below this.
-const MOST: u128 = 1 << 62;
+/// The most items of a ring, and the most time its links could take together: sums of both fit into 64 bits.
+const MAX_ITEMS_OR_TIME: u128 = 1 << 62;
 
 /// Which neighbours a process can send to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Only to the next, `i -> i + 1`.
+    /// Only to the next process, `i -> i + 1`.
     Uni,
-    /// To the next and to the previous, one at a time.
+    /// To the next and to the previous process, one at a time.
     #[default]
     Bi,
 }
@@ -38,7 +38,7 @@ impl Side {
         }
     }
 
-    /// Its place in a pair: left, right.
+    /// The index of this side in a pair: 0 is left, 1 is right.
     pub fn index(self) -> usize {
         match self {
             Self::Left => 0,
@@ -55,13 +55,13 @@ impl Side {
     }
 }
 
-/// Loads to be evened out along a ring.
+/// Loads to be balanced along a ring.
 ///
 /// Process `i` holds `loads[i]` items and should hold `targets[i]`. An item takes `right[i]` units of time from `i` to
 /// `i + 1` and `left[i]` from `i` to `i - 1`, counted round the ring. A process sends at most one item at a time and
 /// receives at most one, and can do both together; it can pass an item on once it has it.
 ///
-/// Costs are whole numbers; rational ones are brought to a common denominator by whoever has them.
+/// Costs are whole numbers; bring rational costs to a common denominator first.
 ///
 /// ```
 /// use reshard_ring::{Direction, RingProblem};
@@ -90,28 +90,28 @@ impl RingProblem {
         Self { loads, targets, right, left, direction, ordered }.checked()
     }
 
-    /// The same links with other loads and targets.
+    /// Replaces loads and targets; links, direction and order stay.
     pub fn with_loads(self, loads: Vec<u64>, targets: Vec<u64>) -> Result<Self> {
         Self { loads, targets, ..self }.checked()
     }
 
-    /// The same ring, where an item takes `right[i]` from process `i` to `i + 1`.
+    /// Sets the costs to the right: an item takes `right[i]` from process `i` to `i + 1`.
     pub fn with_right(self, right: Vec<u64>) -> Result<Self> {
         Self { right, ..self }.checked()
     }
 
-    /// The same ring, where an item takes `left[i]` from process `i` to `i - 1`.
+    /// Sets the costs to the left: an item takes `left[i]` from process `i` to `i - 1`.
     pub fn with_left(self, left: Vec<u64>) -> Result<Self> {
         Self { left, ..self }.checked()
     }
 
-    /// The same ring, in one direction or both.
+    /// Sets whether items move in one direction or both.
     pub fn with_direction(self, direction: Direction) -> Result<Self> {
         Self { direction, ..self }.checked()
     }
 
-    /// The same ring, whose items are in order: the slice of process `i` comes before that of `i + 1`, and the result is
-    /// the contiguous re-slicing of the same sequence.
+    /// Declares that items are in order: the slice of process `i` comes before the slice of `i + 1`, and the result is the
+    /// contiguous re-slicing of the sequence.
     ///
     /// Then nothing crosses the link between the last process and the first: it would carry the end of the sequence to
     /// its beginning. Without an order the solutions still keep the order round the ring, but the sequence may begin at
@@ -135,6 +135,7 @@ impl RingProblem {
         Self::new(list(from)?, list(to)?)?.in_order()
     }
 
+    /// Checks all rules of a problem.
     fn checked(self) -> Result<Self> {
         let procs = self.loads.len();
         if procs == 0 {
@@ -159,17 +160,17 @@ impl RingProblem {
             }
         }
         let sum = |list: &[u64]| list.iter().map(|&items| u128::from(items)).sum::<u128>();
-        let (held, wanted) = (sum(&self.loads), sum(&self.targets));
-        if held != wanted {
+        let (held, target) = (sum(&self.loads), sum(&self.targets));
+        if held != target {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "the loads add up to {held} and the targets to {wanted}; nothing is made or lost on the way, so both must \
+                    "the loads add up to {held} and the targets to {target}; nothing is made or lost on the way, so both must \
                  be equal"
                 ),
             ));
         }
-        if held > MOST {
+        if held > MAX_ITEMS_OR_TIME {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!("the loads add up to {held}; at most 2^62 items are planned"),
@@ -202,7 +203,7 @@ impl RingProblem {
         }
         let flow = most.abs_diff(least.0);
         let time = u128::from(flow).checked_mul(sum(&self.right) + sum(&self.left));
-        if time.is_none_or(|time| time > MOST) {
+        if time.is_none_or(|time| time > MAX_ITEMS_OR_TIME) {
             return Err(Error::new(
                 ErrorKind::TooLarge,
                 format!(
@@ -223,17 +224,17 @@ impl RingProblem {
         Self { loads, targets, right, left, ..*self }
     }
 
-    /// How many processes.
+    /// Number of processes.
     pub fn procs(&self) -> usize {
         self.loads.len()
     }
 
-    /// What each process holds at first.
+    /// Items that each process holds at first.
     pub fn loads(&self) -> &[u64] {
         &self.loads
     }
 
-    /// What each process should hold in the end.
+    /// Items that each process should hold in the end.
     pub fn targets(&self) -> &[u64] {
         &self.targets
     }
@@ -256,12 +257,12 @@ impl RingProblem {
         }
     }
 
-    /// In which directions items can move.
+    /// The directions in which items can move.
     pub fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// True if the result must be the contiguous re-slicing.
+    /// True if items are in order: the result must be the contiguous re-slicing.
     pub fn is_ordered(&self) -> bool {
         self.ordered
     }
@@ -273,7 +274,7 @@ impl RingProblem {
             && (self.direction == Direction::Uni || self.left.iter().all(|&other| other == cost))
     }
 
-    /// How many items a process has too many; negative if it has too few. The papers' delta.
+    /// The surplus of a process in items; negative if it has too few. The paper's delta.
     pub fn imbalance(&self, rank: usize) -> i64 {
         // Both are at most 2^62.
         self.loads[rank] as i64 - self.targets[rank] as i64

@@ -1,54 +1,54 @@
-//! A solution as something to run: who sends how many items to whom, in which order, and when.
+//! Programs: which process sends how many items to which neighbour, in which order, and when.
 //!
 //! A transfer is a run of items over one link, evenly spaced from its first to its last, so that a program has a few
 //! transfers for each process, however many items move. Its times are one valid timetable. The order alone is enough to
 //! run it: a process that makes its sends in order, each item as soon as it holds one, and accepts whatever its
-//! neighbours send, never waits for ever. For only the process itself takes items away from its stock, so a send that is
-//! possible stays possible until it is made; whatever the order in which sends happen, all end like the timetable.
+//! neighbours send, never deadlocks. Only the process itself removes items from those it holds, so a send that is possible
+//! stays possible until it is made; whatever the order in which sends happen, all end like the timetable.
 
 use super::problem::{RingProblem, Side};
 
-/// Some items over one link, one after the other.
+/// A run of items over one link, one after the other.
 ///
 /// Item `k` (from 0) starts at `start + floor(k * (end - start - cost) / (items - 1))` and takes the link's cost; the last
 /// ends at `end`. If `end - start` is `items * cost` there are no pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transfer {
-    /// The process that sends.
+    /// The sender.
     pub from: u64,
-    /// To which neighbour.
+    /// The side of the neighbour that receives.
     pub side: Side,
-    /// How many items; at least one.
+    /// Number of items, at least 1.
     pub items: u64,
-    /// When the first item leaves.
+    /// Time at which the first item leaves.
     pub start: u64,
-    /// When the last item has arrived.
+    /// Time at which the last item has arrived.
     pub end: u64,
 }
 
 impl Transfer {
-    /// The process that receives, in a ring of `procs` processes.
+    /// The receiver, in a ring of `procs` processes.
     pub fn to(&self, procs: u64) -> u64 {
         self.side.of(self.from, procs)
     }
 }
 
-/// What all processes of a ring do.
+/// The transfers of all processes of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     procs: usize,
-    /// By sender, and for each sender in the order in which it sends.
+    /// All transfers by sender, those of a sender in the order in which it makes them.
     transfers: Vec<Transfer>,
 }
 
-/// Items to or from a neighbour, without times: what a process needs to know to run its part.
+/// A number of items to or from a neighbour, without times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// On which side the neighbour is.
+    /// The side of the neighbour.
     pub side: Side,
-    /// Its rank.
+    /// The rank of the neighbour.
     pub peer: u64,
-    /// How many items.
+    /// Number of items.
     pub items: u64,
 }
 
@@ -58,25 +58,25 @@ pub struct Step {
 /// neighbour's; items sent left leave from the left end and arrive at the right end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankProgram {
-    /// What it sends, in order, each item as soon as it holds one.
+    /// Its sends in order, each item as soon as the process holds one.
     pub sends: Vec<Step>,
-    /// What it receives, in the order of the timetable. To be accepted whenever it comes: between the two neighbours the
-    /// order is not fixed.
+    /// Its receives in the order of the timetable. Items must be accepted whenever they arrive: between the two neighbours
+    /// the order is not fixed.
     pub receives: Vec<Step>,
 }
 
 impl Program {
-    /// A program of transfers in any order; each process makes its sends in the order of their starts.
+    /// Makes a program of transfers in any order; each process makes its sends in the order of their starts.
     pub fn new(procs: usize, mut transfers: Vec<Transfer>) -> Self {
         let key = |transfer: &Transfer| (transfer.from, transfer.start);
         if !transfers.is_sorted_by_key(key) {
-            // Stable, so that what starts together stays in the order given; nearly sorted rows cost little.
+            // Stable, so that transfers with equal starts stay in the order given; nearly sorted lists cost little.
             transfers.sort_by_key(key);
         }
         Self { procs, transfers }
     }
 
-    /// How many processes the ring has.
+    /// Number of processes of the ring.
     pub fn procs(&self) -> usize {
         self.procs
     }
@@ -86,14 +86,14 @@ impl Program {
         &self.transfers
     }
 
-    /// What a process sends, in order.
+    /// The sends of a process, in order.
     pub fn sends(&self, rank: u64) -> &[Transfer] {
         let begin = self.transfers.partition_point(|transfer| transfer.from < rank);
         let end = begin + self.transfers[begin..].partition_point(|transfer| transfer.from == rank);
         &self.transfers[begin..end]
     }
 
-    /// What a process receives, by start.
+    /// The transfers that a process receives, by start.
     pub fn receives(&self, rank: u64) -> Vec<Transfer> {
         let procs = self.procs as u64;
         let mut neighbours =
@@ -108,7 +108,7 @@ impl Program {
         received
     }
 
-    /// What a process does, without times.
+    /// The part of a process, without times.
     pub fn of_rank(&self, rank: u64) -> RankProgram {
         let procs = self.procs as u64;
         let sent = |transfer: &Transfer| Step {
@@ -127,9 +127,9 @@ impl Program {
         }
     }
 
-    /// The most items a process can ever hold, if it accepts whatever comes and may be slow to send: all it has and all
-    /// it gets. A process that accepts no more than [`enough_room`](Self::enough_room) does with less.
-    pub fn most_held(&self, problem: &RingProblem, rank: u64) -> u64 {
+    /// The most items a process can ever hold if it accepts all items as they arrive and is slow to send: its load and all
+    /// that it receives. A process that accepts no more than [`enough_room`](Self::enough_room) needs less.
+    pub fn max_held(&self, problem: &RingProblem, rank: u64) -> u64 {
         let received: u64 = self.receives(rank).iter().map(|transfer| transfer.items).sum();
         problem.loads().get(rank as usize).map_or(0, |load| load.saturating_add(received))
     }
@@ -147,12 +147,13 @@ impl Program {
         })
     }
 
-    /// Room for so many items is enough for a process: the more of what it has and what it should have, and at least one, to
-    /// pass items on. If every process makes its neighbour wait while it has so many, a program of [`solve`](super::solve)
-    /// still ends: a full process that is to get another item holds as many as it should at least, so it has something to
-    /// send, and holds it. If its neighbour is full, too, the same is true of that one. The flows have no circle and no link
-    /// carries items both ways, so the row of full processes ends, with one that is full, is to get an item and has nothing
-    /// to send: there is none.
+    /// The number of items for which room is enough: the larger of load and target, and at least 1, to pass items on.
+    ///
+    /// If every process makes its neighbours wait while it is full, a program of [`solve`](super::solve) still ends: a full
+    /// process that is to receive another item holds at least its target, so it has something to send, and holds it. If
+    /// its receiver is full, too, that process has something to send as well. The flows have no cycle and no link carries
+    /// items both ways, so the row of full processes ends with one that is full, is to receive an item and has nothing to
+    /// send: there is no such process.
     pub fn enough_room(problem: &RingProblem, rank: u64) -> u64 {
         let at = rank as usize;
         problem
@@ -162,7 +163,7 @@ impl Program {
             .map_or(0, |(&load, &target)| load.max(target).max(1))
     }
 
-    /// Items over each link `i -> i + 1`, those to the left counted negative.
+    /// Net number of items over each link `i -> i + 1`; items to the left count negative.
     pub fn net_flow(&self) -> Vec<i64> {
         let mut flow = vec![0_i64; self.procs];
         for transfer in &self.transfers {
@@ -181,13 +182,13 @@ impl Program {
         flow
     }
 
-    /// When the last item has arrived.
+    /// Time at which the last item has arrived.
     pub fn makespan(&self) -> u64 {
         self.transfers.iter().map(|transfer| transfer.end).max().unwrap_or(0)
     }
 }
 
-/// Steps in a row with the same neighbour are one.
+/// Merges consecutive steps with one neighbour.
 fn merged(steps: impl Iterator<Item = Step>) -> Vec<Step> {
     let mut all: Vec<Step> = Vec::new();
     for step in steps {

@@ -1,17 +1,18 @@
-//! Single items, as they are sent, gathered into runs.
+//! Gathers single items, in the order in which they are sent, into transfers.
 //!
-//! An item joins the run before it if it goes over the same link, in the same rhythm, and neither its sender nor its
-//! receiver did anything else in between: then the run as a whole has both ports for itself.
+//! An item joins the last transfer if it goes over the same link, at the same pace, and neither its sender nor its receiver
+//! did anything else in between: then no other transfer uses the two ports during this one.
 
 use super::problem::{RingProblem, Side};
 use super::program::{Program, Transfer};
 
-/// A program in the making; items come in the order of their starts.
+/// The transfers of a program so far; items are added in the order of their starts.
 pub(crate) struct Record<'a> {
     problem: &'a RingProblem,
     transfers: Vec<Transfer>,
-    /// The last transfer of each process's ports.
+    /// The last transfer that each process sends, or `usize::MAX`.
     sending: Vec<usize>,
+    /// The last transfer that each process receives, or `usize::MAX`.
     receiving: Vec<usize>,
 }
 
@@ -21,7 +22,7 @@ impl<'a> Record<'a> {
         Self { problem, transfers: Vec::new(), sending: none.clone(), receiving: none }
     }
 
-    /// A burst of items without pauses.
+    /// Adds a burst of items without pauses.
     pub fn send(&mut self, from: usize, side: Side, items: u64, start: u64) {
         let to = side.of(from as u64, self.problem.procs() as u64) as usize;
         let cost = self.problem.cost(from, side);
@@ -30,7 +31,7 @@ impl<'a> Record<'a> {
         if run != usize::MAX && run == self.receiving[to] && self.transfers[run].side == side {
             let last = &mut self.transfers[run];
             let pace = start + cost - last.end;
-            // The pace of a run, unless it is a single item and goes with any.
+            // A single item fits any pace.
             let fits = |items: u64, taken: u64| {
                 items == 1 || u128::from(taken - cost) == u128::from(items - 1) * u128::from(pace)
             };
@@ -43,6 +44,7 @@ impl<'a> Record<'a> {
         self.transfers.push(Transfer { from: from as u64, side, items, start, end });
     }
 
+    /// The program of all items added.
     pub fn program(self) -> Program {
         Program::new(self.problem.procs(), self.transfers)
     }

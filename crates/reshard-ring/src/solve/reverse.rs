@@ -1,7 +1,7 @@
-//! A ring with time running backwards: what was to be received is there and goes back over the same links.
+//! A ring with time running backwards: each process holds its target at first, and the items go back over the same links.
 //!
 //! A program of the reversed ring, run backwards, is a program of the ring. As soon as possible then means as late as
-//! possible, and decisions are made from the end: sometimes the better programs.
+//! possible, and decisions are made from the end, which sometimes gives better programs.
 
 use super::chains::Net;
 use super::problem::RingProblem;
@@ -23,8 +23,8 @@ impl Reversed {
         Net::new(&self.problem, self.flow.clone())
     }
 
-    /// A program of the reversed ring, run backwards. Its runs must have whole paces, as those of items sent one by one
-    /// have.
+    /// Turns a program of the reversed ring into one of the ring. The pace of its transfers must be a whole number, as it is if
+    /// items are simulated one by one.
     pub fn backwards(program: &Program) -> Program {
         let (procs, makespan) = (program.procs() as u64, program.makespan());
         let back = |transfer: &Transfer| Transfer {

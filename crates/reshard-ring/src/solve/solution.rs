@@ -1,4 +1,4 @@
-//! Which solver to ask, and what is known of its answer.
+//! Chooses the solvers for a problem, and keeps the best program with the lower bound.
 
 use super::chains::Net;
 use super::check::gap;
@@ -13,18 +13,20 @@ use super::stream::soonest;
 use reshard_plan::Result;
 use reshard_plan::memory;
 
-/// Rings of more processes are not simulated item by item.
-const MOST_SIMULATED: usize = 1_000;
-/// Random weightings tried beside the other priorities.
+/// The most processes of a ring that is simulated item by item.
+const MAX_SIMULATED_PROCS: usize = 1_000;
+/// Number of random weightings tried besides the other priorities.
 const WEIGHTINGS: u64 = 200;
 /// Items (or bursts) simulated for one problem, over all priorities and flows: about half a second.
-const MOST_ITEMS: u64 = 1_500_000;
-/// With more items than this over all links they go in bursts.
-const MOST_BURSTS: u64 = 50_000;
-/// Rings that are searched, and how many states of one.
-const TINY_PROCS: usize = 6;
-const TINY_ITEMS: u64 = 24;
-const MOST_STATES: u64 = 200_000;
+const MAX_SIMULATED_ITEMS: u64 = 1_500_000;
+/// The most bursts over all links in a simulation; with more items, several items make a burst.
+const MAX_BURSTS: u64 = 50_000;
+/// The most processes of a ring that is searched exhaustively.
+const MAX_SEARCHED_PROCS: usize = 6;
+/// The most items of a ring that is searched exhaustively.
+const MAX_SEARCHED_ITEMS: u64 = 24;
+/// The most states that a search expands.
+const MAX_STATES: u64 = 200_000;
 
 /// How a program was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,18 +36,18 @@ pub enum Method {
     OneWay,
     /// Equal links in both directions, by formula (in place of Algorithm 3).
     EqualLinks,
-    /// Everybody holds at first what it sends, by formula (Lemma 9).
+    /// Every process holds at first what it sends, by formula (Lemma 9).
     Light,
-    /// Every item as soon as possible, one direction before the other where they meet.
+    /// Every item as soon as possible, one direction before the other where chains meet.
     Soonest,
-    /// Every item as soon as possible, by a priority where two links want one port.
+    /// Every item as soon as possible, by a priority where two links contend for a port.
     Events,
-    /// By looking at everything that can be done.
+    /// By exhaustive search.
     Search,
 }
 
 impl Method {
-    /// In a few words.
+    /// Returns the name of the method, in a few words.
     pub fn name(self) -> &'static str {
         match self {
             Self::OneWay => "one way",
@@ -64,7 +66,7 @@ impl std::fmt::Display for Method {
     }
 }
 
-/// A program for a ring, and what is known of it.
+/// A program for a ring, with the method that found it and a lower bound of the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solution {
     pub(super) program: Program,
@@ -79,22 +81,22 @@ impl Solution {
         Self { program, method, lower_bound, makespan }
     }
 
-    /// What all processes do.
+    /// The transfers of all processes.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// How it was found.
+    /// The method that found the program.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// When the last item has arrived.
+    /// Time at which the last item has arrived.
     pub fn makespan(&self) -> u64 {
         self.makespan
     }
 
-    /// No program is faster than this.
+    /// Lower bound: no program for the ring is faster than this.
     pub fn lower_bound(&self) -> u64 {
         self.lower_bound
     }
@@ -104,22 +106,22 @@ impl Solution {
         (self.makespan == self.lower_bound).then_some(true)
     }
 
-    /// How far it is from the bound: 0.1 if it takes a tenth longer.
+    /// Relative distance to the lower bound: 0.1 if the program takes a tenth longer.
     pub fn gap(&self) -> f64 {
         gap(self.makespan, self.lower_bound)
     }
 
-    /// Items over each link `i -> i + 1`, those to the left counted negative.
+    /// Net number of items over each link `i -> i + 1`; items to the left count negative.
     pub fn net_flow(&self) -> Vec<i64> {
         self.program.net_flow()
     }
 }
 
-/// The fastest program there is, or one that comes near, with what is known of it.
+/// Finds an optimal program, or one near the optimum, with a lower bound of the time.
 ///
 /// Always optimal in one direction (but for chains of many hundred links with empty processes on the way, which may be
 /// proven to a small gap only); in both over equal links if no process that passes items on is empty at first or in
-/// the end; and over any links if there is an optimal flow in which everybody holds at first what it sends.
+/// the end; and over any links if there is an optimal flow in which every process holds at first what it sends.
 ///
 /// ```
 /// use reshard_ring::{RingProblem, check, solve};
@@ -130,7 +132,7 @@ impl Solution {
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn solve(problem: &RingProblem) -> Result<Solution> {
-    // What each process has too many, flows twice, and up to two programs of two transfers for each link.
+    // Prefix sums of imbalances, flows twice, and up to two programs of two transfers for each link.
     let each = 4 * size_of::<i64>() + 4 * size_of::<Transfer>();
     memory::check(problem.procs() as u128 * each as u128, "the flows and transfers of a ring")?;
     let flows = Flows::new(problem);
@@ -152,7 +154,7 @@ pub fn solve(problem: &RingProblem) -> Result<Solution> {
     general(problem, &flows, x, bound)
 }
 
-/// In one direction the flows are fixed, and as soon as possible is the best there is.
+/// Solves a ring in one direction: the flows are fixed, and as soon as possible is optimal.
 fn one_way(net: &Net<'_>, bound: u64) -> Result<Solution> {
     if let Some(program) = closed::one_way(net) {
         return Ok(Solution::new(program, Method::OneWay, bound));
@@ -162,7 +164,7 @@ fn one_way(net: &Net<'_>, bound: u64) -> Result<Solution> {
     Ok(Solution::new(found.program, Method::Soonest, bound))
 }
 
-/// Where no formula holds: several programs, the best of which is kept.
+/// Solves a ring for which no formula holds: makes several programs and keeps the best.
 fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Result<Solution> {
     let mut best = soonest_either(&Net::new(problem, flows.at(x)), bound)?;
     if let Some((x, time)) = flows.best_light((x, bound)).filter(|&(_, time)| time < best.makespan)
@@ -170,15 +172,15 @@ fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Resu
     {
         best = Solution::new(program, Method::Light, bound);
     }
-    if problem.procs() <= MOST_SIMULATED {
+    if problem.procs() <= MAX_SIMULATED_PROCS {
         by_priorities(problem, flows, x, &mut best);
     }
     if best.makespan > bound && is_tiny(problem) {
-        let mut found = exact::search(problem, Ways::Any, (bound, best.makespan), MOST_STATES);
+        let mut found = exact::search(problem, Ways::Any, (bound, best.makespan), MAX_STATES);
         best.lower_bound = found.lower_bound;
-        // A program with items both ways over a link would need more room to run: another as fast is looked for.
+        // A program with items both ways over a link would need more room to run: search for another as fast.
         if found.program.as_ref().is_some_and(|program| !program.is_net()) {
-            found = exact::search(problem, Ways::Net, (found.lower_bound, best.makespan), MOST_STATES);
+            found = exact::search(problem, Ways::Net, (found.lower_bound, best.makespan), MAX_STATES);
         }
         if let Some(program) = found.program {
             best = Solution::new(program, Method::Search, best.lower_bound);
@@ -187,7 +189,7 @@ fn general(problem: &RingProblem, flows: &Flows<'_>, x: i64, bound: u64) -> Resu
     Ok(best)
 }
 
-/// As soon as possible, the better of right first and left first.
+/// Returns the better of two programs as soon as possible: right first, and left first.
 fn soonest_either(net: &Net<'_>, bound: u64) -> Result<Solution> {
     let right_first = Solution::new(soonest(net, Side::Right)?.program, Method::Soonest, bound);
     if right_first.makespan == bound {
@@ -197,7 +199,7 @@ fn soonest_either(net: &Net<'_>, bound: u64) -> Result<Solution> {
     Ok(if right_first.makespan <= left_first.makespan { right_first } else { left_first })
 }
 
-/// Item by item, for all flows that could be better than the best so far, until one is as fast as the bound.
+/// Simulates all flows that could be better than the best program so far, item by item, until one is as fast as the bound.
 fn by_priorities(problem: &RingProblem, flows: &Flows<'_>, x: i64, best: &mut Solution) {
     use Priority::{Chain, First, Path, Remaining, Weighted};
     let rules = [Chain, Remaining, Path, First(Side::Right), First(Side::Left)];
@@ -205,16 +207,16 @@ fn by_priorities(problem: &RingProblem, flows: &Flows<'_>, x: i64, best: &mut So
     let (lowest, highest) = flows.range();
     let (mut below, mut above) = (x, x);
     let mut next = Some(x);
-    let mut work = MOST_ITEMS;
+    let mut work = MAX_SIMULATED_ITEMS;
     while let Some(x) = next {
         if flows.time(x) >= best.makespan {
             break;
         }
         let net = Net::new(problem, flows.at(x));
         let items: u64 = net.flow.iter().map(|flow| flow.unsigned_abs()).sum();
-        let burst = (items / MOST_BURSTS).max(1);
+        let burst = (items / MAX_BURSTS).max(1);
         let reversed = Reversed::new(&net);
-        // How urgent an item is depends on its chain.
+        // The time of a simulated item grows with its chain, as its priority depends on all links of it.
         let chains = net.chains(Side::Right).chain(net.chains(Side::Left));
         let longest = chains.map(|chain| chain.links as u64).max().unwrap_or(0);
         let procs = problem.procs() as u64;
@@ -230,7 +232,7 @@ fn by_priorities(problem: &RingProblem, flows: &Flows<'_>, x: i64, best: &mut So
                 *best = Solution::new(Reversed::backwards(&program), Method::Events, best.lower_bound);
             }
         }
-        // The next flows by their bound, on either side of those tried.
+        // The next `x` on either side of those tried, by its lower bound.
         let lower = (below > lowest).then(|| (flows.time(below - 1), below - 1));
         let higher = (above < highest).then(|| (flows.time(above + 1), above + 1));
         next = lower.into_iter().chain(higher).min().map(|(_, x)| x);
@@ -242,6 +244,7 @@ fn by_priorities(problem: &RingProblem, flows: &Flows<'_>, x: i64, best: &mut So
     }
 }
 
+/// True if the ring is small enough for an exhaustive search.
 fn is_tiny(problem: &RingProblem) -> bool {
-    problem.procs() <= TINY_PROCS && problem.loads().iter().sum::<u64>() <= TINY_ITEMS
+    problem.procs() <= MAX_SEARCHED_PROCS && problem.loads().iter().sum::<u64>() <= MAX_SEARCHED_ITEMS
 }

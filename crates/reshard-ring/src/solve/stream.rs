@@ -1,4 +1,4 @@
-//! Chains as soon as possible, exactly: what leaves a process when, if it sends every item as soon as it has it.
+//! Programs in which every process sends every item as soon as it holds it, computed exactly.
 //!
 //! In one direction nothing can be faster, empty processes or not: item `k` of a link leaves after item `k - 1` has
 //! arrived, and after the item it needs has; every program obeys the same inequalities, and as soon as possible is their
@@ -14,9 +14,11 @@ use super::program::{Program, Transfer};
 use reshard_plan::Result;
 use reshard_plan::memory;
 
-/// Runs kept for one link, and for all together, before some are joined; and how many become one.
-const MOST_RUNS: usize = 64;
-const MOST_RUNS_IN_ALL: usize = 10_000_000;
+/// The most runs of one link before some are joined.
+const MAX_RUNS_PER_LINK: usize = 64;
+/// The most runs of all links together before those of further links are joined.
+const MAX_RUNS: usize = 10_000_000;
+/// Number of runs that are joined into one.
 const JOINED_RUNS: usize = 8;
 
 /// Items that leave `period` after each other.
@@ -28,17 +30,18 @@ struct ItemRun {
 }
 
 impl ItemRun {
+    /// Time at which the last item leaves.
     fn last(&self) -> u64 {
         self.start + (self.items - 1) * self.period
     }
 }
 
-/// The items over one link.
+/// The items over one link, as runs.
 #[derive(Clone, Debug, Default)]
 struct Stream {
     runs: Vec<ItemRun>,
     cost: u64,
-    /// When the port is free again.
+    /// Time at which the ports of the link are free again.
     free: u64,
 }
 
@@ -47,13 +50,14 @@ impl Stream {
         Self { runs: Vec::new(), cost, free }
     }
 
+    /// Appends items that leave `period` after each other from `start` on; joins them to the last run if the pace is equal.
     fn push(&mut self, items: u64, start: u64, period: u64) {
         if items == 0 {
             return;
         }
         self.free = start + (items - 1) * period + self.cost;
         if let Some(last) = self.runs.last_mut() {
-            // A single item goes with any pace.
+            // A single item fits any pace.
             let pace = start - last.last();
             let fits = |run_items: u64, run_period: u64| run_items == 1 || run_period == pace;
             if fits(last.items, last.period) && fits(items, period) {
@@ -64,31 +68,31 @@ impl Stream {
         self.runs.push(ItemRun { items, start, period });
     }
 
-    /// Sends what is there: without pauses.
+    /// Appends items that the sender holds: they leave without pauses.
     fn push_held(&mut self, items: u64) {
         self.push(items, self.free, self.cost);
     }
 
-    /// Sends on items that arrive from `first` on, `period` after each other, each as soon as possible.
+    /// Appends items that arrive `period` after each other from `first` on and are passed on as soon as possible.
     fn push_arriving(&mut self, items: u64, first: u64, period: u64) {
         if period <= self.cost || first >= self.free {
-            // Either nothing piles up after the first, or everything does.
+            // Either no item has to queue after the first, or every item does.
             let (start, pace) = (first.max(self.free), period.max(self.cost));
             return self.push(items, start, pace);
         }
-        // The port is behind, and catches up.
+        // The port is busy when items arrive, and catches up.
         let behind = (self.free - first).div_ceil(period - self.cost).min(items);
         self.push_held(behind);
         self.push(items - behind, first + behind * period, period);
     }
 
-    /// Fewer runs: each joins some, is nowhere earlier than they are and ends at the same moment.
+    /// Joins runs to fewer: each new run is nowhere earlier than the runs it replaces and ends when they end.
     fn flatten(&mut self) {
         self.runs = self.runs.chunks(JOINED_RUNS).map(joined).collect();
     }
 }
 
-/// The straight line through the last item of some runs that is nowhere earlier than they are.
+/// The run (a straight line in time) through the last item of `runs` that is nowhere earlier than they are.
 fn joined(runs: &[ItemRun]) -> ItemRun {
     let (start, end) = (runs[0].start, runs[runs.len() - 1].last());
     // A line bends only where runs begin: it is the flattest from any of these to the end.
@@ -103,13 +107,13 @@ fn joined(runs: &[ItemRun]) -> ItemRun {
     ItemRun { items, start: end - (items - 1) * pace, period: pace }
 }
 
-/// A program, and whether every item leaves as soon as it can.
+/// A program, and whether every item in it leaves as soon as it can.
 pub(crate) struct Soonest {
     pub program: Program,
     pub exact: bool,
 }
 
-/// As soon as possible, chains towards `first` before the others where they meet.
+/// Computes the program as soon as possible; where chains meet, those towards `first` go before the others.
 pub(crate) fn soonest(net: &Net<'_>, first: Side) -> Result<Soonest> {
     let procs = net.flow.len();
     let mut all =
@@ -122,16 +126,19 @@ pub(crate) fn soonest(net: &Net<'_>, first: Side) -> Result<Soonest> {
     Ok(Soonest { program: Program::new(procs, all.transfers), exact: all.exact })
 }
 
+/// The transfers of all chains so far.
 struct Streams<'a> {
     net: &'a Net<'a>,
     transfers: Vec<Transfer>,
-    /// When each process has done with what it sends and receives so far.
+    /// Time at which each process has sent all items so far.
     sent: Vec<u64>,
+    /// Time at which each process has received all items so far.
     received: Vec<u64>,
     exact: bool,
 }
 
 impl Streams<'_> {
+    /// Adds the transfers of a chain.
     fn run_chain(&mut self, chain: Chain) -> Result<()> {
         let mut arriving = Stream::default();
         for rank in self.net.senders(chain) {
@@ -139,7 +146,7 @@ impl Streams<'_> {
             let cost = self.net.problem.cost(rank, chain.side);
             let mut stream = Stream::new(cost, self.sent[rank].max(self.received[to]));
             let items = self.net.sends(rank, chain.side);
-            // A process that sends both ways has all it sends.
+            // A process that sends to both sides receives nothing, so it holds all it sends.
             let mut left = items - items.min(self.net.problem.loads()[rank]);
             stream.push_held(items - left);
             for run in &arriving.runs {
@@ -147,8 +154,8 @@ impl Streams<'_> {
                 stream.push_arriving(items, run.start + arriving.cost, run.period);
                 left -= items;
             }
-            let crowded = self.transfers.len() > MOST_RUNS_IN_ALL && stream.runs.len() > JOINED_RUNS;
-            if crowded || stream.runs.len() > MOST_RUNS {
+            let too_many = self.transfers.len() > MAX_RUNS && stream.runs.len() > JOINED_RUNS;
+            if too_many || stream.runs.len() > MAX_RUNS_PER_LINK {
                 stream.flatten();
                 self.exact = false;
             }

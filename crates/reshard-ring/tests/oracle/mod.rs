@@ -1,4 +1,5 @@
-//! Rings the slow way: programs replayed item by item, and the optimum by trying everything, tick by tick.
+//! Reference implementations, slow and simple: programs replayed item by item, and the optimum of tiny rings by exhaustive
+//! search, one unit of time after the other.
 
 // Each test that includes this module uses a part of it.
 #![allow(dead_code, clippy::unwrap_used)]
@@ -8,14 +9,14 @@ use reshard_testkit::Random;
 use std::collections::{HashSet, VecDeque};
 
 /// Replays a program with items that have names: 0, 1, 2, .. from the slice of process 0 on. Items sent right leave from
-/// the right end of a slice and arrive at the left end of the next, items sent left the other way round. Gives the slices
-/// and the time in the end, or what went wrong.
+/// the right end of a slice and arrive at the left end of the next, items sent left the other way round. Returns the
+/// slices and the time at the end, or the error.
 pub fn replay(problem: &RingProblem, program: &Program) -> Result<(Vec<Vec<u64>>, u64), String> {
     let procs = problem.procs();
     let mut name = 0..;
     let slice = |&load: &u64| (0..load).map(|_| name.next().unwrap_or(0)).collect::<VecDeque<u64>>();
     let mut slices: Vec<VecDeque<u64>> = problem.loads().iter().map(slice).collect();
-    // Arrivals before departures of the same moment.
+    // Arrivals come before departures of the same time.
     let mut events = Vec::new();
     for transfer in program.transfers() {
         let (from, side) = (transfer.from as usize, transfer.side);
@@ -30,13 +31,13 @@ pub fn replay(problem: &RingProblem, program: &Program) -> Result<(Vec<Vec<u64>>
         }
     }
     events.sort();
-    let mut underway: Vec<VecDeque<u64>> = vec![VecDeque::new(); procs];
+    let mut in_flight: Vec<VecDeque<u64>> = vec![VecDeque::new(); procs];
     let mut receiving = vec![false; procs];
     let mut makespan = 0;
     for (time, leaves, from, side) in events {
         let to = side.of(from as u64, procs as u64) as usize;
         if leaves == 1 {
-            if !underway[from].is_empty() {
+            if !in_flight[from].is_empty() {
                 return Err(format!("process {from} sends two items at {time}"));
             }
             if receiving[to] {
@@ -46,10 +47,10 @@ pub fn replay(problem: &RingProblem, program: &Program) -> Result<(Vec<Vec<u64>>
                 Side::Right => slices[from].pop_back(),
                 Side::Left => slices[from].pop_front(),
             };
-            underway[from].push_back(item.ok_or(format!("process {from} sends without an item at {time}"))?);
+            in_flight[from].push_back(item.ok_or(format!("process {from} sends without an item at {time}"))?);
             receiving[to] = true;
         } else {
-            let item = underway[from].pop_front().ok_or("an item arrives that did not leave")?;
+            let item = in_flight[from].pop_front().ok_or("an item arrives that did not leave")?;
             receiving[to] = false;
             match side {
                 Side::Right => slices[to].push_front(item),
@@ -65,13 +66,14 @@ pub fn replay(problem: &RingProblem, program: &Program) -> Result<(Vec<Vec<u64>>
     }
 }
 
-/// What each process holds, and then what is under way from each: 0, or twice the time it still takes, plus 1 to the left.
+/// Items held by each process, then for each the item in flight from it: 0 if none, else twice the time until it arrives, plus
+/// 1 if it goes left.
 type State = [u8; 16];
 
-/// True if some program is done by `deadline`: every choice of every process at every tick, idling included.
+/// True if some program ends by `deadline`: tries every choice of every process at every unit of time, idling included.
 pub fn can_be_done_by(problem: &RingProblem, deadline: u64) -> bool {
     let procs = problem.procs();
-    assert!(procs <= 8, "only tiny rings can be tried out");
+    assert!(procs <= 8, "only tiny rings can be searched exhaustively");
     let mut state: State = [0; 16];
     let mut goal: State = [0; 16];
     for rank in 0..procs {
@@ -97,6 +99,7 @@ pub fn can_be_done_by(problem: &RingProblem, deadline: u64) -> bool {
     level.contains(&goal)
 }
 
+/// Calls `visit` with the states after every choice of the processes from `rank` on.
 fn try_all(problem: &RingProblem, state: State, rank: usize, visit: &mut impl FnMut(State)) {
     let procs = problem.procs();
     if rank == procs {
@@ -125,6 +128,7 @@ fn try_all(problem: &RingProblem, state: State, rank: usize, visit: &mut impl Fn
     }
 }
 
+/// Lets one unit of time pass.
 fn tick(procs: usize, mut state: State) -> State {
     for rank in 0..procs {
         let code = state[8 + rank];
@@ -141,7 +145,7 @@ fn tick(procs: usize, mut state: State) -> State {
     state
 }
 
-/// True if some slice has more to give away, or to get, than its two ends can carry in the time that is left.
+/// True if some slice has to send or receive more items than its two ends can carry in the time that is left.
 fn is_hopeless(problem: &RingProblem, state: &State, time: u64) -> bool {
     let procs = problem.procs();
     let mut imbalance = [0_i64; 8];
@@ -174,17 +178,17 @@ fn is_hopeless(problem: &RingProblem, state: &State, time: u64) -> bool {
     })
 }
 
-/// A ring of any kind: some processes empty, few items or many, equal links or not, one direction or both, in order or not.
-pub fn any_ring(random: &mut Random, procs: usize, most_items: u64) -> RingProblem {
+/// A random ring: some processes empty, few items or many, equal links or not, one direction or both, in order or not.
+pub fn any_ring(random: &mut Random, procs: usize, max_items: u64) -> RingProblem {
     let least = random.within(0, 1);
-    let mut loads: Vec<u64> = (0..procs).map(|_| least + random.any_size(most_items)).collect();
+    let mut loads: Vec<u64> = (0..procs).map(|_| least + random.any_size(max_items)).collect();
     if random.one_in(4) {
-        // Nearly all of it in one place, the others just pass it on.
+        // One process has nearly all items, the others pass them on.
         let rich = random.within(0, procs as u64 - 1) as usize;
         loads
             .iter_mut()
             .enumerate()
-            .for_each(|(rank, load)| *load = if rank == rich { most_items } else { least });
+            .for_each(|(rank, load)| *load = if rank == rich { max_items } else { least });
     }
     let spread = loads.iter().sum::<u64>() - least * procs as u64;
     let mut cuts: Vec<u64> = (1..procs)
@@ -193,30 +197,31 @@ pub fn any_ring(random: &mut Random, procs: usize, most_items: u64) -> RingProbl
     cuts.push(spread);
     cuts.sort_unstable();
     let targets = cuts.iter().scan(0, |from, &to| Some(least + to - std::mem::replace(from, to))).collect();
-    let most_cost = [1, 3, 10][random.within(0, 2) as usize];
-    let mut costs = || (0..procs).map(|_| random.within(1, most_cost)).collect::<Vec<_>>();
+    let max_cost = [1, 3, 10][random.within(0, 2) as usize];
+    let mut costs = || (0..procs).map(|_| random.within(1, max_cost)).collect::<Vec<_>>();
     let (right, left) = (costs(), costs());
     let made = RingProblem::new(loads, targets)
         .and_then(|ring| ring.with_right(right))
         .and_then(|ring| ring.with_left(left))
         .expect("lists of equal lengths and sums");
-    // One way and in order is possible now and then.
+    // Not every ring can be solved in one direction and in order.
     let kind = random.within(0, 4);
     let uni = if kind < 2 { made.clone().with_direction(Direction::Uni).unwrap_or(made) } else { made };
     if kind % 2 == 1 { uni.clone().in_order().unwrap_or(uni) } else { uni }
 }
 
-/// Items in processes' memory, before and after. Every byte of an item tells which it is and where in it.
+/// The items of a ring in the memory of its processes, before and after a run. All bytes are random, so a misplaced one is
+/// found.
 #[derive(Clone, Debug)]
 pub struct Items {
     problem: RingProblem,
     item_bytes: usize,
-    /// All items, from those of process 0 on.
+    /// The bytes of all items, process by process.
     all: Vec<u8>,
 }
 
 impl Items {
-    /// The items of a ring, other ones for another seed.
+    /// Makes the items of a ring from a seed.
     pub fn new(problem: &RingProblem, item_bytes: usize, seed: u64) -> Self {
         let items = problem.loads().iter().sum::<u64>() as usize;
         let mut random = Random::new(seed);
@@ -228,13 +233,13 @@ impl Items {
         Self { problem: problem.clone(), item_bytes, all }
     }
 
-    /// The slice of a process, if all items in a row are cut into slices of these lengths.
+    /// The slice of a process, if the sequence of all items is cut into slices of these lengths, in items.
     fn slice(&self, lengths: &[u64], rank: usize) -> &[u8] {
         let before = lengths[..rank].iter().sum::<u64>() as usize;
         &self.all[before * self.item_bytes..][..lengths[rank] as usize * self.item_bytes]
     }
 
-    /// The part of a process before a run: its items, the rest of its room, and a few bytes that are not its own.
+    /// The part of a process before a run: its items, the rest of its room, and a few guard bytes behind it.
     pub fn part(&self, rank: usize, room: usize) -> Vec<u8> {
         let mut part = self.slice(self.problem.loads(), rank).to_vec();
         assert!(part.len() <= room * self.item_bytes, "there is no room for what process {rank} has");
@@ -243,25 +248,25 @@ impl Items {
         part
     }
 
-    /// What a process holds in the end, without the rest of its room. Fails if it wrote beyond it, or, in order, if that is
-    /// not its slice of all items in a row.
+    /// Returns the items that a process holds after a run. Fails if it wrote to the guard bytes, or, in order, if the items are
+    /// not its slice of the sequence.
     pub fn held<'a>(&self, rank: usize, room: usize, part: &'a [u8]) -> &'a [u8] {
         let (own, rest) = part.split_at(room * self.item_bytes);
         assert!(rest == [0x77; 5], "process {rank} wrote beyond its room: {:?}", self.problem);
         let held = &own[..self.problem.targets()[rank] as usize * self.item_bytes];
         if self.problem.is_ordered() {
-            let wanted = self.slice(self.problem.targets(), rank);
-            assert!(held == wanted, "process {rank} does not hold its slice: {:?}", self.problem);
+            let expected = self.slice(self.problem.targets(), rank);
+            assert!(held == expected, "process {rank} does not hold its slice: {:?}", self.problem);
         }
         held
     }
 
-    /// Whether all processes together hold each item once, given what all of them hold in the end.
+    /// Fails unless `held`, the items of all processes after a run, has each item once.
     pub fn check_all(&self, held: &[u8]) {
         let mut found: Vec<&[u8]> = held.chunks(self.item_bytes).collect();
-        let mut wanted: Vec<&[u8]> = self.all.chunks(self.item_bytes).collect();
+        let mut expected: Vec<&[u8]> = self.all.chunks(self.item_bytes).collect();
         found.sort_unstable();
-        wanted.sort_unstable();
-        assert!(found == wanted, "items are lost, doubled or spoilt: {:?}", self.problem);
+        expected.sort_unstable();
+        assert!(found == expected, "items are lost, duplicated or corrupted: {:?}", self.problem);
     }
 }
