@@ -1,7 +1,7 @@
-//! One dimension of an array, dealt out to processes. All arithmetic of who owns which index lives here.
+//! One dimension of an array, distributed over processes. All arithmetic on the ownership of indices is here.
 //!
-//! A [`Deal`] is the rule as one says it (`cyclic(64)`, `block`, ...); an [`Axis`] is the rule applied to a
-//! length and a number of processes, and answers every question about indices:
+//! A [`Deal`] is the rule as it is written (`cyclic(64)`, `block`, ...); an [`Axis`] is the rule applied to a
+//! length and a number of processes. It converts indices:
 //!
 //! | from | to | method | cyclic kinds | cuts |
 //! |---|---|---|---|---|
@@ -27,15 +27,15 @@ use std::sync::Arc;
 /// The longest axis, and the most elements of an array: 2^62.
 pub const MAX_LEN: u64 = 1 << 62;
 
-/// A length no index reaches; strides saturate here.
+/// A length that no index reaches, 2^63; strides saturate here.
 const NEVER: u64 = 1 << 63;
 
-/// How one dimension is dealt out, as one says it: HPF's words and explicit cuts.
+/// The rule by which one dimension is distributed: HPF's rules, and explicit cuts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Deal {
     /// HPF `BLOCK`: one block of `ceil(len / processes)` for each process.
     Block,
-    /// HPF `CYCLIC(k)`: blocks of `k`, dealt round and round. `CYCLIC` is `Cyclic(1)`.
+    /// HPF `CYCLIC(k)`: blocks of `k`, distributed round-robin. `CYCLIC` is `Cyclic(1)`.
     Cyclic(u64),
     /// HPF `GEN_BLOCK(sizes)`: one contiguous part for each process, sizes given.
     GenBlock(Vec<u64>),
@@ -45,12 +45,12 @@ pub enum Deal {
     Whole,
 }
 
-/// One piece of an explicitly cut axis: so many elements for that process.
+/// One piece of an explicitly cut axis: a number of consecutive elements, and their owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Piece {
     /// Elements in the piece.
     pub len: u64,
-    /// The process that owns them.
+    /// The process that owns the piece.
     pub owner: u64,
 }
 
@@ -114,7 +114,7 @@ impl Axis {
         Ok(Self { len, procs, kind })
     }
 
-    /// `len` elements in blocks of `block`, dealt round and round to `procs` processes from `first` on.
+    /// `len` elements in blocks of `block`, distributed round-robin over `procs` processes from `first` on.
     pub fn block_cyclic(len: u64, procs: u64, block: u64, first: u64) -> Result<Self> {
         Self::new(len, procs, &Deal::Cyclic(block), first)
     }
@@ -142,14 +142,14 @@ impl Axis {
         }
     }
 
-    /// The rule that deals this axis out again: `Axis::new(len, procs, &deal, first)` gives an equal axis.
+    /// The rule of this axis: `Axis::new(len, procs, &deal, first)` gives an equal axis.
     pub fn deal(&self) -> (Deal, u64) {
         match &self.kind {
             AxisKind::Cyclic { block, first } => (Deal::Cyclic(*block), *first),
             AxisKind::Cuts(cuts) => {
                 let pieces = cuts.pieces();
                 let in_order = pieces.windows(2).all(|pair| pair[0].owner < pair[1].owner);
-                // Only a list of about as many sizes as there are pieces is a better way to say it.
+                // `gen_block` is the shorter form only if it lists about as many sizes as there are pieces.
                 let deal = if in_order && self.procs <= 2 * pieces.len() as u64 + 8 {
                     Deal::GenBlock((0..self.procs).map(|process| cuts.local_len(process)).collect())
                 } else if pieces.is_empty() {
@@ -171,7 +171,7 @@ impl Axis {
         })
     }
 
-    /// The owner of a global index and the index's place there; `None` past the end.
+    /// The owner of a global index, and its local index there; `None` past the end.
     pub fn local_from_global(&self, global: u64) -> Option<(u64, u64)> {
         (global < self.len).then(|| match &self.kind {
             AxisKind::Cyclic { .. } => {
@@ -197,7 +197,7 @@ impl Axis {
         }
     }
 
-    /// How many elements a process owns (ScaLAPACK's `numroc`); 0 for a process that does not exist.
+    /// Number of elements a process owns (ScaLAPACK's `numroc`); 0 for a process that does not exist.
     pub fn local_len(&self, process: u64) -> u64 {
         if process >= self.procs {
             return 0;
@@ -224,7 +224,7 @@ impl Axis {
     }
 
     /// The blocks of a process as global ranges, in ascending order, from the first that ends after
-    /// `from`. Whoever owns everything has one block.
+    /// `from`. A process that owns the whole axis has one block.
     pub fn blocks(&self, process: u64, from: u64) -> Blocks<'_> {
         match &self.kind {
             AxisKind::Cyclic { .. } => {
@@ -240,7 +240,7 @@ impl Axis {
         }
     }
 
-    /// The owner of a global index, and where the stretch of that owner around it ends; `None` past the end.
+    /// The owner of a global index, and the global end of the owner's stretch around it; `None` past the end.
     pub fn block_at(&self, global: u64) -> Option<(u64, u64)> {
         (global < self.len).then(|| match &self.kind {
             AxisKind::Cyclic { .. } => {
@@ -254,7 +254,7 @@ impl Axis {
         })
     }
 
-    /// Into how many pieces explicit cuts divide the axis; 0 for a cyclic axis.
+    /// Number of pieces into which explicit cuts divide the axis; 0 for a cyclic axis.
     pub(crate) fn pieces(&self) -> usize {
         match &self.kind {
             AxisKind::Cyclic { .. } => 0,
@@ -262,13 +262,13 @@ impl Axis {
         }
     }
 
-    /// True if the axis is dealt in equal blocks, round and round.
+    /// True if the axis is distributed round-robin in equal blocks.
     pub fn is_cyclic(&self) -> bool {
         matches!(self.kind, AxisKind::Cyclic { .. })
     }
 
-    /// The cyclic arithmetic of this axis. Where one process owns everything the block is the axis, whatever
-    /// was said, so that stretches are as long as they can be. Call it on cyclic axes only.
+    /// The cyclic arithmetic of this axis. Where one process owns everything, the block is the whole axis,
+    /// whatever was given, so that stretches are as long as they can be. Call it on cyclic axes only.
     pub(crate) fn cycle(&self) -> Cycle {
         let AxisKind::Cyclic { block, first } = self.kind else { unreachable!("cycle() of explicit cuts") };
         let block = if self.procs == 1 { self.len.max(1) } else { block };
@@ -276,13 +276,13 @@ impl Axis {
     }
 }
 
-/// The numbers a block-cyclic axis computes with.
+/// The parameters of a block-cyclic axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cycle {
     pub block: u64,
     pub procs: u64,
     pub first: u64,
-    /// From one block of a process to its next: block times processes, at most 2^63.
+    /// Distance from one block of a process to its next: block times processes, at most 2^63.
     pub stride: u64,
 }
 
@@ -291,7 +291,7 @@ impl Cycle {
         (global / self.block + self.first) % self.procs
     }
 
-    /// When in each round a process is dealt its block: 0 for the first process.
+    /// The turn of a process in each round: 0 for the first process.
     pub fn turn(&self, process: u64) -> u64 {
         if process >= self.first { process - self.first } else { process + self.procs - self.first }
     }
@@ -395,7 +395,7 @@ fn check_procs(procs: u64, first: u64) -> Result<()> {
     Ok(())
 }
 
-/// Pieces that add up to `len` and belong to existing processes.
+/// Checks that pieces add up to `len` and belong to existing processes.
 fn checked(len: u64, procs: u64, pieces: impl Iterator<Item = Piece> + Clone) -> Result<Vec<Piece>> {
     if let Some(piece) = pieces.clone().find(|piece| piece.owner >= procs) {
         return Err(Error::out_of_range(format!(

@@ -22,8 +22,8 @@ use crate::overlap::Sides;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes {
-    from: Dealt,
-    to: Dealt,
+    from: BlockCyclic,
+    to: BlockCyclic,
     /// gcd(r, s): differences of one class are all congruent modulo this.
     common: i128,
     /// gcd(P r, Q s), in units of `common`.
@@ -33,15 +33,15 @@ pub struct Classes {
     rest: i128,
 }
 
-/// Processes, block and first process of one axis.
+/// Processes, block and first process of one block-cyclic axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Dealt {
+struct BlockCyclic {
     procs: i128,
     block: i128,
     first: i128,
 }
 
-impl Dealt {
+impl BlockCyclic {
     fn new(axis: &Axis) -> Option<Self> {
         let (block, first) = axis.cyclic_parameters()?;
         Some(Self { procs: axis.procs().into(), block: block.into(), first: first.into() })
@@ -55,7 +55,7 @@ impl Dealt {
 impl Classes {
     /// The classes of two axes, sender `here`; `None` unless both are block-cyclic.
     pub fn new(sides: &Sides<'_>) -> Option<Self> {
-        let (from, to) = (Dealt::new(sides.here().axis)?, Dealt::new(sides.there().axis)?);
+        let (from, to) = (BlockCyclic::new(sides.here().axis)?, BlockCyclic::new(sides.there().axis)?);
         let common = gcd(from.block, to.block);
         let modulus = gcd(from.procs * (from.block / common), to.procs * (to.block / common));
         let delta = i128::from(sides.there().offset) - i128::from(sides.here().offset);
@@ -63,7 +63,7 @@ impl Classes {
         Some(Self { from, to, common, modulus, shift, rest: delta.rem_euclid(common) })
     }
 
-    /// After how many elements the communication pattern repeats: `lcm(P r, Q s)`.
+    /// Period of the communication pattern in elements: `lcm(P r, Q s)`.
     pub fn period(&self) -> u128 {
         let (from, to) = (self.from.procs * (self.from.block / self.common), self.to.procs * self.to.block);
         // At most 2^62 * 2^62 * 2^62 in theory: saturate rather than wrap.
@@ -111,7 +111,7 @@ impl Classes {
             as u128
     }
 
-    /// Elements a sender owes a receiver in one period, in constant time.
+    /// Elements that a sender sends to a receiver in one period, in constant time.
     pub fn message_len(&self, sender: u64, receiver: u64) -> u128 {
         self.class(sender, receiver).map_or(0, |class| self.volume(class))
     }
@@ -123,7 +123,7 @@ impl Classes {
         (difference + self.shift + self.back()).rem_euclid(self.modulus)
     }
 
-    /// How many classes lie below difference 0.
+    /// Number of classes below difference 0.
     fn back(&self) -> i128 {
         self.from.block / self.common - i128::from(self.rest == 0)
     }

@@ -1,18 +1,18 @@
-//! What a schedule costs in seconds, before anything is simulated or sent.
+//! Predicts the time of a schedule in seconds, before anything is simulated or sent.
 //!
-//! Schedules count in steps and elements; a machine counts in seconds. A [`CostModel`] says what a message costs on a
-//! given machine, and [`predict`] adds that up by the rule of the schedule's strategy. It looks at ports only: a network
-//! whose links are shared can only be slower, and `simulate` says by how much.
+//! Schedules count in steps and elements; a machine counts in seconds. A [`CostModel`] gives the time of a message on a
+//! given machine, and [`predict`] adds these times up by the rule of the schedule's strategy. It models ports only: a
+//! network whose links are shared can only be slower, and `simulate` computes by how much.
 
 use crate::error::{Error, Result};
 use crate::schedule::{Schedule, Strategy};
 use crate::traffic::Message;
 use std::collections::BTreeMap;
 
-/// Costs are between nothing and this many seconds: thirty years.
-const MOST_SECONDS: f64 = 1e9;
+/// The largest cost in seconds: thirty years.
+const MAX_SECONDS: f64 = 1e9;
 
-/// What messages cost on a machine.
+/// The cost of messages on a machine.
 ///
 /// A message of m elements keeps the sender's and the receiver's port busy for `alpha + (beta + 2 pack) m` seconds:
 /// start-up, transfer, packing at one end and unpacking at the other, none of which overlap. An element is whatever the
@@ -40,13 +40,13 @@ pub struct CostModel {
     duplex: Duplex,
 }
 
-/// Whether a process can send while it receives.
+/// Says whether a process can send while it receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Duplex {
-    /// It can: sending and receiving ports are different ones.
+    /// A process can send while it receives: it has separate ports for both.
     #[default]
     Full,
-    /// It cannot: each port does one or the other.
+    /// A process cannot send while it receives: each port does one at a time.
     Half,
 }
 
@@ -57,25 +57,25 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// Seconds to start a message, and seconds for each element: everything else as in the default.
+    /// A model from the seconds to start a message and the seconds for each element; everything else is the default.
     pub fn new(alpha: f64, beta: f64) -> Result<Self> {
         let (alpha, beta) =
             (seconds("the start-up time alpha", alpha)?, seconds("the time beta for an element", beta)?);
         Ok(Self { alpha, beta, ..Self::default() })
     }
 
-    /// Seconds to pack one element, and the same to unpack it.
+    /// Sets the seconds to pack an element; unpacking takes as long.
     pub fn with_pack(self, pack: f64) -> Result<Self> {
         Ok(Self { pack: seconds("the time to pack an element", pack)?, ..self })
     }
 
-    /// Seconds for each barrier, where a schedule runs with barriers.
+    /// Sets the seconds for each barrier, for schedules that run with barriers.
     pub fn with_barrier(self, barrier: f64) -> Result<Self> {
         Ok(Self { barrier: seconds("the time for a barrier", barrier)?, ..self })
     }
 
-    /// So many messages may leave a process at a time, each at full speed, and so many arrive. A schedule then runs so
-    /// many of its steps together.
+    /// Sets the number of messages that a process can send at a time, each at full speed, and receive at a time. A schedule
+    /// then runs as many of its steps together.
     pub fn with_ports(self, ports: u64) -> Result<Self> {
         match ports {
             0 => {
@@ -85,7 +85,7 @@ impl CostModel {
         }
     }
 
-    /// Ports that send and receive at once, or one or the other.
+    /// Sets whether a process can send while it receives.
     #[must_use]
     pub fn with_duplex(self, duplex: Duplex) -> Self {
         Self { duplex, ..self }
@@ -101,7 +101,7 @@ impl CostModel {
         self.beta
     }
 
-    /// Seconds to pack an element, and to unpack it.
+    /// Seconds to pack an element; unpacking takes as long.
     pub fn pack(&self) -> f64 {
         self.pack
     }
@@ -116,22 +116,22 @@ impl CostModel {
         self.ports
     }
 
-    /// Whether a process can send while it receives.
+    /// Says whether a process can send while it receives.
     pub fn duplex(&self) -> Duplex {
         self.duplex
     }
 
-    /// Seconds a message of so many elements takes if it shares nothing with anybody.
+    /// Seconds that a message of `elems` elements takes on its own.
     pub fn message(&self, elems: u64) -> f64 {
         self.port(1, elems)
     }
 
-    /// Seconds a port is busy with so many messages of so many elements together.
+    /// Seconds that a port is busy with `messages` messages of `elems` elements together.
     pub(crate) fn port(&self, messages: u64, elems: u64) -> f64 {
         self.alpha * messages as f64 + (self.beta + 2.0 * self.pack) * elems as f64
     }
 
-    /// No run of these messages takes less: the time of the busiest process's ports, at least `beta` times its load W.
+    /// Lower bound of the time of these messages: the time of the busiest process's ports, at least `beta` times its load W.
     ///
     /// ```
     /// use reshard_plan::{Message, cost::CostModel};
@@ -145,7 +145,7 @@ impl CostModel {
         ports.busiest().map_or(0.0, |load| self.load_seconds(load))
     }
 
-    /// Seconds the ports of a process need for a load: side by side as far as there are ports.
+    /// Seconds that the ports of a process need for a load, used in parallel.
     fn load_seconds(&self, load: &Load) -> f64 {
         if load.messages <= self.ports {
             return self.message(load.longest);
@@ -155,13 +155,13 @@ impl CostModel {
 }
 
 fn seconds(what: &str, value: f64) -> Result<f64> {
-    if (0.0..=MOST_SECONDS).contains(&value) {
+    if (0.0..=MAX_SECONDS).contains(&value) {
         return Ok(value);
     }
     Err(Error::out_of_range(format!("{what} was given as {value}; it must be from 0 to 1e9 seconds")))
 }
 
-/// What the ports of a process have to carry.
+/// The load of a process's ports.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     messages: u64,
@@ -169,7 +169,7 @@ struct Load {
     longest: u64,
 }
 
-/// The loads of all processes, for sending and receiving apart or together.
+/// The loads of all processes, with sending and receiving separate or together.
 struct PortLoads<'a> {
     cost: &'a CostModel,
     loads: BTreeMap<(u64, bool), Load>,
@@ -194,23 +194,23 @@ impl<'a> PortLoads<'a> {
     }
 }
 
-/// The ports a message uses, as (rank, is it receiving): one only if it stays where ports do both.
+/// The ports that a message uses, as (rank, is it receiving): only one if it stays on a rank whose ports do both.
 fn ports_of(message: &Message, duplex: Duplex) -> impl Iterator<Item = (u64, bool)> {
     let receiving = duplex == Duplex::Full;
     let here_only = !receiving && message.from == message.to;
     std::iter::once((message.from, false)).chain((!here_only).then_some((message.to, receiving)))
 }
 
-/// Where the seconds of a prediction go, along the chain of messages that decides it.
+/// The parts of a predicted time, along the critical path of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Parts {
-    /// Starting messages.
+    /// Seconds for starting messages.
     pub startup: f64,
-    /// Moving elements.
+    /// Seconds for moving elements.
     pub transfer: f64,
-    /// Packing and unpacking them.
+    /// Seconds for packing and unpacking elements.
     pub packing: f64,
-    /// Waiting at barriers.
+    /// Seconds for barriers.
     pub barriers: f64,
 }
 
@@ -233,10 +233,10 @@ impl Parts {
     }
 }
 
-/// What decides how long a schedule takes: the greatest of the [`Parts`].
+/// The largest part of a schedule's time, see [`Parts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// It takes no time at all.
+    /// The schedule takes no time.
     Nothing,
     /// Starting messages: fewer steps would help.
     Startup,
@@ -249,7 +249,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The name in answers to scripts.
+    /// The name in JSON output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -261,19 +261,19 @@ impl Limit {
     }
 }
 
-/// How long a schedule takes, by formula.
+/// The predicted time of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// In all.
+    /// The time of the whole schedule, in seconds.
     pub seconds: f64,
-    /// What each round adds. A round is a step, or as many steps as processes have ports; `eager` is one round.
+    /// Seconds of each round. A round is a step, or as many steps as processes have ports; `eager` is one round.
     pub rounds: Vec<f64>,
-    /// Where the seconds go.
+    /// The parts of the time.
     pub parts: Parts,
 }
 
 impl Prediction {
-    /// What decides how long it takes.
+    /// The largest part of the time.
     pub fn limit(&self) -> Limit {
         let Parts { startup, transfer, packing, barriers } = self.parts;
         let limits = [
@@ -289,7 +289,7 @@ impl Prediction {
     }
 }
 
-/// How long a schedule takes, by its strategy's own rule:
+/// Predicts the time of a schedule, by its strategy's own rule:
 ///
 /// - in steps (all but the two below): the sum over the steps of their longest message, with a barrier after each;
 /// - `async`: as [`predict_without_barriers`];
@@ -356,7 +356,7 @@ impl Prediction {
     }
 }
 
-/// How many steps of a schedule run together: as many as processes have ports, but `eager` knows no steps.
+/// Number of steps of a schedule that run together: the ports of a process; 1 for `eager`, which has no steps.
 pub(crate) fn ports_used(schedule: &Schedule, cost: &CostModel) -> usize {
     match schedule.options().strategy {
         Strategy::Eager => 1,
@@ -364,7 +364,7 @@ pub(crate) fn ports_used(schedule: &Schedule, cost: &CostModel) -> usize {
     }
 }
 
-/// How long a schedule takes if nobody waits for anybody but his partner: each process sends its messages in the order
+/// Predicts the time of a schedule without barriers: each process sends its messages in the order
 /// of the steps and receives in the order of the steps, and a message starts when both of its ends are free.
 ///
 /// ```
@@ -381,7 +381,7 @@ pub(crate) fn ports_used(schedule: &Schedule, cost: &CostModel) -> usize {
 /// ```
 pub fn predict_without_barriers(schedule: &Schedule, cost: &CostModel) -> Prediction {
     let mut prediction = Prediction { seconds: 0.0, rounds: Vec::new(), parts: Parts::default() };
-    // When each port has sent or received what it has so far, and what that time was made of.
+    // The time at which each port is free, and the parts of that time.
     let mut free: BTreeMap<((u64, bool), usize), (f64, Parts)> = BTreeMap::new();
     let together = ports_used(schedule, cost);
     for (number, step) in schedule.steps().iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Which rank owns which element: a grid of processes and one axis for each dimension of the array.
+//! The ownership of elements by ranks: a grid of processes and one axis for each dimension of the array.
 //!
-//! A [`Pattern`] is what one says before the array is known (`4x4/64x64`); applied to a shape it becomes a
-//! [`Distribution`], which answers questions. Both are plain values that print and parse back (see
+//! A [`Pattern`] does not need to know the array (`4x4/64x64`); applied to a shape it becomes a
+//! [`Distribution`], which converts indices. Both are plain values that print and parse back (see
 //! [`notation`](crate::notation)); a distribution prints its shape too: `4x4/64x64 of 8192x8192`.
 //!
-//! Who owns an element is asked through the methods here. A tile map, with an owner of its own for each
-//! n-dimensional tile, can join later as a second kind behind them; only rooms that plan axis by axis look at `axes`.
+//! The owner of an element is found by the methods here. A tile map, with any owner for each n-dimensional tile, can be
+//! added later as a second kind behind them; only modules that plan axis by axis use `axes`.
 
 use crate::axis::{Axis, Deal, MAX_LEN, lcm_upto};
 use crate::error::{Error, Result, counted};
@@ -49,7 +49,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// Refuses whatever can be refused of a dimension without knowing the shape.
+    /// Checks all of a dimension that can be checked without knowing the shape.
     fn check(&self, dim: usize) -> Result<()> {
         check_deal(&self.deals[dim], self.grid.extents()[dim], self.first[dim])
     }
@@ -87,8 +87,8 @@ impl Pattern {
         Distribution::new(self.grid.clone(), axes)
     }
 
-    /// After how many elements of a dimension the pattern begins again, block times processes, or the length
-    /// it fixes; `None` if it depends on an array not yet known.
+    /// Period of a dimension in elements: block times processes, or the length that the rule fixes; `None` if it depends on
+    /// an array not yet known.
     pub fn round(&self, dim: usize) -> Option<u128> {
         match self.deals.get(dim)? {
             Deal::Cyclic(block) => Some(u128::from(*block) * u128::from(self.grid.extents()[dim])),
@@ -107,7 +107,7 @@ impl Pattern {
         Axis::new(len, self.grid.extents()[dim], &self.deals[dim], self.first[dim])
     }
 
-    /// The shape of one round in every dimension: the smallest array that shows the whole pattern.
+    /// The shape of one period in every dimension: the smallest array that has the whole pattern.
     pub fn one_round(&self) -> Result<Vec<u64>> {
         (0..self.grid.dims())
             .map(|dim| match self.round(dim) {
@@ -125,7 +125,7 @@ impl Pattern {
     }
 }
 
-/// Tries a rule on any length that fits it.
+/// Checks a rule with a length that fits it.
 pub(crate) fn check_deal(deal: &Deal, procs: u64, first: u64) -> Result<()> {
     let len = match fixed_len(deal) {
         Some(len) => u64::try_from(len).ok().filter(|&len| len <= MAX_LEN).ok_or_else(|| {
@@ -145,8 +145,8 @@ fn fixed_len(deal: &Deal) -> Option<u128> {
     }
 }
 
-/// One slice of the redistribution between two patterns, as the papers draw it: the least shape after which
-/// both patterns begin again in every dimension, `lcm(P r, Q s)`.
+/// The common period of two patterns, as the papers draw it: the smallest shape after which both patterns repeat in every
+/// dimension, `lcm(P r, Q s)`.
 ///
 /// ```
 /// use reshard_plan::{Pattern, one_period};
@@ -160,7 +160,7 @@ pub fn one_period(from: &Pattern, to: &Pattern) -> Result<Vec<u64>> {
         .map(|dim| {
             let (a, b) = (from.round(dim), to.round(dim));
             if from.fixes_length(dim) || to.fixes_length(dim) {
-                // A rule that fixes the length leaves no choice; if the two disagree, `over` will say so.
+                // A rule that fixes the length leaves no choice; if the two disagree, `over` reports it.
                 let fixed = if from.fixes_length(dim) { a } else { b };
                 return fixed.and_then(|len| u64::try_from(len).ok()).ok_or_else(too_long);
             }
@@ -201,7 +201,7 @@ fn in_dimension(error: &Error, dim: usize, dims: usize) -> Error {
     Error::new(error.kind(), format!("in dimension {dim}: {error}"))
 }
 
-/// Which rank owns which element of one array. A pure value: it compares, hashes, prints and parses.
+/// The ownership of the elements of one array by ranks. A pure value: it compares, hashes, prints and parses.
 ///
 /// ```
 /// use reshard_plan::Distribution;
@@ -264,7 +264,7 @@ impl Distribution {
         elems_of(&self.shape())
     }
 
-    /// The pattern this distribution applies, in its plainest words.
+    /// The pattern of this distribution, in its simplest form.
     pub fn pattern(&self) -> Pattern {
         let (deals, first) = self.axes.iter().map(Axis::deal).unzip();
         Pattern { grid: self.grid.clone(), deals, first }
@@ -275,7 +275,7 @@ impl Distribution {
         Ok(self.local_from_global(global)?.0)
     }
 
-    /// The rank that owns an element, and the element's place in that rank's part.
+    /// The rank that owns an element, and the element's local index in that rank's part.
     pub fn local_from_global(&self, global: &[u64]) -> Result<(u64, Vec<u64>)> {
         let outside = || {
             let element: Vec<_> = global.iter().map(u64::to_string).collect();
@@ -315,13 +315,13 @@ impl Distribution {
             .collect()
     }
 
-    /// How many elements a rank owns along each dimension.
+    /// Number of elements a rank owns along each dimension.
     pub fn local_shape(&self, rank: u64) -> Result<Vec<u64>> {
         let coords = self.coords(rank)?;
         Ok(self.axes.iter().zip(coords).map(|(axis, process)| axis.local_len(process)).collect())
     }
 
-    /// How many elements a rank owns.
+    /// Number of elements a rank owns.
     pub fn local_elems(&self, rank: u64) -> Result<u64> {
         Ok(elems_of(&self.local_shape(rank)?))
     }

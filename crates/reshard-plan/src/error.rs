@@ -1,11 +1,11 @@
 //! One error type for all of reshard: opaque, with a kind for programs and one sentence for people.
 //!
 //! Every message says what was given, what was expected and, where there is one, what to do about it.
-//! Programs branch on [`Error::kind`]; nobody needs to match on text.
+//! Programs branch on [`Error::kind`]; none has to match on text.
 
 use std::fmt;
 
-/// Why something was refused, or failed. The numbers are stable: other languages see them.
+/// The reason of an error. The numbers are stable: bindings to other languages use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -19,7 +19,7 @@ pub enum ErrorKind {
     TooLarge = 4,
     /// The request makes sense, but is not supported yet.
     Unsupported = 5,
-    /// More memory would be needed than is allowed or there.
+    /// More memory would be needed than is allowed or available.
     Memory = 6,
     /// A rank failed while data was moving; the destination is only partly written.
     Failed = 7,
@@ -28,7 +28,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Its name in JSON and other interfaces: short, lower case, and stable.
+    /// The name of the kind in JSON and other interfaces: short, lower case, and stable.
     pub fn name(self) -> &'static str {
         match self {
             Self::Notation => "notation",
@@ -43,7 +43,7 @@ impl ErrorKind {
     }
 }
 
-/// What went wrong, in one sentence.
+/// An error with a kind and one sentence.
 ///
 /// ```
 /// use reshard_plan::{ErrorKind, Pattern};
@@ -89,12 +89,12 @@ impl Error {
         Self { kind: ErrorKind::Notation, message: message.into(), position: Some(position) }
     }
 
-    /// The same kind of error, with its place in a text.
+    /// Adds the position in a text to an error.
     pub(crate) fn placed(self, position: usize, message: String) -> Self {
         Self { kind: self.kind, message, position: Some(position) }
     }
 
-    /// What sort of error this is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -106,7 +106,7 @@ impl Error {
     }
 }
 
-/// "1 rank", "2 ranks": for the sentences of errors.
+/// Writes a number with its noun, "1 rank" or "2 ranks", for the sentences of errors.
 #[doc(hidden)]
 pub fn counted(count: impl fmt::Display, what: &str) -> String {
     let count = count.to_string();
@@ -119,7 +119,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The sentence, too: it is what `fn main() -> Result<(), Error>` prints.
+/// Prints the sentence, as `Display` does: it is what `fn main() -> Result<(), Error>` shows.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The most dimensions a grid or an array may have.
 pub const MAX_DIMS: usize = 8;
 
-/// How ranks number the processes of a grid. The order of elements in memory is another thing:
+/// The order in which ranks number the processes of a grid. The order of elements in memory is another property:
 /// [`MemoryOrder`](crate::MemoryOrder).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RankOrder {
@@ -38,12 +38,12 @@ pub struct Grid {
     ranks: Ranks,
 }
 
-/// Which rank of the world sits at each position of the box.
+/// The rank at each position of the box.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Ranks {
     /// Consecutive ranks from this one on.
     From(u64),
-    /// A rank for each position, and the positions sorted by rank for the way back.
+    /// A rank for each position, and the positions sorted by rank for the inverse.
     Listed { ranks: Arc<[u64]>, by_rank: Arc<[u64]> },
 }
 
@@ -71,14 +71,14 @@ impl Grid {
         Ok(Self { extents: extents.to_vec(), order: RankOrder::RowMajor, ranks: Ranks::From(0) })
     }
 
-    /// The same box numbered in another order.
+    /// Sets the order in which ranks number the box.
     #[must_use]
     pub fn with_order(mut self, order: RankOrder) -> Self {
         self.order = order;
         self
     }
 
-    /// The same box on consecutive ranks from `first` on.
+    /// Numbers the box with consecutive ranks from `first` on.
     pub fn with_first_rank(mut self, first: u64) -> Result<Self> {
         if first > MAX_LEN {
             return Err(Error::too_large(format!("rank {first} was given; ranks reach 2^62 at most")));
@@ -87,7 +87,7 @@ impl Grid {
         Ok(self)
     }
 
-    /// The same box on listed ranks, one for each position in the grid's order.
+    /// Numbers the box with listed ranks, one for each position in the grid's order.
     pub fn with_ranks(mut self, ranks: &[u64]) -> Result<Self> {
         if ranks.len() as u64 != self.size() {
             return Err(Error::mismatch(format!(
@@ -103,7 +103,7 @@ impl Grid {
         if let Some(&rank) = ranks.iter().find(|&&rank| rank > MAX_LEN) {
             return Err(Error::too_large(format!("rank {rank} was given; ranks reach 2^62 at most")));
         }
-        // In order, and both lists once more as they are kept.
+        // The sorted ranks, and both lists as they are kept.
         memory::check(3 * ranks.len() as u128 * 8, "the ranks of a grid")?;
         let mut by_rank: Vec<u64> = (0..self.size()).collect();
         by_rank.sort_unstable_by_key(|&at| ranks[at as usize]);
@@ -142,7 +142,7 @@ impl Grid {
         self.order
     }
 
-    /// The ranks in the grid's order: `rank_at(0)` is the corner, `rank_at(size - 1)` the opposite one.
+    /// The rank at a position in the grid's order: `rank_at(0)` is one corner, `rank_at(size - 1)` the opposite one.
     pub fn rank_at(&self, position: u64) -> Option<u64> {
         (position < self.size()).then(|| match &self.ranks {
             Ranks::From(first) => first + position,
@@ -170,7 +170,7 @@ impl Grid {
         ranks
     }
 
-    /// How many ranks of the grid are smaller than this one; `None` if it is not part of it.
+    /// Number of ranks of the grid that are smaller than `rank`; `None` if `rank` is not part of the grid.
     pub(crate) fn sorted_position(&self, rank: u64) -> Option<u64> {
         match &self.ranks {
             Ranks::From(_) => self.position(rank),
@@ -225,17 +225,17 @@ impl Grid {
     }
 }
 
-/// Extents the way the notation writes them: `4x4`.
+/// Writes extents in the notation: `4x4`.
 pub(crate) fn by_x(extents: &[u64]) -> String {
     extents.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// The number of elements of a part of an array that was checked when it was made.
+/// Number of elements of a part of an array; it cannot overflow, as the array was checked.
 pub(crate) fn elems_of(shape: &[u64]) -> u64 {
     product(shape).expect("parts are no larger than their array, which was checked")
 }
 
-/// The product, if it is at most 2^62: 0 where one factor is 0, however large the others.
+/// The product of all factors if it is at most 2^62; it is 0 if one factor is 0, however large the others are.
 pub(crate) fn product(extents: &[u64]) -> Option<u64> {
     if extents.contains(&0) {
         return Some(0);

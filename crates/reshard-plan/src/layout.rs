@@ -11,7 +11,7 @@ use crate::grid::{Grid, MAX_DIMS, by_x};
 use crate::memory;
 use std::collections::BTreeMap;
 
-/// Which index of a rank's part runs fastest in memory. How ranks number a grid is another thing:
+/// The index of a rank's part that runs fastest in memory. The order in which ranks number a grid is another property:
 /// [`RankOrder`](crate::RankOrder).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MemoryOrder {
@@ -47,7 +47,7 @@ pub struct Layout {
 enum Padding {
     /// Each rank's part as small as it can be.
     Tight,
-    /// The same strides on every rank.
+    /// Equal strides on every rank.
     Strides(Vec<u64>),
 }
 
@@ -110,7 +110,7 @@ impl Layout {
         }
     }
 
-    /// The same array with the last index of every part fastest, as in C. Strides that were given are kept.
+    /// Sets the memory order to row-major: the last index of every part runs fastest, as in C. Strides that were given are kept.
     #[must_use]
     pub fn row_major(mut self) -> Self {
         self.order = MemoryOrder::RowMajor;
@@ -149,7 +149,7 @@ impl Layout {
         Ok(self)
     }
 
-    /// Who owns what.
+    /// The ownership of elements, without addresses.
     pub fn distribution(&self) -> &Distribution {
         &self.distribution
     }
@@ -185,7 +185,7 @@ impl Layout {
         }
     }
 
-    /// How many elements of memory a rank's part reaches over, padding included; 0 if it has none.
+    /// Elements of memory that a rank's part spans, padding included; 0 if it has none.
     pub fn span(&self, rank: u64) -> Result<u64> {
         let shape = self.distribution.local_shape(rank)?;
         reach(&self.strides(rank)?, &shape).ok_or_else(too_far)

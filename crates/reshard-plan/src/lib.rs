@@ -1,11 +1,11 @@
-//! The pure planner of reshard: two layouts in, who sends which elements to whom out.
+//! The pure planner of reshard: computes from two layouts which elements each rank sends to each other rank.
 //!
 //! Describe a source and a destination (a [`Pattern`] over a shape is a [`Distribution`]; with addresses it is
-//! a [`Layout`]), join them in a [`Problem`], and ask any rank's [`Part`]: the elements it shares with every
+//! a [`Layout`]), join them in a [`Problem`], and get any rank's [`Part`]: the elements it shares with every
 //! rank of the other side, as canonical periodic [`Overlap`]s, one for each dimension. [`Traffic`] counts them.
-//! [`Relabel`] finds the ranks of the destination that keep most of it in place.
+//! [`Relabel`] finds the ranks of the destination that keep most data in place.
 //! Planning one rank takes about a microsecond, whatever the size of the array and of the other grid, and needs
-//! nothing but the description: every rank plans alone and all agree.
+//! nothing but the description: every rank plans alone, and all get consistent results.
 //!
 //! ```
 //! use reshard_plan::{Pattern, Problem, Traffic};

@@ -1,22 +1,22 @@
-//! Lists that grow with the problem: asked for before anything is listed, refused in one sentence.
+//! Fallible allocation of lists that grow with the problem: too little memory is an error, not the end of the program.
 //!
-//! Whoever asks here takes no for an answer. Long lists are asked for twice. First as lines of 64 bytes, which are given
-//! back at once: nothing else asks for such lines but those who can be refused, so an allocator that ends the program with
-//! a sentence of its own, as the program `reshard` has one, knows that here it need not. Then as the list itself, for which
-//! there is room now. Pages that nobody has written to cost next to nothing, so neither does the question.
+//! Every caller handles a failed allocation. Long lists are allocated twice. First as cache lines of 64 bytes, which are freed
+//! at once: only this module allocates with that alignment, so an allocator that ends the program with a message when memory
+//! runs out, as the program `reshard` has one, can tell that this failure is handled. Then as the list itself, for which
+//! there is enough memory now. Pages that were never written to cost next to nothing, so neither does the first allocation.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Shorter lists are asked for once.
-const LONG: u128 = 1 << 16;
+/// Lists of fewer bytes are allocated once, without the check.
+const MIN_CHECKED_BYTES: u128 = 1 << 16;
 
-/// What only those ask for who can be refused.
+/// The unit of the first allocation: its alignment marks allocations whose failure is handled.
 #[repr(align(64))]
 struct CacheLine(#[allow(dead_code)] [u8; 64]);
 
-/// Refuses what so many bytes, all at once, do not fit in memory for.
+/// Fails if `bytes` bytes cannot be allocated at once. `what` names their use in the error.
 pub fn check(bytes: u128, what: &str) -> Result<()> {
-    if bytes < LONG {
+    if bytes < MIN_CHECKED_BYTES {
         return Ok(());
     }
     let lines =
@@ -24,12 +24,12 @@ pub fn check(bytes: u128, what: &str) -> Result<()> {
     Vec::<CacheLine>::new().try_reserve_exact(lines).map_err(|_| refused(bytes, what))
 }
 
-/// Refuses a tree of so many entries. Its nodes may be half empty, and know their neighbours.
+/// Fails if a B-tree of `entries` entries cannot be allocated. Its nodes may be half empty, and have links.
 pub fn check_tree<K, V>(entries: usize, what: &str) -> Result<()> {
     check(3 * entries as u128 * (size_of::<K>() + size_of::<V>()) as u128, what)
 }
 
-/// Appends an item to a list whose length is not known beforehand; it grows by half each time.
+/// Appends an item to a list whose length is not known beforehand; the capacity grows by half each time.
 pub fn push<T>(list: &mut Vec<T>, item: T, what: &str) -> Result<()> {
     if list.len() == list.capacity() {
         reserve(list, (list.len() / 2).max(4), what)?;
@@ -38,18 +38,18 @@ pub fn push<T>(list: &mut Vec<T>, item: T, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Room for so many more items of a list, and no more than that.
+/// Reserves room for exactly `count` more items of a list.
 pub fn reserve<T>(list: &mut Vec<T>, count: usize, what: &str) -> Result<()> {
     if list.capacity() - list.len() >= count {
         return Ok(());
     }
-    // A list that grows may have to be copied: old and new are there together.
+    // A list that grows may have to be copied: old and new exist together.
     let bytes = (list.len() as u128 + count as u128) * size_of::<T>() as u128;
     check(bytes, what)?;
     list.try_reserve_exact(count).map_err(|_| refused(bytes, what))
 }
 
-/// Appends items to a list whose length is not known beforehand; it grows by half at least.
+/// Appends items to a list whose length is not known beforehand; the capacity grows by at least half.
 pub fn extend<T>(list: &mut Vec<T>, items: impl ExactSizeIterator<Item = T>, what: &str) -> Result<()> {
     if list.capacity() - list.len() < items.len() {
         reserve(list, items.len().max(list.len() / 2), what)?;
@@ -58,31 +58,31 @@ pub fn extend<T>(list: &mut Vec<T>, items: impl ExactSizeIterator<Item = T>, wha
     Ok(())
 }
 
-/// An empty list with room for so many items.
+/// Makes an empty list with room for `count` items.
 pub fn with_room<T>(count: usize, what: &str) -> Result<Vec<T>> {
     let mut list = Vec::new();
     reserve(&mut list, count, what)?;
     Ok(list)
 }
 
-/// A list of so many equal items.
+/// Makes a list of `count` equal items.
 pub fn filled<T: Clone>(item: T, count: usize, what: &str) -> Result<Vec<T>> {
     let mut list = with_room(count, what)?;
     list.resize(count, item);
     Ok(list)
 }
 
-/// So many zeros. Of a long list only those that are written to take memory.
+/// Makes a list of `count` zero bytes. Pages of a long list take memory only when they are written to.
 pub fn zeroed(count: usize, what: &str) -> Result<Vec<u8>> {
-    if (count as u128) < LONG {
+    if (count as u128) < MIN_CHECKED_BYTES {
         return filled(0, count, what);
     }
-    // There is room, or it is refused here.
+    // Fails here if there is not enough memory.
     check(count as u128, what)?;
     Ok(vec![0; count])
 }
 
-/// The items of an iterator that knows how many it has, or the most it can have.
+/// Collects the items of an iterator that knows an upper bound of their number.
 pub fn listed<T>(items: impl Iterator<Item = T>, what: &str) -> Result<Vec<T>> {
     let (least, most) = items.size_hint();
     let mut list = with_room(most.unwrap_or(least), what)?;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_the_room_that_was_asked_for() {
+    fn lists_have_the_requested_capacity() {
         let list = with_room::<u32>(100_000, "numbers").unwrap();
         assert!(list.is_empty() && list.capacity() >= 100_000);
         assert_eq!(filled(7_u8, 3, "numbers").unwrap(), [7, 7, 7]);

@@ -157,7 +157,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Reads a shape such as `8192x8192`: the same words as in the notation, for command lines.
+/// Reads a shape such as `8192x8192`, for command lines.
 pub fn parse_shape(text: &str) -> Result<Vec<u64>> {
     let mut cursor = Cursor::new(text);
     let shape = cursor.extents("a shape such as 240 or 8192x8192", 0)?;
@@ -186,7 +186,7 @@ const SHOWN: usize = 120;
 
 const FORM: &str = "a layout such as 16/3, 4x4/64x64 or (cyclic(64), block) on 4x4";
 
-/// Something and where in the text it was said.
+/// A value and its position in the text.
 type Placed<T> = (usize, T);
 
 /// A grid and a rule for each dimension, with the place of each rule.
@@ -195,7 +195,7 @@ struct Described {
     deals: Vec<Placed<Deal>>,
 }
 
-/// What a text says about the memory of a part, and where it says so.
+/// The memory order and strides that a text gives, and their positions in it.
 #[derive(Default)]
 struct InMemory {
     order: Option<Placed<MemoryOrder>>,
@@ -203,7 +203,7 @@ struct InMemory {
 }
 
 impl InMemory {
-    /// For values without addresses.
+    /// Fails if a text gives memory order or strides, for values without addresses.
     fn refuse(self, text: &str) -> Result<()> {
         let places =
             [self.order.map(|(at, _)| (at, "memory=")), self.strides.map(|(at, _)| (at, "strides="))];
@@ -428,7 +428,7 @@ impl<'a> Cursor<'a> {
         let mut ahead = Self { text: self.text, chars: self.chars.clone(), at: self.at };
         let names = ["first", "rank-order", "order", "ranks", "memory", "strides"];
         let name = names.into_iter().find(|name| ahead.word(name))?;
-        // The older word for the same.
+        // The older name of `rank-order=`.
         let name = if name == "order" { "rank-order" } else { name };
         ahead.eat('=').then_some((name, ahead.at))
     }

@@ -1,7 +1,7 @@
 //! What an engine runs: for every destination rank, where each of its elements comes from, as addresses.
 //!
-//! A [`Move`] says what is wanted: one layout into another, through a window, perhaps only a triangle. A [`Plan`] is the
-//! answer, worked out once: for each destination rank a [`Target`] with one [`Track`] for each axis, and for each source
+//! A [`Move`] is the request: one layout into another, through a window, perhaps only a triangle. A [`Plan`] is the
+//! result, computed once: for each destination rank a [`Target`] with one [`Track`] for each axis, and for each source
 //! rank its strides. Engines see nothing else: no distribution, no grid, no element type, only indices, strides and sizes.
 //! Several arrays may go in one plan; an engine moves them together.
 //!
@@ -47,7 +47,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// All of one array into all of another of the same shape, elements of type `T`.
+    /// Moves all of one array into all of another of equal shape, elements of type `T`.
     ///
     /// ```
     /// use reshard_plan::Move;
@@ -60,7 +60,7 @@ impl Move {
         Self { problem, from, to, elem_bytes: 0, triangle: None }.of_bytes(size_of::<T>() as u64)
     }
 
-    /// A window of one array into a window of another, axes perhaps permuted, elements of type `T`.
+    /// Moves a window of one array into a window of another, axes perhaps permuted, elements of type `T`.
     ///
     /// ```
     /// use reshard_plan::{Move, Window};
@@ -77,7 +77,7 @@ impl Move {
         Self { problem, from, to, elem_bytes: 0, triangle: None }.of_bytes(size_of::<T>() as u64)
     }
 
-    /// With elements of so many bytes: for elements whose type is known only when the program runs.
+    /// Sets the bytes of an element: for elements whose type is known only at run time.
     pub fn of_bytes(mut self, elem_bytes: u64) -> Result<Self> {
         if elem_bytes == 0 || elem_bytes > 1 << 20 {
             return Err(Error::mismatch(format!(
@@ -89,7 +89,7 @@ impl Move {
         Ok(self)
     }
 
-    /// Only a triangle of a matrix; the rest of the destination stays as it is.
+    /// Moves only a triangle of a matrix; the rest of the destination stays as it is.
     pub fn only(mut self, triangle: Triangle) -> Result<Self> {
         if self.problem.shape().len() != 2 {
             return Err(Error::mismatch(format!(
@@ -101,7 +101,7 @@ impl Move {
         Ok(self)
     }
 
-    /// What is moved where, without addresses.
+    /// The source, the destination and the window, without addresses.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
@@ -138,7 +138,7 @@ pub struct Source {
     pub strides: Vec<u64>,
 }
 
-/// What one destination rank receives: a box of positions, one track for each of its axes.
+/// The elements that one destination rank receives: an n-dimensional box of positions, with one track for each axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The rank.
@@ -147,7 +147,7 @@ pub struct Target {
     pub span: u64,
     /// From one element to the next along each axis, in elements.
     pub strides: Vec<u64>,
-    /// Where its elements come from, axis by axis. Ranks with the same coordinate on an axis share the track.
+    /// Where its elements come from, axis by axis. Ranks with equal coordinates on an axis share the track.
     pub tracks: Vec<Arc<Track>>,
     /// For a triangle: which positions of axis 0 move, for each position of axis 1.
     pub rows: Option<Arc<[Range<u64>]>>,
@@ -214,7 +214,7 @@ impl Array {
     /// Lists these source ranks and these destination ranks, both ascending.
     fn listing(wanted: Move, sources: &[u64], targets: &[u64]) -> Result<Self> {
         let problem = &wanted.problem;
-        // What is kept of each rank: a few numbers for each dimension, in lists of their own.
+        // The entry of each rank: a few numbers for each dimension, in lists of their own.
         let ranks = sources.len() as u128 + targets.len() as u128;
         let each = size_of::<Source>().max(size_of::<Target>()) + 64 + 24 * problem.shape().len();
         memory::check(ranks * each as u128, "what a plan says of each rank")?;
@@ -274,7 +274,7 @@ impl Array {
         Self::listing(self.wanted, &sources, &targets)
     }
 
-    /// What was asked for.
+    /// The move of this array.
     pub fn wanted(&self) -> &Move {
         &self.wanted
     }
@@ -369,7 +369,7 @@ fn product_of(along: &[Vec<u64>], dims: &[usize], grid: &Grid, ranks: &mut BTree
     Ok(())
 }
 
-/// Everything there is to be known before data moves: a plain value, a function of the moves and the hosted ranks alone.
+/// Everything that engines need before data moves: a plain value, a function of the moves and the hosted ranks alone.
 ///
 /// ```
 /// use reshard_plan::{Move, Plan};
@@ -383,11 +383,11 @@ fn product_of(along: &[Vec<u64>], dims: &[usize], grid: &Grid, ranks: &mut BTree
 pub struct Plan {
     arrays: Vec<Array>,
     hosted: Hosted,
-    /// Every run says how many it moved: they are counted once.
+    /// Bytes that move, reported by every run and counted once.
     bytes: u64,
 }
 
-/// Whose plan it is.
+/// The ranks that a plan is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hosted {
     All,
@@ -418,8 +418,8 @@ impl Plan {
         Self::for_ranks(moves, &[rank])
     }
 
-    /// The same plan that lists, beside the hosted ranks, all ranks these send to and receive from. Takes time and memory in
-    /// proportion to their number.
+    /// Extends the plan by all ranks that the hosted ranks send to and receive from. Takes time and memory in proportion to
+    /// their number.
     pub fn with_peers(self) -> Result<Self> {
         match self.hosted {
             Hosted::Ranks { ranks, with_peers: false } => {

@@ -1,17 +1,17 @@
-//! What is to be moved: a window of one distributed array into a window of another.
+//! The problem: moves a window of one distributed array into a window of another.
 //!
-//! Everything that can be refused is refused when a [`Problem`] is made. After that any rank's [`Part`] follows
-//! from the problem alone, one axis at a time: which elements of the window it holds, and whom it shares them
-//! with. Nothing here depends on the other ranks having been asked.
+//! Everything is checked when a [`Problem`] is made. After that any rank's [`Part`] follows from the problem alone, one axis
+//! at a time: the elements of the window it holds, and the ranks it shares them with. The part of one rank does not
+//! depend on the parts of others.
 
 use crate::distribution::{Distribution, same_dims};
 use crate::error::{Error, Result};
 use crate::grid::{Grid, by_x, elems_of, product};
 use crate::memory;
-use crate::overlap::{Method, Overlap, Rhythm, Side, Sides};
+use crate::overlap::{CommonPeriod, Method, Overlap, Side, Sides};
 use std::sync::Arc;
 
-/// Which part of the source goes where: `A[from..]` into `B[to..]`, axes perhaps permuted.
+/// The part of the source that moves, and its destination: `A[from..]` into `B[to..]`, axes perhaps permuted.
 ///
 /// ```
 /// use reshard_plan::Window;
@@ -33,7 +33,7 @@ impl Window {
         Self { shape: shape.to_vec(), from: zeros.clone(), to: zeros, axes: (0..shape.len()).collect() }
     }
 
-    /// Where the window begins in the source.
+    /// Sets where the window begins in the source.
     #[must_use]
     pub fn from(mut self, index: &[u64]) -> Self {
         self.from = index.to_vec();
@@ -66,12 +66,12 @@ pub struct Problem {
     /// Destination axis `j` takes source axis `axes[j]`; source axis `d` goes to destination axis `lands[d]`.
     axes: Arc<[usize]>,
     lands: Arc<[usize]>,
-    /// What all processes share along each source axis.
-    rhythms: Vec<Rhythm>,
+    /// The common period along each source axis.
+    periods: Vec<CommonPeriod>,
 }
 
 impl Problem {
-    /// All of one array into all of another of the same shape.
+    /// Moves all of one array into all of another of equal shape.
     pub fn new(from: Distribution, to: Distribution) -> Result<Self> {
         same_dims(from.dims(), to.dims())?;
         if from.shape() != to.shape() {
@@ -85,7 +85,7 @@ impl Problem {
         Self::windowed(from, to, window)
     }
 
-    /// A window of one array into a window of another.
+    /// Moves a window of one array into a window of another.
     pub fn windowed(from: Distribution, to: Distribution, window: Window) -> Result<Self> {
         let dims = from.dims();
         same_dims(dims, to.dims())?;
@@ -125,13 +125,13 @@ impl Problem {
             }
         }
         let Window { shape, from: from_offset, to: to_offset, axes } = window;
-        let rhythm = |(from_dim, &to_dim): (usize, &usize)| {
+        let period_of = |(from_dim, &to_dim): (usize, &usize)| {
             let here = Side { axis: &from.axes()[from_dim], offset: from_offset[from_dim] };
             let there = Side { axis: &to.axes()[to_dim], offset: to_offset[to_dim] };
-            Ok(Sides::new(here, there, shape[from_dim])?.rhythm())
+            Ok(Sides::new(here, there, shape[from_dim])?.common_period())
         };
-        let rhythms = lands.iter().enumerate().map(rhythm).collect::<Result<_>>()?;
-        Ok(Self { from, to, shape, from_offset, to_offset, axes: axes.into(), lands: lands.into(), rhythms })
+        let periods = lands.iter().enumerate().map(period_of).collect::<Result<_>>()?;
+        Ok(Self { from, to, shape, from_offset, to_offset, axes: axes.into(), lands: lands.into(), periods })
     }
 
     /// The source.
@@ -174,16 +174,16 @@ impl Problem {
         elems_of(&self.shape)
     }
 
-    /// Both sides of one source axis, asked from the sender.
+    /// Both sides of one source axis, with the sender as `here`.
     pub fn sides(&self, from_dim: usize) -> Sides<'_> {
         let to_dim = self.lands[from_dim];
         let here = Side { axis: &self.from.axes()[from_dim], offset: self.from_offset[from_dim] };
         let there = Side { axis: &self.to.axes()[to_dim], offset: self.to_offset[to_dim] };
         // That the window fits both axes was checked when the problem was made.
-        Sides::known(here, there, self.shape[from_dim], self.rhythms[from_dim])
+        Sides::known(here, there, self.shape[from_dim], self.periods[from_dim])
     }
 
-    /// What a rank of the source sends: its elements of the window, split among the destination's processes.
+    /// The part of a rank of the source: its elements of the window, split among the destination's processes.
     pub fn sends(&self, rank: u64, method: Method) -> Result<Part> {
         let coords = self.from.coords(rank)?;
         let overlaps = (0..self.from.dims())
@@ -192,7 +192,7 @@ impl Problem {
         Ok(Part { rank, coords, overlaps, peer_dims: self.lands.clone() })
     }
 
-    /// What a rank of the destination receives, split among the source's processes.
+    /// The part of a rank of the destination: the elements it receives, split among the source's processes.
     pub fn receives(&self, rank: u64, method: Method) -> Result<Part> {
         let coords = self.to.coords(rank)?;
         let overlaps = (0..self.to.dims())
@@ -202,8 +202,8 @@ impl Problem {
     }
 }
 
-/// One rank's part in a problem: for each of its axes, what it shares with which coordinate of the other grid.
-/// What it shares with one rank of the other side is the product over the axes.
+/// One rank's part in a problem: for each of its axes, the elements it shares with each coordinate of the other grid.
+/// The elements it shares with one rank of the other side are the product over the axes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     rank: u64,
@@ -213,12 +213,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// Whose part this is.
+    /// The rank whose part this is.
     pub fn rank(&self) -> u64 {
         self.rank
     }
 
-    /// Where the rank sits on its grid.
+    /// The coordinates of the rank on its grid.
     pub fn coords(&self) -> &[u64] {
         &self.coords
     }
@@ -238,7 +238,7 @@ impl Part {
         elems_of(&self.overlaps.iter().map(Overlap::elems).collect::<Vec<_>>())
     }
 
-    /// Each rank of the other grid with whom anything is shared, ascending, and how many elements.
+    /// Each rank of the other grid that shares elements with this rank, ascending, and their number.
     pub fn shares(&self, other: &Grid) -> Result<Vec<(u64, u64)>> {
         let per_axis: Vec<_> = self.overlaps.iter().map(Overlap::shares).collect();
         let peers = check_peers(&per_axis.iter().map(|shares| shares.len() as u64).collect::<Vec<_>>())?;
@@ -248,20 +248,20 @@ impl Part {
     }
 }
 
-/// The most peers one rank's list may have.
-const MOST_PEERS: u64 = 10_000_000;
+/// The most peers in one rank's list.
+const MAX_PEERS: u64 = 10_000_000;
 
-/// The number of peers, given their number on each axis; refused if a list of them would be too long.
+/// The number of peers, given their number on each axis; an error if a list of them would be too long.
 pub(crate) fn check_peers(on_axes: &[u64]) -> Result<u64> {
     match product(on_axes) {
-        Some(peers) if peers <= MOST_PEERS => Ok(peers),
+        Some(peers) if peers <= MAX_PEERS => Ok(peers),
         _ => Err(Error::too_large(format!(
-            "one rank shares elements with more than {MOST_PEERS} others; their coordinates can be asked for, axis by axis"
+            "one rank shares elements with more than {MAX_PEERS} others; their coordinates can be asked for, axis by axis"
         ))),
     }
 }
 
-/// The product over the axes of what is shared with each peer coordinate, as (rank, elements) by rank.
+/// The product over the axes of the elements shared with each peer coordinate, as (rank, elements) by rank.
 pub(crate) fn multiply(rows: &[&[(u64, u64)]], peer_dims: &[usize], other: &Grid) -> Vec<(u64, u64)> {
     if rows.iter().any(|row| row.is_empty()) {
         return Vec::new();

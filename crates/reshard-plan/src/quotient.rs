@@ -1,4 +1,4 @@
-//! The small graph behind a block-cyclic axis: who meets whom, in which class, as which copy.
+//! The quotient graph of a block-cyclic axis: which types of processes exchange messages, of which class, in how many copies.
 //!
 //! With `r, s` divided by their common factor, sender turn `p` and receiver turn `q` belong to class
 //! `k = (p r - q s + shift) mod g`, `g = gcd(P r, Q s)`, and exchange a message iff `k < classes`. The graph is a
@@ -10,7 +10,7 @@ use crate::axis::{gcd, inverse};
 use crate::error::{Error, Result};
 use crate::overlap::Sides;
 
-/// One axis of a block-cyclic redistribution, reduced to what its processes have in common.
+/// One axis of a block-cyclic redistribution as a graph of process types: its size does not depend on the number of processes.
 ///
 /// ```
 /// use reshard_plan::{Axis, Quotient, Sides};
@@ -44,7 +44,7 @@ pub struct Quotient {
     row_inverse: u64,
 }
 
-/// One side: its processes, its block without the common factor, who has the first turn.
+/// One side: its processes, its block without the common factor, and the process that has the first turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turns {
     procs: u64,
@@ -62,14 +62,14 @@ impl Turns {
     }
 }
 
-/// A message as the quotient sees it.
+/// A message as an edge of the quotient graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassMessage {
-    /// Its class.
+    /// The class of the message.
     pub class: u64,
-    /// Which copy of its row type the sender is.
+    /// The copy of its row type that the sender is.
     pub row_copy: u64,
-    /// Which copy of its column type the receiver is.
+    /// The copy of its column type that the receiver is.
     pub column_copy: u64,
 }
 
@@ -129,33 +129,33 @@ impl Quotient {
         self.complete
     }
 
-    /// How many types of senders there are: class `k` belongs to type `k mod row_types`.
+    /// Number of sender types: class `k` belongs to type `k mod row_types`.
     pub fn row_types(&self) -> u64 {
         self.row_types
     }
 
-    /// How many types of receivers there are.
+    /// Number of receiver types.
     pub fn column_types(&self) -> u64 {
         self.column_types
     }
 
-    /// How many senders are alike in every class.
+    /// Number of copies of a sender: senders that are alike in every class.
     pub fn row_copies(&self) -> u64 {
         self.row_copies
     }
 
-    /// How many receivers are alike in every class.
+    /// Number of copies of a receiver: receivers that are alike in every class.
     pub fn column_copies(&self) -> u64 {
         self.column_copies
     }
 
-    /// How many groups of alike senders each type has; each class matches them one to one with groups of receivers.
+    /// Number of groups of alike senders of each type; each class matches them one to one with groups of receivers.
     pub fn positions(&self) -> u64 {
         self.row_span / self.row_types
     }
 
-    /// One pair of a class as (sender, receiver): these copies of the groups that the class matches at this position.
-    /// Numbers past the end count round.
+    /// One pair of a class as (sender, receiver): the given copies of the groups that the class matches at `position`.
+    /// Numbers past the end wrap around.
     pub fn pair(&self, class: u64, position: u64, row_copy: u64, column_copy: u64) -> (u64, u64) {
         let class = class % self.modulus;
         // p r = class - shift modulo s', once for each position.
@@ -169,17 +169,17 @@ impl Quotient {
         (self.senders.process(p), self.receivers.process(q))
     }
 
-    /// Most messages a sender has.
+    /// The most messages of any sender.
     pub fn row_degree(&self) -> u64 {
         self.column_copies * self.classes.div_ceil(self.row_types)
     }
 
-    /// Most messages a receiver has.
+    /// The most messages of any receiver.
     pub fn column_degree(&self) -> u64 {
         self.row_copies * self.classes.div_ceil(self.column_types)
     }
 
-    /// The link between two processes; `None` if they exchange nothing.
+    /// The message between two processes; `None` if they exchange nothing.
     pub fn link(&self, sender: u64, receiver: u64) -> Option<ClassMessage> {
         let (p, q) = (self.senders.turn(sender), self.receivers.turn(receiver));
         let (ahead, behind) = (self.row_value(p), self.column_value(q));

@@ -1,7 +1,7 @@
-//! Where the elements of one destination process come from, along one axis, in the order they lie there.
+//! The sources of the elements of one destination process along one axis, in the order of its memory.
 //!
-//! An [`Overlap`] speaks of window indices and of peers; who copies needs local indices on both sides and wants to
-//! write in order. A [`Track`] is that: *positions* count the elements a process receives along the axis, 0, 1, 2, ...,
+//! An [`Overlap`] has window indices and peers; a copy needs local indices on both sides and writes in order. A [`Track`] has
+//! these: *positions* count the elements a process receives along the axis, 0, 1, 2, ...,
 //! and each position has a peer, a local index there (`from`) and a local index here (`to`). It is written as loops of
 //! pieces: equal rounds, one after the other, so its size depends on blocks and processes and, as with overlaps, not on
 //! the length of the array.
@@ -12,53 +12,53 @@
 //! from         0 1 2 0 1 | 3 4 5 2 3 | 6           from_step is 3 for A, 2 for B
 //! ```
 //!
-//! Restricted to one peer ([`Track::with_peer`]) it is what one message carries; with one side renumbered by position
-//! ([`Track::packed`], [`Track::unpacked`]) it packs that message and unpacks it. [`Track::boxed`] unpacks the messages of
+//! Restricted to one peer ([`Track::with_peer`]) it describes one message; with one side renumbered by position
+//! ([`Track::packed`], [`Track::unpacked`]) it packs that message and unpacks it. [`Track::staged`] unpacks the messages of
 //! all peers at once.
 
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::overlap::{Overlap, Run, Sides};
 
-/// A period with more pieces than this is repeated loop by loop rather than written as one loop.
-const FLAT_PIECES: u64 = 512;
+/// The most pieces of a period that is written as one loop; a longer period is repeated loop by loop.
+const MAX_FLAT_PIECES: u64 = 512;
 
-/// The most pieces a track may list.
-const MOST_PIECES: u64 = 1 << 26;
+/// The most pieces of a track.
+const MAX_PIECES: u64 = 1 << 26;
 
-/// Adjacent elements with one source: `len` of them.
+/// `len` adjacent elements from one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stretch {
-    /// Position within the round of its loop.
+    /// Position of the stretch within the round of its loop.
     pub at: u64,
-    /// Elements.
+    /// Number of elements.
     pub len: u64,
-    /// Which of [`Track::peers`].
+    /// Index of the source in [`Track::peers`].
     pub peer: u32,
-    /// Local index of the first at the source, in the loop's first round.
+    /// Local index of the first element at the source, in the loop's first round.
     pub from: u64,
-    /// Local index of the first at the destination, in the loop's first round.
+    /// Local index of the first element at the destination, in the loop's first round.
     pub to: u64,
-    /// How much further `from` lies in each round.
+    /// Distance of `from` from one round to the next.
     pub from_step: u64,
-    /// How much further `to` lies in each round.
+    /// Distance of `to` from one round to the next.
     pub to_step: u64,
 }
 
-/// Stretches that come round and round.
+/// Stretches that repeat in equal rounds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loop {
     /// Position of the first element.
     pub at: u64,
-    /// How often the stretches come.
+    /// Number of rounds.
     pub rounds: u64,
-    /// Elements in a round.
+    /// Number of elements in a round.
     pub elems: u64,
     /// The stretches of a round, in order of position, without gaps.
     pub stretches: Vec<Stretch>,
 }
 
-/// One axis of one destination process.
+/// The sources of one destination process's elements along one axis, in order of position.
 ///
 /// ```
 /// use reshard_plan::{Axis, Sides, Track};
@@ -77,19 +77,19 @@ pub struct Track {
 }
 
 impl Track {
-    /// What `process` of the destination receives. `sides` are asked from the destination: its processes are `here`.
+    /// The track of `process` of the destination. The processes of the destination are the `here` of `sides`.
     pub fn new(sides: &Sides<'_>, process: u64) -> Result<Self> {
         Self::of(&Overlap::new(sides, process)?, sides, process)
     }
 
-    /// The same from an overlap that is known already.
+    /// The track of a process whose overlap is known already.
     pub fn of(overlap: &Overlap, sides: &Sides<'_>, process: u64) -> Result<Self> {
         let (extent, period) = (overlap.extent(), overlap.period());
         let mut builder = Builder::new(sides, process, overlap)?;
         if let Some(repeats) = extent.checked_div(period) {
             let rest = clipped(overlap.runs(), extent % period);
             let pieces: u64 = overlap.runs().iter().map(|run| run.count).sum();
-            if repeats >= 2 && pieces <= FLAT_PIECES {
+            if repeats >= 2 && pieces <= MAX_FLAT_PIECES {
                 builder.periods(overlap.runs(), repeats, period);
             } else {
                 for k in 0..repeats {
@@ -101,12 +101,12 @@ impl Track {
         Ok(builder.finish())
     }
 
-    /// Elements in all.
+    /// Number of elements.
     pub fn elems(&self) -> u64 {
         self.elems
     }
 
-    /// The peers met, ascending, as coordinates on the source's axis.
+    /// The peers that elements come from, ascending, as coordinates on the source's axis.
     pub fn peers(&self) -> &[u64] {
         &self.peers
     }
@@ -125,8 +125,7 @@ impl Track {
         })
     }
 
-    /// Only what comes from one peer (an index into [`peers`](Self::peers)), who is the only one left; its elements are
-    /// counted anew from 0.
+    /// The track of only the elements of one peer (an index into [`peers`](Self::peers)); their positions count from 0.
     #[must_use]
     pub fn with_peer(&self, peer: u32) -> Self {
         let mut loops: Vec<Loop> = Vec::new();
@@ -145,13 +144,13 @@ impl Track {
         Self { loops, peers, elems }
     }
 
-    /// The same elements written one after the other: `to` is the position.
+    /// The track that packs these elements, writing them one after the other: `to` is the position.
     #[must_use]
     pub fn packed(&self) -> Self {
         self.renumbered(|each, stretch| Stretch { to: each.at + stretch.at, to_step: each.elems, ..stretch })
     }
 
-    /// The same elements read one after the other: `from` is the position.
+    /// The track that unpacks these elements, reading them one after the other: `from` is the position.
     #[must_use]
     pub fn unpacked(&self) -> Self {
         self.renumbered(|each, stretch| Stretch {
@@ -161,20 +160,21 @@ impl Track {
         })
     }
 
-    /// The same elements read from boxes, one for each peer, in which all that comes from it lies one after the other: `from`
-    /// counts the positions of that peer.
+    /// The track that reads these elements from staging buffers, one for each peer, in which the peer's elements are packed one
+    /// after the other: `from` counts the positions of that peer.
     #[must_use]
-    pub fn boxed(&self) -> Self {
-        self.boxed_but(None)
+    pub fn staged(&self) -> Self {
+        self.staged_except(None)
     }
 
-    /// The same, but what comes from one peer (an index into [`peers`](Self::peers)), if one is given, is read where it lies.
+    /// As [`staged`](Self::staged), but the elements of `peer` (an index into [`peers`](Self::peers)), if given, are read from the
+    /// source in place.
     #[must_use]
-    pub fn boxed_but(&self, peer: Option<u32>) -> Self {
+    pub fn staged_except(&self, peer: Option<u32>) -> Self {
         let mut loops = Vec::with_capacity(self.loops.len());
-        self.in_boxes(|each, boxed| {
-            let mut stretches = Vec::with_capacity(boxed.len());
-            for (there, here) in each.stretches.iter().zip(boxed) {
+        self.in_buffers(|each, staged| {
+            let mut stretches = Vec::with_capacity(staged.len());
+            for (there, here) in each.stretches.iter().zip(staged) {
                 push(&mut stretches, if Some(there.peer) == peer { *there } else { *here });
             }
             join(&mut loops, each.at, each.rounds, each.elems, stretches);
@@ -182,34 +182,34 @@ impl Track {
         Self { loops, peers: self.peers.clone(), elems: self.elems }
     }
 
-    /// As [`boxed`](Self::boxed), with the very same loops and stretches as this track.
+    /// As [`staged`](Self::staged), but with exactly the loops and stretches of this track: none are merged.
     #[must_use]
-    pub fn boxed_alike(&self) -> Self {
+    pub fn staged_unmerged(&self) -> Self {
         let mut loops = Vec::with_capacity(self.loops.len());
-        self.in_boxes(|each, boxed| loops.push(Loop { stretches: boxed.to_vec(), ..each.clone() }));
+        self.in_buffers(|each, staged| loops.push(Loop { stretches: staged.to_vec(), ..each.clone() }));
         Self { loops, peers: self.peers.clone(), elems: self.elems }
     }
 
-    /// Calls `take` for each loop with its stretches as they lie in boxes.
-    fn in_boxes(&self, mut take: impl FnMut(&Loop, &[Stretch])) {
+    /// Calls `take` for each loop with its stretches as they are in the staging buffers.
+    fn in_buffers(&self, mut take: impl FnMut(&Loop, &[Stretch])) {
         let mut done = vec![0; self.peers.len()];
-        let mut boxed = Vec::new();
+        let mut staged = Vec::new();
         for each in &self.loops {
             let mut within = vec![0; self.peers.len()];
             let in_round = each.in_round_of_each(self.peers.len());
-            boxed.clear();
-            boxed.extend(each.stretches.iter().map(|stretch| {
+            staged.clear();
+            staged.extend(each.stretches.iter().map(|stretch| {
                 let peer = stretch.peer as usize;
                 let from = done[peer] + within[peer];
                 within[peer] += stretch.len;
                 Stretch { from, from_step: in_round[peer], ..*stretch }
             }));
-            take(each, &boxed);
+            take(each, &staged);
             done.iter_mut().zip(&in_round).for_each(|(done, elems)| *done += elems * each.rounds);
         }
     }
 
-    /// How many of the first so many positions come from a peer (an index into [`peers`](Self::peers)).
+    /// Number of positions below a given one that come from a peer (an index into [`peers`](Self::peers)).
     pub fn before(&self, peer: u32, position: u64) -> u64 {
         let of_loop = |each: &Loop| {
             let here = position.saturating_sub(each.at).min(each.rounds * each.elems);
@@ -222,7 +222,7 @@ impl Track {
         self.loops.iter().take_while(|each| each.at < position).map(of_loop).sum()
     }
 
-    /// Which peer (an index into [`peers`](Self::peers)) a position comes from.
+    /// The peer (an index into [`peers`](Self::peers)) that a position comes from.
     pub fn peer_at(&self, position: u64) -> Option<u32> {
         let each = &self.loops[self.find(position)?.0];
         let deep =
@@ -241,7 +241,7 @@ impl Track {
         Self { loops, peers: self.peers.clone(), elems: self.elems }
     }
 
-    /// The loop around a position and the round in it; the last of all for positions past the end.
+    /// The loop of a position and the round in it; the last loop and round for positions past the end.
     pub fn find(&self, position: u64) -> Option<(usize, u64)> {
         let index = self.loops.partition_point(|each| each.at <= position).checked_sub(1)?;
         let each = &self.loops[index];
@@ -257,7 +257,7 @@ impl Loop {
         elems
     }
 
-    /// A stretch as it lies in one round: absolute position and indices.
+    /// A stretch in one round, with absolute position and indices.
     pub fn in_round(&self, stretch: &Stretch, round: u64) -> Stretch {
         Stretch {
             at: self.at + round * self.elems + stretch.at,
@@ -268,7 +268,7 @@ impl Loop {
     }
 }
 
-/// Appends a stretch to those of a round, as part of the last if it goes on where that ends, on both sides.
+/// Appends a stretch to a round; merges it with the last stretch if it continues that one on both sides.
 fn push(stretches: &mut Vec<Stretch>, next: Stretch) {
     if let Some(last) = stretches.last_mut() {
         let goes_on =
@@ -281,7 +281,8 @@ fn push(stretches: &mut Vec<Stretch>, next: Stretch) {
     stretches.push(next);
 }
 
-/// Appends a loop: one whose rounds join to one stretch as that stretch, one of a single round to a loop of the same.
+/// Appends a loop. Merges its rounds to one stretch if they are contiguous, and a loop of a single round with a last loop of a
+/// single round.
 fn join(loops: &mut Vec<Loop>, at: u64, rounds: u64, elems: u64, mut stretches: Vec<Stretch>) {
     if elems == 0 || rounds == 0 {
         return;
@@ -308,7 +309,7 @@ fn join(loops: &mut Vec<Loop>, at: u64, rounds: u64, elems: u64, mut stretches: 
     loops.push(Loop { at, rounds, elems, stretches });
 }
 
-/// The runs up to a window index, the piece across it cut, in order.
+/// The runs up to a window index, in order; a piece across the index is cut.
 fn clipped(runs: &[Run], end: u64) -> Vec<Run> {
     let mut kept = Vec::new();
     for run in runs.iter().filter(|run| run.start < end) {
@@ -334,7 +335,7 @@ struct Builder<'a> {
     /// Local index, here, of position 0.
     first: u64,
     listed: u64,
-    /// So many pieces there is room for.
+    /// Number of pieces there is room for.
     fit: u64,
 }
 
@@ -357,7 +358,7 @@ impl<'a> Builder<'a> {
             elems: 0,
             first: first.map_or(0, |(_, local)| local),
             listed: 0,
-            fit: FLAT_PIECES,
+            fit: MAX_FLAT_PIECES,
         })
     }
 
@@ -366,7 +367,7 @@ impl<'a> Builder<'a> {
     }
 
     fn peer(&self, coord: u64) -> u32 {
-        // Fits: their number was checked.
+        // Fits: the number of pieces was checked.
         self.peers.partition_point(|&peer| peer < coord) as u32
     }
 
@@ -377,13 +378,13 @@ impl<'a> Builder<'a> {
         there.axis.local_from_global(there.offset + window).map_or(0, |(_, local)| local)
     }
 
-    /// One stretch of a round that begins at position `self.elems`.
+    /// Appends a stretch to a round that begins at position `self.elems`.
     fn stretch(&self, at: u64, peer: u64, window: u64, len: u64, from_step: u64, to_step: u64) -> Stretch {
         let to = self.first + self.elems + at;
         Stretch { at, len, peer: self.peer(peer), from: self.from(window), to, from_step, to_step }
     }
 
-    /// Whole periods as one loop.
+    /// Appends whole periods as one loop.
     fn periods(&mut self, runs: &[Run], repeats: u64, period: u64) {
         let mut flat: Vec<(u64, u64, u64)> = runs
             .iter()
@@ -402,7 +403,7 @@ impl<'a> Builder<'a> {
         self.elems += elems * repeats;
     }
 
-    /// The runs of one period, `base` elements into the window.
+    /// Appends the runs of one period that begins `base` elements into the window.
     fn section(&mut self, runs: &[Run], base: u64) -> Result<()> {
         let mut index = 0;
         while let Some(run) = runs.get(index) {
@@ -420,7 +421,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// So many more pieces will be listed, at most. Memory is asked for half as many again, each time there are more.
+    /// Announces at most `more` further pieces. Memory grows by half each time there are more than fit.
     fn count(&mut self, more: u64) -> Result<()> {
         self.listed += more;
         if self.listed > self.fit {
@@ -428,16 +429,16 @@ impl<'a> Builder<'a> {
             let each = (size_of::<Stretch>() + size_of::<Loop>()) as u128;
             memory::check(u128::from(self.fit) * each, "the pieces of an axis")?;
         }
-        if self.listed > MOST_PIECES {
+        if self.listed > MAX_PIECES {
             return Err(Error::too_large(format!(
-                "copying along this axis takes more than {MOST_PIECES} different pieces before anything repeats; \
+                "copying along this axis takes more than {MAX_PIECES} different pieces before anything repeats; \
                  choose block sizes nearer to multiples of each other"
             )));
         }
         Ok(())
     }
 
-    /// Pieces of one peer and nothing in between. On a cyclic axis the peer's local index grows evenly; an irregular one
+    /// Appends the pieces of one peer, with nothing in between. On a cyclic axis the peer's local index grows evenly; an irregular one
     /// has even parts, as far as its blocks go.
     fn lone(&mut self, run: &Run, base: u64) -> Result<()> {
         let there = self.sides.there();
@@ -461,7 +462,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Whole blocks of many peers inside one own block, round after round; some peers may come once more than others.
+    /// Appends whole blocks of many peers inside one own block, round after round; some peers may come once more than others.
     fn interleaved(&mut self, runs: &[Run], base: u64) {
         let rounds = runs.iter().map(|run| run.count).min().unwrap_or(0);
         let elems = runs.iter().map(|run| run.len).sum();

@@ -1,7 +1,7 @@
-//! Who owes how many elements to whom.
+//! The number of elements each rank sends to each other rank.
 //!
 //! A redistribution is a product over the axes, so its traffic is kept as one small table for each axis and
-//! multiplied when a message is asked for. Nothing of size P x Q exists unless somebody lists all messages, and
+//! multiplied when a message is needed. Nothing of size P x Q exists unless all messages are listed, and
 //! one rank's messages need no table at all.
 
 use crate::classes::Classes;
@@ -11,24 +11,24 @@ use crate::memory;
 use crate::overlap::{MAX_STEPS, Method, Overlap, Sides};
 use crate::problem::{Problem, check_peers, multiply};
 
-/// A table of one axis has at most so many processes.
-const MOST_PROCESSES: u64 = 1 << 24;
+/// The most processes in the table of one axis.
+const MAX_PROCESSES: u64 = 1 << 24;
 
-/// A table of one axis holds at most so many pairs of processes: 256 MiB.
-const MOST_PAIRS: u128 = 1 << 24;
+/// The most pairs of processes in the table of one axis: 256 MiB.
+const MAX_PAIRS: u128 = 1 << 24;
 
-/// All processes of one axis together may have so many runs: seconds of work.
-const MOST_RUNS: u128 = 1 << 30;
+/// The most runs of all processes of one axis together: seconds of work.
+const MAX_RUNS: u128 = 1 << 30;
 
-/// What a list of one rank's messages is called.
+/// The name of a list of one rank's messages in errors.
 const OF_ONE: &str = "the messages of one rank";
 
-/// So many elements from one rank to another.
+/// A number of elements from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Message {
-    /// The rank that sends.
+    /// The sender.
     pub from: u64,
-    /// The rank that receives.
+    /// The receiver.
     pub to: u64,
     /// Elements in the message.
     pub elems: u64,
@@ -51,19 +51,19 @@ pub struct Traffic<'a> {
 }
 
 impl<'a> Traffic<'a> {
-    /// The traffic of a problem. Costs nothing until something is asked.
+    /// The traffic of a problem. Nothing is computed until a method is called.
     pub fn new(problem: &'a Problem) -> Self {
         Self { problem, method: Method::default() }
     }
 
-    /// The same by another method.
+    /// Sets the method that finds overlaps.
     #[must_use]
     pub fn by(mut self, method: Method) -> Self {
         self.method = method;
         self
     }
 
-    /// What a rank sends, by receiver; nothing if it is not part of the source.
+    /// The messages a rank sends, by receiver; none if it is not part of the source.
     pub fn sent_by(&self, rank: u64) -> Result<Vec<Message>> {
         if !self.problem.from().grid().contains(rank) {
             return Ok(Vec::new());
@@ -72,7 +72,7 @@ impl<'a> Traffic<'a> {
         memory::listed(shares.into_iter().map(|(to, elems)| Message { from: rank, to, elems }), OF_ONE)
     }
 
-    /// What a rank receives, by sender; nothing if it is not part of the destination.
+    /// The messages a rank receives, by sender; none if it is not part of the destination.
     pub fn received_by(&self, rank: u64) -> Result<Vec<Message>> {
         if !self.problem.to().grid().contains(rank) {
             return Ok(Vec::new());
@@ -81,7 +81,7 @@ impl<'a> Traffic<'a> {
         memory::listed(shares.into_iter().map(|(from, elems)| Message { from, to: rank, elems }), OF_ONE)
     }
 
-    /// How many elements one rank owes another.
+    /// Number of elements one rank sends to another.
     pub fn elems(&self, from: u64, to: u64) -> Result<u64> {
         let (senders, receivers) = (self.problem.from(), self.problem.to());
         if !senders.grid().contains(from) || !receivers.grid().contains(to) {
@@ -95,8 +95,8 @@ impl<'a> Traffic<'a> {
         Ok(elems_of(&from.iter().enumerate().map(on_axis).collect::<Result<Vec<_>>>()?))
     }
 
-    /// The tables of all axes, from which any message is a few multiplications. Refused where they would not
-    /// fit in memory, or not be done in seconds; one rank's messages can still be asked for.
+    /// The tables of all axes, from which any message is a few multiplications. Fails if they would not fit in memory, or
+    /// would take more than seconds; one rank's messages can still be computed.
     pub fn table(&self) -> Result<Table<'a>> {
         let axes = (0..self.problem.from().dims())
             .map(|dim| {
@@ -108,10 +108,10 @@ impl<'a> Traffic<'a> {
                     ))
                 };
                 let busy = sides
-                    .busy(MOST_PROCESSES)
-                    .ok_or_else(|| too_much(format!("more than {MOST_PROCESSES} processes own elements")))?;
+                    .busy(MAX_PROCESSES)
+                    .ok_or_else(|| too_much(format!("more than {MAX_PROCESSES} processes own elements")))?;
                 let (pairs, runs) = (most_pairs(&sides), sides.most_runs(busy.len() as u64));
-                if pairs > MOST_PAIRS || runs > MOST_RUNS {
+                if pairs > MAX_PAIRS || runs > MAX_RUNS {
                     return Err(too_much(format!(
                         "up to {pairs} pairs of processes share up to {runs} runs"
                     )));
@@ -133,14 +133,14 @@ impl<'a> Traffic<'a> {
             .collect::<Result<Vec<Vec<_>>>>()?;
         let longest =
             |rows: &Vec<(u64, Row)>| rows.iter().map(|(_, row)| row.len() as u64).max().unwrap_or(0);
-        // One rank at a time is multiplied out: its shares, and the messages they become.
+        // One rank at a time is multiplied out: its elements on each axis, and the messages they become.
         let peers = check_peers(&axes.iter().map(longest).collect::<Vec<_>>())?;
         memory::check(u128::from(peers) * (16 + size_of::<Message>() as u128), OF_ONE)?;
         Ok(Table { problem: self.problem, axes })
     }
 }
 
-/// At most so many pairs of processes share anything along one axis: exact for whole periods.
+/// An upper bound of the pairs of processes that share elements along one axis: exact for whole periods.
 fn most_pairs(sides: &Sides<'_>) -> u128 {
     let (here, there) = (u128::from(sides.here().axis.procs()), u128::from(sides.there().axis.procs()));
     let pairs = Classes::new(sides).map_or(here.saturating_mul(there), |classes| classes.pairs());
@@ -155,7 +155,7 @@ pub struct Table<'a> {
     axes: Vec<Vec<(u64, Row)>>,
 }
 
-/// What one process shares with its peers on one axis.
+/// The elements that one process shares with each of its peers on one axis.
 type Row = Vec<(u64, u64)>;
 
 impl Table<'_> {
@@ -166,7 +166,7 @@ impl Table<'_> {
         if counts.contains(&0) { 0 } else { counts.into_iter().fold(1, u128::saturating_mul) }
     }
 
-    /// What a rank sends, by receiver.
+    /// The messages a rank sends, by receiver.
     pub fn sent_by(&self, rank: u64) -> Vec<Message> {
         let Some(coords) = self.problem.from().grid().coords(rank) else { return Vec::new() };
         let row =
@@ -181,7 +181,7 @@ impl Table<'_> {
         let grid = self.problem.from().grid();
         let senders: usize = if sizes.contains(&0) { 0 } else { sizes.iter().product() };
         (0..senders).flat_map(move |mut position| {
-            // Senders that own anything, counted as the grid counts its ranks.
+            // The senders that own elements, in the grid's order.
             let mut rows = vec![0; sizes.len()];
             let mut peel = |dim: usize| {
                 rows[dim] = position % sizes[dim];

@@ -1,9 +1,9 @@
-//! The transportation problem, exactly: what every row has to give goes to the columns at the least total cost.
+//! Solves the transportation problem exactly: the supply of every row goes to the columns at the least total cost.
 //!
 //! Shortest augmenting paths with potentials, as Jonker and Volgenant solve the assignment problem, which is the
 //! case of 1 everywhere; the quotient of a block-cyclic redistribution needs larger supplies and demands. Rows
 //! are served one after the other. For each a Dijkstra search runs over the reduced costs `c - u - v >= 0` to the
-//! nearest column with room left, passing through full columns by taking back what other rows had put there.
+//! nearest column with capacity left, passing through full columns by taking back what other rows had put there.
 //! The potentials then rise so that all that is shipped has reduced cost 0: that is the proof of optimality.
 //! Integers only: 64 bits where nothing can overflow, 128 otherwise.
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::memory;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
-/// So much from a row to a column.
+/// An amount shipped from a row to a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shipment {
     pub row: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Shipment {
     pub amount: u64,
 }
 
-/// Ships all of `supply`, which `demand` must have room for, at the least cost for each unit. `fill` writes the
+/// Ships all of `supply`, which must not exceed `demand` in sum, at the least total cost. `fill` writes the
 /// costs of a row, none above `most`. Equal input gives equal output.
 pub(crate) fn cheapest(
     supply: &[u64],
@@ -40,7 +40,7 @@ pub(crate) fn cheapest(
     }
 }
 
-/// What is said where costs leave 128 bits.
+/// The error if costs do not fit into 128 bits.
 pub(crate) fn too_costly() -> Error {
     Error::too_large(
         "bytes times weights add up to more than 128 bits can hold; give smaller weights for the same ratios",
@@ -68,7 +68,7 @@ fn matrix<T: Number + TryFrom<u128>>(
     Ok(costs)
 }
 
-/// The state of one search, kept to be used again.
+/// The state of one search; its memory is reused by the next.
 struct PathSearch<T> {
     /// For each column: how far it is, the row before it on the way, and whether it is as near as can be.
     distance: Vec<T>,
@@ -86,8 +86,8 @@ struct PathSearch<T> {
 fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Result<Vec<Shipment>> {
     const WHAT: &str = "the search for an assignment";
     let (height, width) = (supply.len(), demand.len());
-    let mut room = memory::listed(demand.iter().copied(), WHAT)?;
-    // What a column holds is a list of its own, of few rows.
+    let mut capacity = memory::listed(demand.iter().copied(), WHAT)?;
+    // Each column lists the few rows whose supply it holds.
     memory::check((height + width) as u128 * size_of::<[(usize, u64); 4]>() as u128, WHAT)?;
     let mut held: Vec<Vec<(usize, u64)>> = memory::filled(Vec::new(), width, WHAT)?;
     let mut u = memory::filled(T::default(), height, WHAT)?;
@@ -105,8 +105,8 @@ fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Resul
     for (root, &amount) in supply.iter().enumerate() {
         let mut left = amount;
         while left > 0 {
-            let Some(end) = search.run(root, costs, &u, &v, &room, &held, far) else {
-                // Only if the demand had no room for the supply.
+            let Some(end) = search.run(root, costs, &u, &v, &capacity, &held, far) else {
+                // Only if the supply exceeds the demand.
                 break;
             };
             let reached = search.distance[end];
@@ -116,9 +116,9 @@ fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Resul
             for &column in &search.passed {
                 v[column] -= reached - search.distance[column];
             }
-            let amount = search.bottleneck(end, root, left.min(room[end]), &held);
+            let amount = search.bottleneck(end, root, left.min(capacity[end]), &held);
             search.augment(end, root, amount, &mut held);
-            room[end] -= amount;
+            capacity[end] -= amount;
             left -= amount;
         }
     }
@@ -130,8 +130,8 @@ fn ship<T: Number>(supply: &[u64], demand: &[u64], costs: &[T], far: T) -> Resul
 }
 
 impl<T: Number> PathSearch<T> {
-    /// Dijkstra from a row to a nearest column with room. Columns at one distance are taken together: integers tie
-    /// often.
+    /// Dijkstra's search from a row to a nearest column with capacity left. Columns at one distance are taken together:
+    /// integers tie often.
     #[allow(clippy::too_many_arguments)]
     fn run(
         &mut self,
@@ -139,7 +139,7 @@ impl<T: Number> PathSearch<T> {
         costs: &[T],
         u: &[T],
         v: &[T],
-        room: &[u64],
+        capacity: &[u64],
         held: &[Vec<(usize, u64)>],
         far: T,
     ) -> Option<usize> {
@@ -155,7 +155,7 @@ impl<T: Number> PathSearch<T> {
             while let Some(&(row, _)) = self.rows.get(scanned) {
                 scanned += 1;
                 let row_costs = &costs[row * v.len()..][..v.len()];
-                if let Some(end) = self.scan(row, row_costs, near - u[row], v, room, near) {
+                if let Some(end) = self.scan(row, row_costs, near - u[row], v, capacity, near) {
                     return Some(end);
                 }
             }
@@ -164,7 +164,7 @@ impl<T: Number> PathSearch<T> {
                 near = *open.map(|(distance, _)| distance).min()?;
                 for (column, &distance) in self.distance.iter().enumerate() {
                     if distance == near && !self.done[column] {
-                        if room[column] > 0 {
+                        if capacity[column] > 0 {
                             return Some(column);
                         }
                         self.done[column] = true;
@@ -189,8 +189,17 @@ impl<T: Number> PathSearch<T> {
         self.rows.push((row, distance));
     }
 
-    /// What comes nearer through a row; the column with room at the present distance, if there is one.
-    fn scan(&mut self, row: usize, costs: &[T], base: T, v: &[T], room: &[u64], near: T) -> Option<usize> {
+    /// Updates the columns that are nearer through a row. Returns a column with capacity left at the present distance, if there
+    /// is one.
+    fn scan(
+        &mut self,
+        row: usize,
+        costs: &[T],
+        base: T,
+        v: &[T],
+        capacity: &[u64],
+        near: T,
+    ) -> Option<usize> {
         // Columns that are done are no farther than `near`, so they never come nearer.
         let columns = self.distance.iter_mut().zip(&mut self.before).zip(costs.iter().zip(v));
         for (column, ((distance, before), (&cost, &v))) in columns.enumerate() {
@@ -199,7 +208,7 @@ impl<T: Number> PathSearch<T> {
                 *distance = through;
                 *before = row;
                 if through == near {
-                    if room[column] > 0 {
+                    if capacity[column] > 0 {
                         return Some(column);
                     }
                     self.done[column] = true;
@@ -210,7 +219,7 @@ impl<T: Number> PathSearch<T> {
         None
     }
 
-    /// How much can go along the path to `end`: no more than any row on it can take back.
+    /// The amount that can go along the path to `end`: no more than any row on it can take back.
     fn bottleneck(&self, end: usize, root: usize, most: u64, held: &[Vec<(usize, u64)>]) -> u64 {
         let mut amount = most;
         let mut row = self.before[end];
@@ -251,7 +260,7 @@ mod tests {
         shipments.iter().map(|s| u128::from(s.amount) * cost(s.row, s.column)).sum()
     }
 
-    /// Supplies and demands against the same problem with every unit a row or column of its own, which the tests of
+    /// Compares supplies and demands with the problem in which every unit is a row or column of its own, which the tests of
     /// relabelling compare with brute force; in 64 and in 128 bits.
     #[test]
     fn amounts_cost_what_their_units_cost() {
@@ -289,8 +298,10 @@ mod tests {
             for (row, &amount) in supply.iter().enumerate() {
                 assert_eq!(shipped.iter().filter(|s| s.row == row).map(|s| s.amount).sum::<u64>(), amount);
             }
-            for (column, &room) in demand.iter().enumerate() {
-                assert!(shipped.iter().filter(|s| s.column == column).map(|s| s.amount).sum::<u64>() <= room);
+            for (column, &capacity) in demand.iter().enumerate() {
+                assert!(
+                    shipped.iter().filter(|s| s.column == column).map(|s| s.amount).sum::<u64>() <= capacity
+                );
             }
             assert!(shipped.iter().all(|shipment| shipment.amount > 0));
         }

@@ -14,7 +14,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Triangle {
     upper: bool,
-    /// Column minus row of its diagonal.
+    /// Column minus row of the triangle's diagonal.
     diagonal: i64,
 }
 
@@ -38,7 +38,7 @@ impl Triangle {
         Self { upper: false, diagonal }
     }
 
-    /// True for what lies above the diagonal, false for what lies below it.
+    /// True if the triangle is on and above its diagonal, false if it is on and below.
     pub fn is_upper(self) -> bool {
         self.upper
     }
@@ -48,13 +48,13 @@ impl Triangle {
         self.diagonal
     }
 
-    /// Whether an element of the source's window belongs to it.
+    /// True if an element of the source's window belongs to the triangle.
     pub fn contains(self, row: u64, column: u64) -> bool {
         let (above, diagonal) = (i128::from(column) - i128::from(row), i128::from(self.diagonal));
         if self.upper { above >= diagonal } else { above <= diagonal }
     }
 
-    /// How many elements of a window of this many rows and columns belong to it. Saturates at 2^64 - 1.
+    /// Number of elements of a window with these rows and columns that belong to the triangle. Saturates at 2^64 - 1.
     pub fn elems(self, rows: u64, columns: u64) -> u64 {
         if !self.upper {
             return self.transposed().elems(columns, rows);
@@ -71,7 +71,7 @@ impl Triangle {
         u64::try_from(elems).unwrap_or(u64::MAX)
     }
 
-    /// The same elements once rows and columns have changed places.
+    /// The triangle of the transposed matrix that has these elements.
     pub(crate) fn transposed(self) -> Self {
         // The diagonal of least number has no opposite, but nothing lies beyond the one before it either.
         Self { upper: !self.upper, diagonal: self.diagonal.saturating_neg() }
@@ -82,7 +82,7 @@ impl Triangle {
 mod tests {
     use super::*;
 
-    /// Every small window and diagonal, counted element by element.
+    /// Compares every small window and diagonal with a count element by element.
     #[test]
     fn elements_are_counted_and_turned_as_one_by_one() {
         for (rows, columns) in (0..7).flat_map(|rows| (0..7).map(move |columns| (rows, columns))) {

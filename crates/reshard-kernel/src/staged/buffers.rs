@@ -158,7 +158,7 @@ impl<'a> StagingLayout<'a> {
 
     /// Returns the route from all staging buffers into the destination.
     pub fn assembly_route(&self, target: &Target) -> Route {
-        let tracks: Vec<Arc<Track>> = target.tracks.iter().map(|track| Arc::new(track.boxed())).collect();
+        let tracks: Vec<Arc<Track>> = target.tracks.iter().map(|track| Arc::new(track.staged())).collect();
         self.route_into(target, &tracks, None)
     }
 
@@ -177,13 +177,13 @@ impl<'a> StagingLayout<'a> {
             return None;
         }
         let alike = |dim: usize, track: &Track| match dim == fast {
-            true => track.boxed(),
-            false => track.boxed_alike(),
+            true => track.staged(),
+            false => track.staged_unmerged(),
         };
         let tracks: Vec<Arc<Track>> =
             target.tracks.iter().enumerate().map(|(dim, track)| Arc::new(alike(dim, track))).collect();
         let mut own = target.tracks.clone();
-        own[fast] = Arc::new(target.tracks[fast].boxed_but(Some(peers[fast])));
+        own[fast] = Arc::new(target.tracks[fast].staged_except(Some(peers[fast])));
         let route = self.route_into(target, &tracks, Some(LocalSpec { source: place as u32, tracks: &own }));
         (route.kernel() == Kernel::Rows).then_some(route)
     }

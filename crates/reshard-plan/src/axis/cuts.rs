@@ -1,4 +1,4 @@
-//! An irregular axis: cut into pieces, each with an owner of its own choosing.
+//! An irregular axis: cut into pieces, each with any owner.
 //!
 //! Pieces are kept in global order with the local index of their first element, and once more sorted by
 //! owner, so every conversion is one binary search. Empty pieces are dropped and neighbours with one
@@ -51,7 +51,7 @@ impl Cuts {
         &self.pieces
     }
 
-    /// Where one owner's pieces stand in `pieces`, in global order.
+    /// Indices of one owner's pieces in `pieces`, in global order.
     pub fn of(&self, owner: u64) -> &[usize] {
         let from = self.by_owner.partition_point(|&i| self.pieces[i].owner < owner);
         let upto = self.by_owner.partition_point(|&i| self.pieces[i].owner <= owner);

@@ -1,4 +1,4 @@
-//! Adjacent shifting of periodic node data: a walk along the own blocks that never looks for a peer.
+//! Adjacent shifting of periodic node data: a walk along the own blocks that never searches for a peer.
 //!
 //! ```text
 //! find the peer of the first own block by one division
@@ -16,8 +16,8 @@
 use super::Sides;
 use super::run::{Fold, Run};
 
-/// More runs than this are not reserved for in advance: the bound is often generous.
-const RESERVE: u64 = 128;
+/// The most runs for which memory is reserved in advance: the bound on their number is often far too large.
+const MAX_RESERVED_RUNS: u64 = 128;
 
 /// The runs of one process within `span` elements, of which there are at most `most`.
 pub(super) fn runs(sides: &Sides<'_>, process: u64, span: u64, most: u64) -> Vec<Run> {
@@ -32,7 +32,7 @@ pub(super) fn runs(sides: &Sides<'_>, process: u64, span: u64, most: u64) -> Vec
     if span == 0 || first >= here_offset + span {
         return Vec::new();
     }
-    let mut fold = Fold::with_capacity(most.min(RESERVE) as usize);
+    let mut fold = Fold::with_capacity(most.min(MAX_RESERVED_RUNS) as usize);
 
     // The window may begin inside a block; the blocks after that are whole but for the end of the span.
     let mut start = if first < here_offset {
@@ -78,7 +78,7 @@ pub(super) fn runs(sides: &Sides<'_>, process: u64, span: u64, most: u64) -> Vec
     }
 }
 
-/// At most so many runs within `span` elements.
+/// An upper bound of the runs within `span` elements.
 pub(super) fn most_runs(sides: &Sides<'_>, span: u64) -> u128 {
     let (here, there) = (sides.here.axis.cycle(), sides.there.axis.cycle());
     let own_blocks = u128::from(span / here.stride) + 2;
@@ -90,6 +90,6 @@ pub(super) fn most_runs(sides: &Sides<'_>, span: u64) -> u128 {
     } else {
         own_blocks * (u128::from(here.block / there.block) + 2)
     };
-    // Never more than pieces: each begins where a block of either side does.
+    // Never more runs than pieces, each of which begins where a block of either side begins.
     folded.min(own_blocks + peer_blocks)
 }

@@ -1,4 +1,4 @@
-//! Every own block against every block of every peer, over the whole window: what one writes first.
+//! Every own block against every block of every peer, over the whole window: the obvious algorithm.
 //!
 //! This is Algorithm 2 of the ASPEN paper. Its cost is the product of both sides' blocks.
 

@@ -21,7 +21,7 @@ pub(super) fn visit(sides: &Sides<'_>, process: u64, span: u64, visit: &mut impl
             if own_start >= own_end {
                 break;
             }
-            // The same range on the peer's axis, and the numbers of the peer's blocks that may meet it.
+            // The own block's range on the peer's axis, and the numbers of the peer's blocks that may meet it.
             let (from, upto) = (own_start + there.offset, own_end + there.offset);
             if upto <= origin {
                 continue;

@@ -1,11 +1,11 @@
-//! What one process shares with every process of the other side, along one axis.
+//! The elements that one process shares with every process of the other side, along one axis.
 //!
-//! Five methods find it, one algorithm to a file, and all give the same canonical [`Overlap`]:
+//! Five methods find them, one algorithm in each file, and all return equal canonical [`Overlap`]s:
 //!
-//! | method | looks at | why it is here |
+//! | method | visits | why it is here |
 //! |---|---|---|
 //! | [`naive`](Method::Naive) | every element | the oracle: too simple to be wrong |
-//! | [`classical`](Method::Classical) | every own block against every block of every peer | what one writes first |
+//! | [`classical`](Method::Classical) | every own block against every block of every peer | the obvious algorithm |
 //! | [`falls`](Method::Falls) | own blocks of one period, a bounded range of each peer's | the literature's best before ASPEN |
 //! | [`scan`](Method::Scan) | own and each peer's blocks merged, up to the period | ScaLAPACK's; takes irregular axes too |
 //! | [`aspen`](Method::Aspen) | own blocks only, peers follow by shifting | the default: no loop over peers |
@@ -28,13 +28,13 @@ pub use run::{Overlap, Run};
 use std::fmt;
 use std::str::FromStr;
 
-/// The most runs an overlap may hold: past this the two layouts have no useful common period.
+/// The most runs of an overlap: with more, the two layouts have no useful common period.
 const MAX_RUNS: u64 = 1 << 24;
 
-/// Fewer runs fit in memory wherever anything does.
-const MANY_RUNS: u64 = 1 << 14;
+/// Lists of no more runs than this are allocated without checking the memory first.
+const MIN_CHECKED_RUNS: u64 = 1 << 14;
 
-/// The most steps a slow method may take before it is refused rather than left to run for hours: seconds.
+/// The most steps of a slow method, seconds of work; with more it is refused, as it could run for hours.
 pub(crate) const MAX_STEPS: u128 = 1 << 30;
 
 /// One side of a move along one axis: the axis, and where on it the window begins.
@@ -46,23 +46,23 @@ pub struct Side<'a> {
     pub offset: u64,
 }
 
-/// Both sides of a move along one axis. `here` are the processes one asks about, `there` their peers.
+/// Both sides of a move along one axis: overlaps are found for processes of `here`; those of `there` are their peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Sides<'a> {
     here: Side<'a>,
     there: Side<'a>,
     extent: u64,
-    rhythm: Rhythm,
+    common: CommonPeriod,
 }
 
-/// What all processes have in common along one axis: found once, then known to every rank's plan.
+/// The common period of both sides along one axis: computed once for all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rhythm {
+pub(crate) struct CommonPeriod {
     period: u64,
-    /// At most so many runs a process of this side has in a period, and one of the other; 0 for irregular axes, where it
-    /// depends on the process.
-    most_here: u64,
-    most_there: u64,
+    /// The most runs in a period of a process of `here`; 0 for irregular axes, where it depends on the process.
+    max_runs_here: u64,
+    /// The most runs in a period of a process of `there`; 0 for irregular axes.
+    max_runs_there: u64,
 }
 
 impl<'a> Sides<'a> {
@@ -77,26 +77,31 @@ impl<'a> Sides<'a> {
                 )));
             }
         }
-        let mut sides =
-            Self { here, there, extent, rhythm: Rhythm { period: 0, most_here: 0, most_there: 0 } };
-        sides.rhythm.period = sides.find_period();
+        let mut sides = Self {
+            here,
+            there,
+            extent,
+            common: CommonPeriod { period: 0, max_runs_here: 0, max_runs_there: 0 },
+        };
+        sides.common.period = sides.find_period();
         if sides.are_cyclic() {
             let most = |sides: &Self| {
-                u64::try_from(aspen::most_runs(sides, sides.rhythm.period)).unwrap_or(u64::MAX)
+                u64::try_from(aspen::most_runs(sides, sides.common.period)).unwrap_or(u64::MAX)
             };
-            (sides.rhythm.most_here, sides.rhythm.most_there) = (most(&sides), most(&sides.reversed()));
+            (sides.common.max_runs_here, sides.common.max_runs_there) =
+                (most(&sides), most(&sides.reversed()));
         }
         Ok(sides)
     }
 
-    /// Sides that were made before and whose rhythm was kept.
-    pub(crate) fn known(here: Side<'a>, there: Side<'a>, extent: u64, rhythm: Rhythm) -> Self {
-        Self { here, there, extent, rhythm }
+    /// Sides whose common period is known already.
+    pub(crate) fn known(here: Side<'a>, there: Side<'a>, extent: u64, common: CommonPeriod) -> Self {
+        Self { here, there, extent, common }
     }
 
-    /// What to keep for [`Sides::known`].
-    pub(crate) fn rhythm(&self) -> Rhythm {
-        self.rhythm
+    /// The common period, to be kept for [`Sides::known`].
+    pub(crate) fn common_period(&self) -> CommonPeriod {
+        self.common
     }
 
     /// Two whole axes of one length.
@@ -111,20 +116,20 @@ impl<'a> Sides<'a> {
         Self::new(Side { axis: here, offset: 0 }, Side { axis: there, offset: 0 }, here.len())
     }
 
-    /// The same move asked from the other side.
+    /// Exchanges `here` and `there`.
     #[must_use]
     pub fn reversed(self) -> Self {
-        let Rhythm { period, most_here, most_there } = self.rhythm;
-        let rhythm = Rhythm { period, most_here: most_there, most_there: most_here };
-        Self { here: self.there, there: self.here, extent: self.extent, rhythm }
+        let CommonPeriod { period, max_runs_here, max_runs_there } = self.common;
+        let common = CommonPeriod { period, max_runs_here: max_runs_there, max_runs_there: max_runs_here };
+        Self { here: self.there, there: self.here, extent: self.extent, common }
     }
 
-    /// Whose processes one asks about.
+    /// The side whose processes overlaps are found for.
     pub fn here(&self) -> Side<'a> {
         self.here
     }
 
-    /// Their peers.
+    /// The side of the peers.
     pub fn there(&self) -> Side<'a> {
         self.there
     }
@@ -134,13 +139,13 @@ impl<'a> Sides<'a> {
         self.extent
     }
 
-    /// After how many elements both sides begin again; the extent if they do not within the window.
+    /// Period of both sides in elements; the extent if they do not repeat within the window.
     pub fn period(&self) -> u64 {
-        self.rhythm.period
+        self.common.period
     }
 
     fn find_period(&self) -> u64 {
-        // One process owns everything: that begins again with every element.
+        // If one process owns everything, the period is 1.
         let round = |axis: &Axis| match axis.is_cyclic() {
             true if axis.procs() == 1 => Some(1),
             true => Some(axis.cycle().stride).filter(|&stride| stride < self.extent),
@@ -188,11 +193,11 @@ impl<'a> Sides<'a> {
         (busy.len() as u64 <= most).then_some(busy)
     }
 
-    /// At most so many runs all processes of this side have together, `busy` of which own anything.
+    /// An upper bound of the runs of all processes of this side together, `busy` of which own elements.
     pub(crate) fn most_runs(&self, busy: u64) -> u128 {
         let (busy, pieces) = (u128::from(busy), |side: Side<'_>| side.axis.pieces() as u128);
         match (self.here.axis.is_cyclic(), self.there.axis.is_cyclic()) {
-            (true, true) => busy.saturating_mul(self.rhythm.most_here.into()),
+            (true, true) => busy.saturating_mul(self.common.max_runs_here.into()),
             (true, false) => busy.saturating_mul(3 * pieces(self.there) + 2),
             (false, true) => {
                 let folded = pieces(self.here).saturating_mul(u128::from(self.there.axis.procs()) + 2);
@@ -206,7 +211,7 @@ impl<'a> Sides<'a> {
         self.here.axis.is_cyclic() && self.there.axis.is_cyclic()
     }
 
-    /// At most so many blocks of one process of `side` meet `span` elements.
+    /// An upper bound of the blocks of one process of `side` that meet `span` elements.
     fn blocks_of_one(side: Side<'_>, process: u64, span: u64) -> u128 {
         if side.axis.is_cyclic() {
             u128::from(span / side.axis.cycle().stride) + 2
@@ -215,7 +220,7 @@ impl<'a> Sides<'a> {
         }
     }
 
-    /// At most so many blocks of all processes of `side` meet `span` elements.
+    /// An upper bound of the blocks of all processes of `side` that meet `span` elements.
     fn blocks_of_all(side: Side<'_>, span: u64) -> u128 {
         if side.axis.is_cyclic() {
             u128::from(span / side.axis.cycle().block) + 2
@@ -258,7 +263,7 @@ impl Method {
 
     /// Calls `visit(peer, start, len)` for each piece in the order the method finds them, as the papers' programs
     /// do; no canonical form. `naive` gives single elements, `classical` pieces of all periods. On irregular axes
-    /// `falls` and `aspen`, which live on periods, give way to `scan`.
+    /// `falls` and `aspen`, which need periods, are replaced by `scan`.
     pub fn visit(self, sides: &Sides<'_>, process: u64, visit: &mut impl FnMut(u64, u64, u64)) -> Result<()> {
         let method = self.fitting(sides);
         let span = sides.period().min(sides.extent);
@@ -277,7 +282,7 @@ impl Method {
         Ok(())
     }
 
-    /// FALLS and ASPEN live on periods: an irregular axis takes the scan instead.
+    /// FALLS and ASPEN need periods: an irregular axis uses the scan instead.
     fn fitting(self, sides: &Sides<'_>) -> Self {
         match self {
             Self::Falls | Self::Aspen if !sides.are_cyclic() => Self::Scan,
@@ -285,13 +290,13 @@ impl Method {
         }
     }
 
-    /// About how many steps one process takes, and how many runs it has at most.
+    /// The approximate number of steps for one process, and an upper bound of its runs.
     fn work(self, sides: &Sides<'_>, process: u64, span: u64) -> (u128, u128) {
         let peers = u128::from(sides.there.axis.procs());
         let own = |span| Sides::blocks_of_one(sides.here, process, span);
         let all = |span| Sides::blocks_of_all(sides.there, span);
         match self {
-            Self::Aspen => (0, sides.rhythm.most_here.into()),
+            Self::Aspen => (0, sides.common.max_runs_here.into()),
             Self::Scan if !sides.are_cyclic() => (0, scan::most_irregular_runs(sides, process)),
             Self::Naive => (u128::from(span), own(span) + all(span)),
             Self::Classical => {
@@ -301,14 +306,14 @@ impl Method {
         }
     }
 
-    /// About how many steps it takes to find the overlaps of these processes one after the other.
+    /// The approximate number of steps to find the overlaps of these processes one after the other.
     pub(crate) fn steps_of(self, sides: &Sides<'_>, busy: &[u64]) -> u128 {
         let method = self.fitting(sides);
         let of_one = busy.first().map_or(0, |&process| method.work(sides, process, sides.period()).0);
         of_one.saturating_mul(busy.len() as u128)
     }
 
-    /// Refuses what would take hours or all memory, before it begins. Gives a bound on the number of runs.
+    /// Fails if it would take hours or all memory. Returns an upper bound of the number of runs.
     fn check_work(self, sides: &Sides<'_>, process: u64, span: u64) -> Result<u64> {
         let (steps, runs) = self.work(sides, process, span);
         if steps > MAX_STEPS {
@@ -343,7 +348,7 @@ impl FromStr for Method {
 }
 
 impl Overlap {
-    /// What `process` shares with every process of the other side, by the default method.
+    /// The elements that `process` shares with every process of the other side, found by the default method.
     ///
     /// ```
     /// use reshard_plan::{Axis, Overlap, Sides};
@@ -357,7 +362,7 @@ impl Overlap {
         Self::by(Method::default(), sides, process)
     }
 
-    /// The same by a method of one's choice.
+    /// The elements that `process` shares with every process of the other side, found by `method`.
     pub fn by(method: Method, sides: &Sides<'_>, process: u64) -> Result<Self> {
         let procs = sides.here.axis.procs();
         if process >= procs {
@@ -368,8 +373,8 @@ impl Overlap {
         let method = method.fitting(sides);
         let period = sides.period();
         let most = method.check_work(sides, process, period)?;
-        if most > MANY_RUNS {
-            // A list that grows is there twice when it is copied.
+        if most > MIN_CHECKED_RUNS {
+            // A list that grows exists twice while it is copied.
             memory::check(2 * u128::from(most) * size_of::<Run>() as u128, "the runs of an overlap")?;
         }
         let runs = match method {

@@ -1,4 +1,4 @@
-//! Element by element: who owns it here, who owns it there. The oracle for every other method.
+//! Element by element: its owner on both sides. The oracle for every other method.
 
 use super::Sides;
 

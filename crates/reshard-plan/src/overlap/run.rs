@@ -19,13 +19,13 @@ use std::ops::Range;
 /// `start`, `stride` apart (0 if there is one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// The process of the other side, as a coordinate on its axis.
+    /// The peer, a process of the other side, as a coordinate on its axis.
     pub peer: u64,
     /// Window index of the first element.
     pub start: u64,
     /// Elements in each piece.
     pub len: u64,
-    /// From the start of one piece to the start of the next; 0 if there is only one.
+    /// Distance from the start of one piece to the start of the next; 0 if there is only one.
     pub stride: u64,
     /// Number of pieces.
     pub count: u64,
@@ -57,7 +57,7 @@ impl Run {
     }
 }
 
-/// What one process shares with the processes of the other side along one axis: runs within one period, which
+/// The elements that one process shares with the processes of the other side along one axis: runs within one period, which
 /// repeats through the window and is cut off at its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Overlap {
@@ -76,7 +76,7 @@ impl Overlap {
         self.extent
     }
 
-    /// After how many elements the runs repeat; the extent if they do not.
+    /// Period of the runs in elements; the extent if they do not repeat.
     pub fn period(&self) -> u64 {
         self.period
     }
@@ -86,7 +86,7 @@ impl Overlap {
         &self.runs
     }
 
-    /// Only what is shared with one peer.
+    /// The overlap with only one peer.
     #[must_use]
     pub fn with_peer(&self, peer: u64) -> Self {
         let runs = self.runs.iter().filter(|run| run.peer == peer).copied().collect();
@@ -106,12 +106,12 @@ impl Overlap {
         })
     }
 
-    /// Elements shared with anyone: those the process owns in the window.
+    /// Number of elements shared with all peers: those the process owns in the window.
     pub fn elems(&self) -> u64 {
         self.runs.iter().map(|run| self.elems_of(run)).sum()
     }
 
-    /// Each peer with whom anything is shared, ascending, and how many elements.
+    /// Each peer that shares elements with the process, ascending, and their number.
     pub fn shares(&self) -> Vec<(u64, u64)> {
         let mut shares: Vec<_> = self.runs.iter().map(|run| (run.peer, self.elems_of(run))).collect();
         shares.sort_unstable();
@@ -143,7 +143,7 @@ pub(super) struct Flat {
 /// Builds canonical runs from stretches that arrive in ascending order.
 pub(super) struct Fold {
     runs: Vec<Run>,
-    /// The last run came from stretches of one piece, so another may join it.
+    /// True if the last run came from stretches of one piece, so another may join it.
     open: bool,
 }
 
@@ -156,7 +156,7 @@ impl Fold {
         self.runs
     }
 
-    /// Rule 1: `count` stretches of one piece each, `stride` apart.
+    /// Adds by rule 1: `count` stretches of one piece each, `stride` apart.
     #[inline]
     pub fn lone(&mut self, peer: u64, start: u64, len: u64, stride: u64, count: u64) {
         let (mut start, mut count) = (start, count);
@@ -180,14 +180,14 @@ impl Fold {
         }
     }
 
-    /// One piece, or equal pieces, of a stretch that has others too.
+    /// Adds one piece, or equal pieces, of a stretch that has others, too.
     #[inline]
     pub fn part(&mut self, peer: u64, start: u64, len: u64, stride: u64, count: u64) {
         self.runs.push(Run { peer, start, len, stride: if count == 1 { 0 } else { stride }, count });
         self.open = false;
     }
 
-    /// A stretch `start..end` over the blocks of a cyclic other side. `start` lies `within` elements deep in a
+    /// Adds a stretch `start..end` over the blocks of a cyclic other side. `start` lies `within` elements deep in a
     /// block of `peer`.
     #[inline]
     pub fn stretch(&mut self, start: u64, end: u64, peer: u64, within: u64, there: &Cycle) {
@@ -208,7 +208,7 @@ impl Fold {
         self.part(peer, start, end - start, 0, 1);
     }
 
-    /// Rule 2: a stretch longer than one round of the other side, without walking all its pieces.
+    /// Adds by rule 2: a stretch longer than one round of the other side, without walking all its pieces.
     fn long_stretch(&mut self, start: u64, end: u64, peer: u64, within: u64, there: &Cycle) {
         let (mut start, mut peer) = (start, peer);
         let next = |peer: u64| if peer + 1 == there.procs { 0 } else { peer + 1 };
@@ -233,7 +233,7 @@ impl Fold {
         }
     }
 
-    /// The canonical runs of pieces in any order, told the axis of the other side: the slow twin of the rest.
+    /// The canonical runs of pieces in any order, given the axis of the other side: a slow reference implementation.
     pub fn flat(mut pieces: Vec<Flat>, there: &Axis) -> Vec<Run> {
         pieces.sort_unstable_by_key(|piece| piece.start);
         pieces.dedup_by(|next, kept| {

@@ -1,9 +1,9 @@
 //! Two counters over two lists of blocks, moved forward like a merge, stopped at the period.
 //!
 //! This is the scan of Prylli and Tourancheau in ScaLAPACK: for each peer, the counter whose block ends first
-//! steps on. It asks nothing of the blocks but their order, so irregular axes take it too; there the own blocks
+//! steps on. It needs nothing of the blocks but their order, so it works on irregular axes, too; there the own blocks
 //! are merged with those of all peers at once, so that the cost does not grow with the number of peers, and
-//! whatever is periodic on one side is taken in one stride.
+//! blocks that are periodic on one side are counted at once.
 
 use super::Sides;
 use super::run::{Fold, Run};
@@ -75,7 +75,7 @@ pub(super) fn irregular_runs(sides: &Sides<'_>, process: u64) -> Vec<Run> {
     fold.finish()
 }
 
-/// At most so many runs where at least one axis is irregular.
+/// An upper bound of the runs where at least one axis is irregular.
 pub(super) fn most_irregular_runs(sides: &Sides<'_>, process: u64) -> u128 {
     let (here, there) = (sides.here.axis, sides.there.axis);
     let own = || Sides::blocks_of_one(sides.here, process, sides.extent);

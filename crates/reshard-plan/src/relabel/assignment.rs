@@ -1,4 +1,4 @@
-//! Any problem: the cost of every destination position on every candidate, and the exact assignment.
+//! Relabels any problem: computes the cost of every destination position on every candidate, and solves the assignment exactly.
 //!
 //! Costs are counted in units of `positions + 1`, and a position that changes its rank costs 1 more. All changes
 //! together are less than one unit, so the cheapest assignment is one with the fewest changes among the
@@ -12,24 +12,24 @@ use crate::problem::Problem;
 use crate::traffic::Traffic;
 use crate::transport::{cheapest, too_costly};
 
-/// The assignment is solved for so many positions at most: a second as a rule, half a minute where most costs tie.
-const MOST_POSITIONS: u64 = 4096;
+/// The most positions of an assignment: a second as a rule, half a minute where most costs tie.
+const MAX_POSITIONS: u64 = 4096;
 
-/// The matrix of positions and candidates has so many cells at most: 256 MiB, twice that for costs past 64 bits.
-const MOST_CELLS: u128 = 1 << 25;
+/// The most cells of the matrix of positions and candidates: 256 MiB, twice that for costs past 64 bits.
+const MAX_CELLS: u128 = 1 << 25;
 
-/// So many pairs of a position and a source rank are looked at, for each candidate that has a cost of its own.
-const MOST_PAIRS: u128 = 1 << 32;
+/// The most pairs of a position and a source rank that are visited, counted for each candidate that has a cost of its own.
+const MAX_PAIRS: u128 = 1 << 32;
 
-/// What lists as long as these are called.
+/// The name of lists of candidates in errors.
 const CANDIDATES: &str = "the ranks to choose from";
 
-pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Labelling> {
-    let candidates = candidates(asked, given)?;
+pub(super) fn find(request: &Relabel<'_>, given: &Grid) -> Result<Labelling> {
+    let candidates = candidates(request, given)?;
     let ranks: Vec<u64> = given.ranks().collect();
-    let most_weight = match asked.cost {
+    let max_weight = match request.cost {
         None => 1,
-        Some(cost) => asked
+        Some(cost) => request
             .arrays
             .iter()
             .flat_map(|&(problem, _)| problem.from().grid().ranks())
@@ -37,26 +37,26 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Labelling> {
             .max()
             .unwrap_or(0),
     };
-    let mut most_bytes = 0;
+    let mut max_bytes = 0;
     for &rank in &ranks {
-        most_bytes = most_bytes.max(asked.arrays.iter().try_fold(0_u128, |sum, &(problem, bytes)| {
+        max_bytes = max_bytes.max(request.arrays.iter().try_fold(0_u128, |sum, &(problem, bytes)| {
             let elems = u128::from(problem.to().local_elems(rank)?);
             elems.checked_mul(bytes.into()).and_then(|more| sum.checked_add(more)).ok_or_else(too_costly)
         })?);
     }
     let unit = ranks.len() as u128 + 1;
-    let most = most_bytes.checked_mul(most_weight.max(1).into()).and_then(|cost| cost.checked_mul(unit));
+    let most = max_bytes.checked_mul(max_weight.max(1).into()).and_then(|cost| cost.checked_mul(unit));
     let most = most.and_then(|cost| cost.checked_add(1)).ok_or_else(too_costly)?;
 
-    // Behind the door above no sum or product overflows.
+    // After the check above no sum or product overflows.
     let mut fill = |position: usize, costs: &mut [u128]| -> Result<()> {
         costs.fill(0);
-        // Plain costs: everything moves, except what a candidate has already.
+        // Costs without weights: all elements move, except those a candidate has already.
         let mut all = 0;
-        for &(problem, bytes) in &asked.arrays {
+        for &(problem, bytes) in &request.arrays {
             for (from, elems) in received(problem, ranks[position])? {
                 let volume = u128::from(elems) * u128::from(bytes);
-                match (asked.cost, candidates.binary_search(&from)) {
+                match (request.cost, candidates.binary_search(&from)) {
                     (Some(cost), _) => {
                         for (total, &to) in costs.iter_mut().zip(&candidates) {
                             *total += volume * u128::from(cost(from, to));
@@ -70,7 +70,7 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Labelling> {
                 }
             }
         }
-        if asked.cost.is_none() {
+        if request.cost.is_none() {
             costs.iter_mut().for_each(|kept| *kept = all - *kept);
         }
         for (cost, &to) in costs.iter_mut().zip(&candidates) {
@@ -83,45 +83,45 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Labelling> {
     for shipment in cheapest(&supply, &demand, most, &mut fill)? {
         labels[shipment.row] = candidates[shipment.column];
     }
-    Ok(Labelling { before: weigh(asked, &ranks, &ranks)?, after: weigh(asked, &ranks, &labels)?, labels })
+    Ok(Labelling { before: weigh(request, &ranks, &ranks)?, after: weigh(request, &ranks, &labels)?, labels })
 }
 
-/// The ranks that may be chosen, ascending, unless the work would be too much.
-fn candidates(asked: &Relabel<'_>, given: &Grid) -> Result<Vec<u64>> {
+/// The ranks that may be chosen, ascending; an error if the work would be too much.
+fn candidates(request: &Relabel<'_>, given: &Grid) -> Result<Vec<u64>> {
     let positions = u128::from(given.size());
     let sources: u128 =
-        asked.arrays.iter().map(|(problem, _)| u128::from(problem.from().grid().size())).sum();
-    let most = positions + if asked.among == Among::Both { sources } else { 0 };
-    let each = if asked.cost.is_some() { most } else { 1 };
+        request.arrays.iter().map(|(problem, _)| u128::from(problem.from().grid().size())).sum();
+    let most = positions + if request.among == Among::Both { sources } else { 0 };
+    let each = if request.cost.is_some() { most } else { 1 };
     let work = positions.saturating_mul(sources).saturating_mul(each);
-    if positions > MOST_POSITIONS.into() || positions * most > MOST_CELLS || work > MOST_PAIRS {
+    if positions > MAX_POSITIONS.into() || positions * most > MAX_CELLS || work > MAX_PAIRS {
         return Err(Error::too_large(format!(
             "placing {positions} grid positions on up to {most} ranks by what {sources} ranks hold is too much for an \
-             exact assignment, which takes {MOST_POSITIONS} positions and 2^25 places at most; only one-dimensional \
+             exact assignment, which takes {MAX_POSITIONS} positions and 2^25 places at most; only one-dimensional \
              block-cyclic layouts over whole periods, all source ranks being candidates, can be larger"
         )));
     }
     let mut ranks: Vec<u64> = memory::with_room(most as usize, CANDIDATES)?;
     ranks.extend(given.ranks());
-    if asked.among == Among::Both {
-        ranks.extend(asked.arrays.iter().flat_map(|(problem, _)| problem.from().grid().ranks()));
+    if request.among == Among::Both {
+        ranks.extend(request.arrays.iter().flat_map(|(problem, _)| problem.from().grid().ranks()));
     }
     ranks.sort_unstable();
     ranks.dedup();
     Ok(ranks)
 }
 
-/// What the position of this rank gets: (source rank, elements).
+/// The elements that the position of this rank receives: (source rank, elements).
 fn received(problem: &Problem, rank: u64) -> Result<impl Iterator<Item = (u64, u64)>> {
     let messages = Traffic::new(problem).received_by(rank)?;
     Ok(messages.into_iter().map(|message| (message.from, message.elems)))
 }
 
-/// What stays and what moves if the position that had rank `ranks[i]` gets `labels[i]`.
-fn weigh(asked: &Relabel<'_>, ranks: &[u64], labels: &[u64]) -> Result<Volume> {
+/// The volume that stays and moves if the position that had rank `ranks[i]` gets `labels[i]`.
+fn weigh(request: &Relabel<'_>, ranks: &[u64], labels: &[u64]) -> Result<Volume> {
     let mut volume = Volume::default();
     for (&rank, &label) in ranks.iter().zip(labels) {
-        for &(problem, bytes) in &asked.arrays {
+        for &(problem, bytes) in &request.arrays {
             for (from, elems) in received(problem, rank)? {
                 let (elems, bytes) = (u128::from(elems), u128::from(elems) * u128::from(bytes));
                 if from == label {
@@ -131,7 +131,7 @@ fn weigh(asked: &Relabel<'_>, ranks: &[u64], labels: &[u64]) -> Result<Volume> {
                     volume.moved_elems += elems;
                     volume.moved_bytes += bytes;
                 }
-                volume.cost += bytes * u128::from(asked.cost_of(from, label));
+                volume.cost += bytes * u128::from(request.cost_of(from, label));
             }
         }
     }

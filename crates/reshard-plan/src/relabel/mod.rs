@@ -1,9 +1,9 @@
-//! Which process should take which place of the destination grid, so that most bytes stay where they are.
+//! Relabelling: which process should take which position of the destination grid, so that most bytes stay where they are.
 //!
-//! A layout says how an array is cut; which process sits where on the grid is often nobody's wish. Giving the
+//! A layout says how an array is cut; the order of the processes on the grid often does not matter. Giving the
 //! destination's positions to processes that hold the data already costs nothing at run time and can save all of
-//! the traffic: two layouts that differ by a permutation of ranks move nothing at all. The answer here is exact,
-//! in integers, and the same on every rank:
+//! the traffic: two layouts that differ by a permutation of ranks move nothing. The result is exact, in integers,
+//! and equal on every rank:
 //!
 //! | solver | takes | in |
 //! |---|---|---|
@@ -19,7 +19,7 @@ use crate::grid::{Grid, by_x};
 use crate::problem::{Problem, Window};
 use std::str::FromStr;
 
-/// Which processes the destination's positions may be given to.
+/// The processes that the destination's positions may be given to.
 ///
 /// ```
 /// use reshard_plan::{Among, Problem, Relabel};
@@ -53,7 +53,7 @@ impl FromStr for Among {
     }
 }
 
-/// A way to find the best labelling. Both keep equally much.
+/// An algorithm that finds the best labelling. Both keep equally many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Solver {
     /// The assignment problem over all positions and candidates. Among equally good labellings it changes the
@@ -67,7 +67,7 @@ pub enum Solver {
 /// A weight for each byte that goes from one rank to another.
 type Cost<'a> = &'a dyn Fn(u64, u64) -> u64;
 
-/// The question: which labelling of the destination's grid keeps most bytes where they are?
+/// A search for the labelling of the destination's grid that keeps most bytes where they are.
 ///
 /// ```
 /// use reshard_plan::{Problem, Relabel};
@@ -94,25 +94,25 @@ pub struct Relabel<'a> {
 }
 
 impl<'a> Relabel<'a> {
-    /// For one array. Elements count as one byte each.
+    /// Relabels one array. Elements count as one byte each.
     pub fn new(problem: &'a Problem) -> Self {
         Self::together(&[(problem, 1)])
     }
 
-    /// For several arrays that move together, each with the size of its elements in bytes. Every array has a
+    /// Relabels several arrays that move together, each with the size of its elements in bytes. Every array has a
     /// source of its own, but all must have one destination grid.
     pub fn together(arrays: &[(&'a Problem, u64)]) -> Self {
         Self { arrays: arrays.to_vec(), among: Among::default(), cost: None, solver: None }
     }
 
-    /// Chooses among these processes.
+    /// Sets the processes to choose from.
     #[must_use]
     pub fn among(mut self, among: Among) -> Self {
         self.among = among;
         self
     }
 
-    /// Least cost instead of most bytes kept: `cost(from, to)` for each byte that goes from one rank to another
+    /// Minimizes a cost instead of keeping most bytes: `cost(from, to)` for each byte that goes from one rank to another
     /// or stays (`from == to`), as the machine's topology has it.
     #[must_use]
     pub fn weighed(mut self, cost: Cost<'a>) -> Self {
@@ -120,14 +120,14 @@ impl<'a> Relabel<'a> {
         self
     }
 
-    /// By this solver. Without it, by the quotient where it applies and the assignment elsewhere.
+    /// Sets the solver. The default is the quotient where it applies, and the assignment elsewhere.
     #[must_use]
     pub fn by(mut self, solver: Solver) -> Self {
         self.solver = Some(solver);
         self
     }
 
-    /// Finds the best labelling. If the given one is as good as any, it comes back unchanged.
+    /// Finds the best labelling. If the given one is as good as any, it is returned unchanged.
     pub fn find(&self) -> Result<Relabelling> {
         let given = self.grid()?;
         let from_quotient = match self.solver {
@@ -172,14 +172,14 @@ impl<'a> Relabel<'a> {
     }
 }
 
-/// What a solver found: a rank for each position of the given grid, in its order.
+/// The result of a solver: a rank for each position of the given grid, in its order.
 struct Labelling {
     labels: Vec<u64>,
     before: Volume,
     after: Volume,
 }
 
-/// How much stays on its rank and how much moves, over all arrays.
+/// The volume that stays on its rank and the volume that moves, over all arrays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Volume {
     /// Elements that stay on their rank.
@@ -202,7 +202,7 @@ impl Volume {
     }
 }
 
-/// The answer: the destination's grid on the ranks that keep most, and what that saves.
+/// The result: the destination's grid on the ranks that keep most bytes, with the volumes before and after.
 ///
 /// ```
 /// use reshard_plan::{Problem, Relabel};
@@ -233,12 +233,12 @@ impl Relabelling {
         self.grid == self.given
     }
 
-    /// What stays and moves with the labelling as it was given.
+    /// The volume that stays and moves with the given labelling.
     pub fn before(&self) -> Volume {
         self.before
     }
 
-    /// What stays and moves with the new labelling.
+    /// The volume that stays and moves with the new labelling.
     pub fn after(&self) -> Volume {
         self.after
     }

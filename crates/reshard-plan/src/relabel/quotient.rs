@@ -16,17 +16,17 @@ use crate::quotient::Quotient;
 use crate::transport::cheapest;
 use std::collections::HashSet;
 
-/// Answers of more ranks than this are not written.
-const MOST_RANKS: u64 = 1 << 24;
+/// The most ranks of a result.
+const MAX_RANKS: u64 = 1 << 24;
 
-/// Past so many classes or pairs of types the graph is not small.
-const MOST_CLASSES: u128 = 1 << 22;
+/// The most classes, or pairs of types, of the quotient graph; with more it is not small.
+const MAX_CLASSES: u128 = 1 << 22;
 
 /// The best relabelling; `None` if the problem is of another kind.
-pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Labelling>> {
-    let [(problem, bytes)] = asked.arrays[..] else { return Ok(None) };
+pub(super) fn find(request: &Relabel<'_>, given: &Grid) -> Result<Option<Labelling>> {
+    let [(problem, bytes)] = request.arrays[..] else { return Ok(None) };
     let source = problem.from().grid();
-    if asked.cost.is_some() || source.dims() != 1 || source.size().max(given.size()) > MOST_RANKS {
+    if request.cost.is_some() || source.dims() != 1 || source.size().max(given.size()) > MAX_RANKS {
         return Ok(None);
     }
     let sides = problem.sides(0);
@@ -35,12 +35,12 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Labelling
     };
     let extent = u128::from(problem.elems());
     let pairs_of_types = u128::from(small.row_types()) * u128::from(small.column_types());
-    if extent == 0 || extent % classes.period() != 0 || classes.count().max(pairs_of_types) > MOST_CLASSES {
+    if extent == 0 || extent % classes.period() != 0 || classes.count().max(pairs_of_types) > MAX_CLASSES {
         return Ok(None);
     }
     let sources_in =
         |grid: &Grid| source.size() <= grid.size() && source.ranks().all(|rank| grid.contains(rank));
-    if asked.among == Among::Destination && !sources_in(given) {
+    if request.among == Among::Destination && !sources_in(given) {
         return Ok(None);
     }
 
@@ -55,7 +55,7 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Labelling
         });
         pairs.map(|class| volumes[class as usize]).sum()
     };
-    // The ranks as they are, their labels, and those that are taken: a table that is at worst half full, a byte beside each.
+    // The given ranks, their labels, and a hash set of those taken: at worst half full, with a byte for each slot.
     memory::check(u128::from(given.size()) * (8 + 16 + 8 + 4 * 9), "the ranks of the destination")?;
     let mut ranks: Vec<u64> = memory::with_room(given.size() as usize, "the ranks of the destination")?;
     ranks.extend(given.ranks());
@@ -64,9 +64,9 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Labelling
         Volume::plain(kept, extent - kept, bytes)
     };
     let before = volume(&ranks);
-    let labels = complete(asked, given, place(&small, &volumes, source, given)?);
+    let labels = complete(request, given, place(&small, &volumes, source, given)?);
     let after = volume(&labels);
-    // Of equally good labellings, the one we were given.
+    // Of equally good labellings, the given one.
     let found = if after.kept_bytes > before.kept_bytes {
         Labelling { labels, before, after }
     } else {
@@ -75,10 +75,10 @@ pub(super) fn find(asked: &Relabel<'_>, given: &Grid) -> Result<Option<Labelling
     Ok(Some(found))
 }
 
-/// Source ranks on destination positions, so that most is kept; `None` where no source rank is of use.
+/// Assigns source ranks to destination positions so that most elements stay; `None` where no source rank helps.
 fn place(small: &Quotient, volumes: &[u128], source: &Grid, given: &Grid) -> Result<Vec<Option<u64>>> {
     let (row_types, col_types) = (small.row_types() as usize, small.column_types() as usize);
-    // The class with the longest messages between two types: of several the first.
+    // The class with the longest messages between two types; of several, the first.
     let mut best: Vec<Option<usize>> =
         memory::filled(None, row_types * col_types, "the pairs of types of ranks")?;
     for (class, &volume) in volumes.iter().enumerate() {
@@ -122,8 +122,8 @@ fn place(small: &Quotient, volumes: &[u128], source: &Grid, given: &Grid) -> Res
     Ok(labels)
 }
 
-/// Gives the positions without a label their own rank where it is free, and the first free ones otherwise.
-fn complete(asked: &Relabel<'_>, given: &Grid, labels: Vec<Option<u64>>) -> Vec<u64> {
+/// Gives each position without a label its own rank if that is free, and else the first free rank.
+fn complete(request: &Relabel<'_>, given: &Grid, labels: Vec<Option<u64>>) -> Vec<u64> {
     let mut used: HashSet<u64> = labels.iter().flatten().copied().collect();
     let mut kept: Vec<Option<u64>> = labels;
     for (label, own) in kept.iter_mut().zip(given.ranks()) {
@@ -131,8 +131,8 @@ fn complete(asked: &Relabel<'_>, given: &Grid, labels: Vec<Option<u64>>) -> Vec<
             *label = Some(own);
         }
     }
-    let sources = asked.arrays.iter().flat_map(|(problem, _)| problem.from().grid().ranks());
-    let others = sources.filter(|_| asked.among == Among::Both);
+    let sources = request.arrays.iter().flat_map(|(problem, _)| problem.from().grid().ranks());
+    let others = sources.filter(|_| request.among == Among::Both);
     let mut free = given.ranks().chain(others).filter(|rank| !used.contains(rank));
     // There are at least as many candidates as positions.
     kept.into_iter().map(|label| label.or_else(|| free.next()).expect("a free candidate")).collect()

@@ -1,4 +1,4 @@
-//! A lower bound on `alpha * steps + beta * cost` that anybody can check by adding integers.
+//! A lower bound on `alpha * steps + beta * cost` whose proof is a sum of integers.
 //!
 //! Think of steps in blocks: `n_w` steps of cost `w`, every message in a block at least as costly as it is long, and no
 //! process with more messages in a block than the block has steps. Relax whole messages to fractions and look at the
@@ -13,7 +13,7 @@
 use crate::error::Result;
 use crate::memory;
 
-/// One kind of message: how long, between which kinds of process, how many of it each process of that kind has.
+/// One kind of message: its length, the kinds of process it is between, and how many of it each process of that kind has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageKind {
     pub elems: u64,
@@ -32,20 +32,20 @@ pub(super) struct MessageKinds {
     pub per_column: u64,
 }
 
-/// Prices are split in units of 2^-30, or larger ones where 128 bits would not hold the sums.
-const FINEST: u32 = 30;
+/// Prices are split in units of 2^-30, or larger units where 128 bits would not hold the sums.
+const FINEST_UNIT_BITS: u32 = 30;
 
-/// Past this many cells the simplex tableau is not worth its time; the caller has a simpler bound.
-const MOST_CELLS: usize = 6_000_000;
+/// The most cells of a simplex tableau; with more it takes too long, and the caller has a simpler bound.
+const MAX_CELLS: usize = 6_000_000;
 
-/// More lengths than this are rounded down to as many.
-const MOST_LENGTHS: usize = 24;
+/// The most different lengths; more are rounded down to this many.
+const MAX_LENGTHS: usize = 24;
 
-/// What lists as long as the tableau are called.
+/// The name of lists as long as the tableau in errors.
 const TABLEAU: &str = "the bound of a schedule's price";
 
-/// The least `alpha * steps + beta * cost` of any schedule, with at most so many steps if given: a bound, rounded up to a
-/// whole number. `None` if that takes more than the `effort` left, counted in cells of the simplex tableau.
+/// A lower bound of `alpha * steps + beta * cost` of any schedule, with a limit on the steps if given, rounded up to a whole
+/// number. `None` if that takes more than the `effort` left, counted in cells of the simplex tableau.
 pub(super) fn bound(
     of: &MessageKinds,
     alpha: u64,
@@ -56,9 +56,9 @@ pub(super) fn bound(
     let mut lengths: Vec<u64> = of.kinds.iter().map(|kind| kind.elems).collect();
     lengths.sort_unstable();
     lengths.dedup();
-    if lengths.len() > MOST_LENGTHS {
-        // Shorter messages cost less, so the bound stays one.
-        lengths = (0..MOST_LENGTHS).map(|at| lengths[at * lengths.len() / MOST_LENGTHS]).collect();
+    if lengths.len() > MAX_LENGTHS {
+        // Shorter messages cost less, so the bound stays a lower bound.
+        lengths = (0..MAX_LENGTHS).map(|at| lengths[at * lengths.len() / MAX_LENGTHS]).collect();
     }
     if lengths.is_empty() {
         return Ok(Some(0));
@@ -96,7 +96,7 @@ impl Split<'_> {
         let columns = kinds + levels * processes + 1;
         let share = |level: usize, process: usize| kinds + level * processes + process;
         let height = levels + self.fits.iter().map(|&fits| levels - fits).sum::<usize>();
-        if height.saturating_mul(columns + height + 1) > MOST_CELLS {
+        if height.saturating_mul(columns + height + 1) > MAX_CELLS {
             return Ok(None);
         }
         let mut rows: Vec<(Vec<(usize, f64)>, f64)> = memory::with_room(height, TABLEAU)?;
@@ -130,7 +130,7 @@ impl Split<'_> {
         Ok(Some((shares, solution[columns - 1] * unit)))
     }
 
-    /// What a split proves, in integers: shares are rounded down, and cut where they exceed the price and the toll.
+    /// The bound that a split proves, in integers: shares are rounded down, and cut where they exceed the price and the toll.
     fn proven(&self, shares: &[f64], toll: f64, alpha: u64, beta: u64, steps: Option<u64>) -> Option<u128> {
         let one = 1_i128 << self.scale(alpha, beta, steps)?;
         let fixed = |value: f64| (value.max(0.0) * one as f64).floor() as i128;
@@ -162,7 +162,7 @@ impl Split<'_> {
         u128::try_from((sum + one - 1).div_euclid(one)).ok()
     }
 
-    /// How fine prices are split so that no sum leaves 126 bits; `None` if even whole numbers would.
+    /// The bits of the unit in which prices are split so that all sums fit into 126 bits; `None` if even whole numbers do not.
     fn scale(&self, alpha: u64, beta: u64, steps: Option<u64>) -> Option<u32> {
         let bits = |number: u128| 128 - number.leading_zeros();
         let price =
@@ -171,12 +171,12 @@ impl Split<'_> {
             .checked_mul(u128::from(self.of.per_row) + u128::from(self.of.per_column))?;
         // A toll never pays beyond the price of all steps together.
         let times = times.checked_add(steps.unwrap_or(0).into())?.checked_mul(times + 1)?;
-        126_u32.checked_sub(bits(price) + bits(times)).map(|free| free.min(FINEST))
+        126_u32.checked_sub(bits(price) + bits(times)).map(|free| free.min(FINEST_UNIT_BITS))
     }
 }
 
 /// Maximises `worth . x` subject to sparse rows `row . x <= limit`, `x >= 0`, all limits at least 0. `None` if it does not
-/// come to an end in time.
+/// end in time.
 fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64], effort: &mut u64) -> Result<Option<Vec<f64>>> {
     let (count, columns) = (rows.len(), worth.len());
     let width = columns + 1;
@@ -186,14 +186,14 @@ fn simplex(rows: &[(Vec<(usize, f64)>, f64)], worth: &[f64], effort: &mut u64) -
         for &(column, value) in row {
             table[index * width + column] = value;
         }
-        // A little noise on the limits keeps the method from standing still; the proof does not depend on it.
+        // A small perturbation of the limits avoids cycling; the proof does not depend on it.
         let noise = 1e-7 * (1.0 + ((index * 7919) % 1000) as f64 / 1000.0);
         table[index * width + columns] = limit + noise;
     }
     for (column, &worth) in worth.iter().enumerate() {
         table[count * width + column] = -worth;
     }
-    // Which variable stands in each row and column: originals 0..columns, slacks after them.
+    // The variable of each row and column: originals 0..columns, slacks after them.
     let mut row_variable: Vec<usize> = (columns..columns + count).collect();
     let mut column_variable: Vec<usize> = (0..columns).collect();
     let cells = ((count + 1) * width) as u64;

@@ -1,4 +1,4 @@
-//! What others do, kept to compare with: the caterpillar, Walker and Otto's schedule, and everything at once.
+//! Schedules of other libraries, for comparison: the caterpillar, Walker and Otto's schedule, and all messages at once.
 
 use super::STEPS;
 use super::graph::Graph;
@@ -14,7 +14,7 @@ pub(super) fn caterpillar(graph: &Graph) -> Result<Vec<u64>> {
     memory::listed(graph.edges.iter().map(|edge| step(edge.sender, edge.receiver) as u64), STEPS)
 }
 
-/// Everything at once: each sender begins with the receiver after itself and keeps `in_flight` messages on the way.
+/// All messages at once: each sender begins with the receiver after itself and keeps `in_flight` messages in flight.
 pub(super) fn eager(graph: &Graph, in_flight: u64) -> Result<Vec<u64>> {
     if in_flight == 0 {
         return Err(Error::out_of_range(

@@ -1,9 +1,9 @@
 //! `optimal` without a graph: the step of every message of a block-cyclic redistribution in any number of
 //! dimensions, each rank alone.
 //!
-//! The communication graph of n dimensions is the product of those of its axes. Axes come in three kinds. *Full* ones
-//! join everybody with everybody: they only multiply the copies of the others. *Simple* ones (one row type, one
-//! column type) give a digit, their class, and copies. *Irregular* ones need a [`Core`] each. All copies, of whatever
+//! The communication graph of n dimensions is the product of those of its axes. Axes come in three kinds. *Full* axes
+//! join every sender with every receiver: they only multiply the copies of the others. *Simple* axes (one row type, one
+//! column type) give a digit, their class, and copies. *Irregular* axes need a [`Core`] each. All copies, of whatever
 //! axis, are merged into one core, or into `(alpha + beta) mod max` where there is none; with several irregular axes
 //! the axes' copies are handed out so that the product of the cores' steps is least. With at most one irregular axis
 //! the number of steps is the greatest number of messages of any process, which no schedule can beat; with more it is
@@ -22,7 +22,7 @@ pub struct ClosedForm {
     cores: Vec<Core>,
     steps: u64,
     bound: u64,
-    /// Source axis `d` lands on destination axis `lands[d]`.
+    /// Source axis `d` goes to destination axis `lands[d]`.
     lands: Vec<usize>,
 }
 
@@ -30,7 +30,7 @@ pub struct ClosedForm {
 struct AxisForm {
     quotient: Quotient,
     kind: AxisRule,
-    /// The core that takes this axis's copies; nothing if there is none at all.
+    /// Index of the core that takes this axis's copies; not used if there is no core.
     copies_to: usize,
     /// Copies of rows and columns this axis contributes.
     row_copies: u64,
@@ -53,7 +53,7 @@ impl AxisForm {
 enum AxisRule {
     Full,
     Simple,
-    /// With the index of its core.
+    /// An axis with several row or column types, and the index of its core.
     Irregular(usize),
 }
 
@@ -65,8 +65,8 @@ impl ClosedForm {
         if covered { Self::of_pattern(problem) } else { Ok(None) }
     }
 
-    /// The same for the whole pattern of which the problem has a window. A short one has only some of its messages: they
-    /// still go in steps of at most one for each port, but maybe in more than they need.
+    /// The closed form of the whole pattern of which the problem has a window. A short window has only some of its messages:
+    /// they still have steps of at most one message for each port, but perhaps more steps than necessary.
     pub fn of_pattern(problem: &Problem) -> Result<Option<Self>> {
         let mut quotients = Vec::new();
         for dim in 0..problem.from().dims() {
@@ -94,7 +94,7 @@ impl ClosedForm {
         Ok(Some(Self { axes, cores, steps, bound: rows.max(columns), lands }))
     }
 
-    /// What one rank sends and receives, with the step of each message, earliest first.
+    /// The messages that one rank sends and receives, with the step of each, earliest first.
     pub fn of_rank(&self, problem: &Problem, rank: u64) -> Result<Vec<(u64, Message)>> {
         let (from, to) = (problem.from().grid(), problem.to().grid());
         let traffic = Traffic::new(problem);
@@ -129,21 +129,22 @@ impl ClosedForm {
 
     /// The step of the message between two processes, given by their grid coordinates; `None` if there is none.
     pub fn step(&self, sender: &[u64], receiver: &[u64]) -> Option<u64> {
-        let mut place = Place::new(self.cores.len());
+        let mut mixed = MixedRadix::new(self.cores.len());
         for (dim, axis) in self.axes.iter().enumerate() {
             let link = axis.quotient.link(*sender.get(dim)?, *receiver.get(self.lands[dim])?)?;
-            place.add(axis, sender[dim], receiver[self.lands[dim]], link);
+            mixed.add(axis, sender[dim], receiver[self.lands[dim]], link);
         }
-        Some(self.step_at(&place))
+        Some(self.step_at(&mixed))
     }
 
-    /// Calls `visit(receiver, step)` for each message of a sender on a one-dimensional grid, without looking at
-    /// anybody else. Does nothing in more dimensions.
+    /// Calls `visit(receiver, step)` for each message of a sender on a one-dimensional grid, without visiting
+    /// other ranks. Does nothing in more dimensions.
     pub fn sends(&self, sender: u64, mut visit: impl FnMut(u64, u64)) {
         self.sends_by_class(sender, |receiver, step, _| visit(receiver, step));
     }
 
-    /// The same as `visit(receiver, step, class)`: the class, as [`Classes`](crate::Classes) counts it, has the length.
+    /// Calls `visit(receiver, step, class)` for each message of a sender on a one-dimensional grid. The class, numbered as in
+    /// [`Classes`](crate::Classes), gives the length.
     pub(crate) fn sends_by_class(&self, sender: u64, mut visit: impl FnMut(u64, u64, u64)) {
         let [axis] = self.axes.as_slice() else { return };
         if let AxisRule::Irregular(core) = axis.kind {
@@ -174,29 +175,29 @@ impl ClosedForm {
         }
     }
 
-    fn step_at(&self, place: &Place) -> u64 {
+    fn step_at(&self, mixed: &MixedRadix) -> u64 {
         if self.cores.is_empty() {
-            let (rows, columns) = place.sizes[0];
-            let (alpha, beta) = place.copies[0];
+            let (rows, columns) = mixed.sizes[0];
+            let (alpha, beta) = mixed.copies[0];
             let most = rows.max(columns);
-            return place.digits * most + (alpha + beta) % most;
+            return mixed.digits * most + (alpha + beta) % most;
         }
-        self.cores.iter().enumerate().fold(place.digits, |step, (index, core)| {
-            let (alpha, beta) = place.copies[index];
-            step * core.steps() + core.step(place.classes[index], alpha, beta)
+        self.cores.iter().enumerate().fold(mixed.digits, |step, (index, core)| {
+            let (alpha, beta) = mixed.copies[index];
+            step * core.steps() + core.step(mixed.classes[index], alpha, beta)
         })
     }
 }
 
 /// One message in mixed radix: the digits of simple axes, and for each core its class and copies.
-struct Place {
+struct MixedRadix {
     digits: u64,
     classes: Vec<u64>,
     copies: Vec<(u64, u64)>,
     sizes: Vec<(u64, u64)>,
 }
 
-impl Place {
+impl MixedRadix {
     fn new(cores: usize) -> Self {
         let slots = cores.max(1);
         Self { digits: 0, classes: vec![0; slots], copies: vec![(0, 0); slots], sizes: vec![(1, 1); slots] }
@@ -223,7 +224,7 @@ impl Place {
     }
 }
 
-/// Sorts the axes into kinds and hands their copies to the cores.
+/// Sorts the axes into kinds and assigns their copies to the cores.
 fn arrange(quotients: &[Quotient]) -> (Vec<AxisForm>, Vec<Core>) {
     let mut irregular = Vec::new();
     let mut axes: Vec<AxisForm> = quotients
@@ -253,8 +254,8 @@ fn arrange(quotients: &[Quotient]) -> (Vec<AxisForm>, Vec<Core>) {
     if irregular.is_empty() {
         return (axes, Vec::new());
     }
-    // Every way to hand each axis's copies to one of the cores, if there are not too many; else each irregular axis
-    // keeps its own and the first takes the rest.
+    // Tries every assignment of the axes' copies to cores, if there are not too many; else each irregular axis keeps its own
+    // copies and the first takes the rest.
     let ways = (irregular.len() as u64).checked_pow(axes.len() as u32).filter(|&ways| ways <= 1 << 14);
     let cores_of = |axes: &[AxisForm]| -> Vec<(u64, u64)> {
         let mut copies = vec![(1_u64, 1_u64); irregular.len()];

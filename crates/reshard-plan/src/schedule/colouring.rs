@@ -1,9 +1,9 @@
-//! Any traffic in the fewest steps: bipartite edge colouring by Kempe chains.
+//! Schedules any traffic in the fewest steps: bipartite edge colouring by Kempe chains.
 //!
 //! König's theorem says that a bipartite graph needs no more colours than its busiest vertex has edges. The proof is
 //! the algorithm: give each edge a colour that is free at its sender; if it is taken at the receiver, walk from there
 //! along edges of the two colours in turn and swap them, which frees it. The walk cannot come back to the sender.
-//! Chains stay short on redistributions, so this is fast; it is the fallback for whatever has no closed form.
+//! Chains stay short on redistributions, so this is fast; it is the fallback for traffic without a closed form.
 
 use super::STEPS;
 use super::graph::Graph;
@@ -13,21 +13,21 @@ use std::collections::HashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// A table of one side has at most so many cells: 256 MiB.
-const MOST_CELLS: usize = 1 << 26;
+/// The most cells of a table of one side: 256 MiB.
+const MAX_TABLE_CELLS: usize = 1 << 26;
 
-/// A vertex with more edges than this keeps a bit for each colour.
-const FEW: usize = 16;
+/// The most edges of a vertex without a bitmap of its colours; a vertex with more keeps a bit for each colour.
+const MAX_EDGES_WITHOUT_BITMAP: usize = 16;
 
-/// All those bits together: 512 MiB.
-const MOST_BYTES: usize = 1 << 29;
+/// The most bytes of all bitmaps of colours together: 512 MiB.
+const MAX_BITMAP_BYTES: usize = 1 << 29;
 
-/// A step for each edge, from 0 to the maximum degree less one.
+/// Returns a step for each edge, from 0 to the maximum degree less one.
 pub(super) fn colour(graph: &Graph) -> Result<Vec<u64>> {
     let colours = graph.max_degree()? as usize;
     let (sent, received) = graph.degrees()?;
-    let busy = sent.iter().chain(&received).filter(|&&degree| degree > FEW).count();
-    if busy.saturating_mul(colours / 8) > MOST_BYTES {
+    let busy = sent.iter().chain(&received).filter(|&&degree| degree > MAX_EDGES_WITHOUT_BITMAP).count();
+    if busy.saturating_mul(colours / 8) > MAX_BITMAP_BYTES {
         return Err(Error::too_large(format!(
             "{busy} processes have many messages each, the busiest {colours}; they cannot all be scheduled at once"
         )));
@@ -92,7 +92,7 @@ fn swap_chain(
     }
 }
 
-/// Which edge has which colour at each vertex of one side, and which colours are free.
+/// The edge of each colour at each vertex of one side, and the colours that are free.
 struct VertexColours {
     colours: usize,
     edges: Edges,
@@ -100,7 +100,7 @@ struct VertexColours {
     used: Vec<Vec<u64>>,
 }
 
-/// A table where that fits, or a map for each vertex: one busy vertex must not make room for all.
+/// A table where that fits in memory, or a map for each vertex: one vertex with many edges must not make the rows of all long.
 enum Edges {
     Table(Vec<u32>),
     Maps(Vec<HashMap<u32, u32>>),
@@ -109,18 +109,18 @@ enum Edges {
 impl VertexColours {
     fn new(degrees: &[usize], colours: usize) -> Result<Self> {
         const WHAT: &str = "the steps each rank has taken";
-        let edges = if degrees.len().saturating_mul(colours) <= MOST_CELLS {
+        let edges = if degrees.len().saturating_mul(colours) <= MAX_TABLE_CELLS {
             Edges::Table(memory::filled(NONE, degrees.len() * colours, WHAT)?)
         } else {
-            // A map grows when it is seven eighths full, and then has a byte beside each entry.
+            // A map grows when it is seven eighths full, and has a byte more for each entry.
             let entries = degrees.iter().map(|&degree| 4 * degree as u128 + 4).sum::<u128>();
             memory::check(entries * 9, WHAT)?;
             Edges::Maps(memory::filled(HashMap::new(), degrees.len(), WHAT)?)
         };
-        let busy = degrees.iter().filter(|&&degree| degree > FEW).count();
+        let busy = degrees.iter().filter(|&&degree| degree > MAX_EDGES_WITHOUT_BITMAP).count();
         memory::check(busy as u128 * (colours / 8 + 32) as u128, WHAT)?;
         let words = |degree: &usize| {
-            if *degree <= FEW {
+            if *degree <= MAX_EDGES_WITHOUT_BITMAP {
                 return Vec::new();
             }
             let mut words = vec![0_u64; colours.div_ceil(64)];
@@ -163,7 +163,7 @@ impl VertexColours {
         let words = &self.used[vertex];
         match words.iter().position(|&word| word != u64::MAX) {
             Some(word) => word * 64 + words[word].trailing_ones() as usize,
-            // A vertex with few edges: look at its colours one by one.
+            // A vertex with few edges: compares its colours one by one.
             None => (0..self.colours)
                 .find(|&colour| self.edge(vertex, colour) == NONE)
                 .expect("fewer edges than colours"),

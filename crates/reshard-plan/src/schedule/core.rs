@@ -1,11 +1,11 @@
-//! The closed form: the step of any message of a block-cyclic redistribution, by a handful of integer operations.
+//! The closed form: the step of any message of a block-cyclic redistribution, by a few integer operations.
 //!
 //! The communication grid of a block-cyclic pair is a small graph blown up. Its edges are the classes `k` in
 //! `0..classes`; class `k` joins row type `k mod row_types` with column type `k mod column_types`; and every edge
 //! stands for all pairs of `row_copies` copies of its row with `column_copies` copies of its column. So a rule
 //! `step(k, alpha, beta)` that is injective on every row `(k mod row_types, alpha)` and on every column
 //! `(k mod column_types, beta)` schedules the whole redistribution, and each rank evaluates it for its own messages
-//! alone. This one needs exactly as many steps as the busiest process has messages, which no schedule can beat.
+//! alone. This rule needs exactly as many steps as the busiest process has messages, and no schedule has fewer.
 //!
 //! The rule (for rows busier than columns; otherwise the roles are swapped) has the form
 //! `step = layer * column_copies + (twist + beta) mod column_copies`, with
@@ -23,14 +23,14 @@ use crate::axis::{gcd, inverse};
 /// The colouring rule of one blown-up quotient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Core {
-    /// Rows and columns have changed places, so that rows are the busier side.
+    /// True if rows and columns are exchanged, so that rows are the busier side.
     swapped: bool,
     classes: u64,
     row_types: u64,
     column_types: u64,
     row_copies: u64,
     column_copies: u64,
-    /// Most classes on one row and on one column.
+    /// The most classes of one row, and of one column.
     row_degree: u64,
     column_degree: u64,
     rule: Rule,
@@ -54,12 +54,12 @@ struct Node {
     rest: u64,
     whole: u64,
     rest_copies: u64,
-    /// Where copies below `rest` go: nowhere (a leaf), or to one of two nodes of fewer layers.
+    /// The children for copies below `rest`: none (a leaf), or two nodes of fewer layers.
     children: Option<(usize, usize)>,
 }
 
 impl Core {
-    /// The rule for so many classes, types and copies. All at least 1.
+    /// The rule for the given numbers of classes, types and copies, all at least 1.
     pub fn new(classes: u64, row_types: u64, column_types: u64, row_copies: u64, column_copies: u64) -> Self {
         let degrees = (classes.div_ceil(row_types), classes.div_ceil(column_types));
         let swapped = column_copies * degrees.0 < row_copies * degrees.1;
@@ -130,7 +130,7 @@ impl Core {
                 loop {
                     let offset = root + node.offset;
                     let shifted = layer - offset + alpha;
-                    // Place of k among the classes of its column that lie in this node.
+                    // Index of k among the classes of its column that are in this node.
                     let first_class = self.row_types * offset;
                     let place = (k - first_class) / self.column_types;
                     if alpha >= node.rest {
@@ -151,13 +151,13 @@ impl Core {
     }
 }
 
-/// The steps of one process, class by class. Where the rule shifts by this process's copy, layer and twist are the same for
-/// all messages of a class, and each is an addition.
+/// The steps of one process, class by class. Where the rule shifts by this process's copy, all messages of a class
+/// have one layer and one twist, and each step is an addition.
 pub(crate) struct ProcessSteps<'a> {
     core: &'a Core,
     copy: u64,
     of_row: bool,
-    /// The class `base` and `twist` belong to.
+    /// The class that `base` and `twist` belong to.
     class: u64,
     base: u64,
     twist: u64,
@@ -181,7 +181,7 @@ impl ProcessSteps<'_> {
     }
 }
 
-/// Grows the nodes of case 2.
+/// Builds the nodes of case 2.
 struct Tree {
     row_types: u64,
     column_types: u64,
@@ -189,7 +189,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// A node of `layers` layers in which a column has at most `degree` classes, for so many copies. `degree` and
+    /// Adds a node of `layers` layers in which a column has at most `degree` classes, for `copies` copies. `degree` and
     /// `layers` are coprime. Returns its index.
     fn grow(&mut self, offset: u64, degree: u64, layers: u64, row_copies: u64, column_copies: u64) -> usize {
         let (whole, rest) = (row_copies / layers, row_copies % layers);
@@ -217,7 +217,7 @@ impl Tree {
 mod tests {
     use super::*;
 
-    /// Proper: no two messages of a row or of a column in one step; and no step past the end.
+    /// Checks that the colouring is proper: no two messages of a row or of a column in one step, and no step past the end.
     fn check(classes: u64, row_types: u64, column_types: u64, row_copies: u64, column_copies: u64) {
         let core = Core::new(classes, row_types, column_types, row_copies, column_copies);
         let steps = core.steps();

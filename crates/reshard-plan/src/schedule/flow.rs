@@ -9,14 +9,14 @@ use crate::error::Result;
 use crate::memory;
 use std::collections::VecDeque;
 
-/// Least and most edges to take at a vertex.
+/// The least and the greatest number of edges to take at a vertex.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub least: u64,
     pub most: u64,
 }
 
-/// True for each edge (sender, receiver, weight) that is taken; `None` if the bounds cannot all be met.
+/// Returns whether each edge (sender, receiver, weight) is taken; `None` if the bounds cannot all be met.
 pub(super) fn heaviest_within(
     senders: &[Range],
     receivers: &[Range],
@@ -30,7 +30,7 @@ pub(super) fn heaviest_within(
     let (source, sink) = (senders.len() + receivers.len(), senders.len() + receivers.len() + 1);
     const WHAT: &str = "the flow of a block of steps";
     let arcs = 2 * (2 * (senders.len() + receivers.len()) + edges.len());
-    // Lists that grow as they are filled have up to twice the room, and four places at least.
+    // Lists that grow as they are filled have up to twice the capacity, and at least four entries.
     memory::check((2 * arcs + 4 * sink) as u128 * 8, WHAT)?;
     let mut network = FlowNetwork {
         arcs: memory::with_room(arcs, WHAT)?,
@@ -69,7 +69,7 @@ struct Arc {
 struct FlowNetwork {
     arcs: Vec<Arc>,
     of_node: Vec<Vec<usize>>,
-    /// For each node, while a path is looked for: how far it is, the arc it is reached by, and whether it waits in the queue.
+    /// For each node during the search for a path: its distance, the arc it is reached by, and whether it is in the queue.
     distance: Vec<i128>,
     arrived_by: Vec<usize>,
     waits: Vec<bool>,
@@ -83,7 +83,7 @@ impl FlowNetwork {
         self.arcs.push(Arc { to: from, left: 0, cost: -cost });
     }
 
-    /// Sends one unit along a cheapest path, if that is worth something.
+    /// Sends one unit along a cheapest path, if that lowers the total cost.
     fn augment(&mut self, source: usize, sink: usize) -> bool {
         let (distance, arrived_by, waits) = (&mut self.distance, &mut self.arrived_by, &mut self.waits);
         distance.fill(i128::MAX);

@@ -1,17 +1,17 @@
 //! All messages of a redistribution as a bipartite graph: senders on one side, receivers on the other.
 //!
-//! Strategies that need to see everything at once work on this. It exists only where all messages are asked for; the
-//! closed form does without.
+//! Strategies that need all messages at once use it. It exists only where all messages are listed; the closed form does not
+//! need it.
 
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::problem::Problem;
 use crate::traffic::{Message, Traffic};
 
-/// The most messages a graph may hold.
-const MOST_MESSAGES: u128 = 10_000_000;
+/// The most messages of a graph.
+const MAX_MESSAGES: u128 = 10_000_000;
 
-/// What lists as long as the messages are called.
+/// The name of lists as long as the messages in errors.
 pub(super) const MESSAGES: &str = "a list of all messages";
 
 /// Senders and receivers by index, and every message between them.
@@ -20,7 +20,7 @@ pub(crate) struct Graph {
     /// Ranks, ascending.
     pub senders: Vec<u64>,
     pub receivers: Vec<u64>,
-    /// Sorted by sender, then by receiver.
+    /// The messages, sorted by sender, then by receiver.
     pub edges: Vec<Edge>,
 }
 
@@ -33,18 +33,18 @@ pub(crate) struct Edge {
 }
 
 impl Graph {
-    /// The messages of a problem. With `shared_ranks` a rank is one process on both sides, and what stays on it is no
-    /// message.
+    /// The messages of a problem. With `shared_ranks` a rank is one process on both sides, and elements that stay on it
+    /// are no message.
     pub fn new(problem: &Problem, shared_ranks: bool) -> Result<Self> {
         let grids = [problem.from().grid(), problem.to().grid()];
-        if let Some(grid) = grids.iter().find(|grid| u128::from(grid.size()) > MOST_MESSAGES) {
+        if let Some(grid) = grids.iter().find(|grid| u128::from(grid.size()) > MAX_MESSAGES) {
             return Err(Error::too_large(format!(
-                "a grid has {} processes, and at most {MOST_MESSAGES} are scheduled at once; ask for one rank at a time",
+                "a grid has {} processes, and at most {MAX_MESSAGES} are scheduled at once; ask for one rank at a time",
                 grid.size()
             )));
         }
         let table = Traffic::new(problem).table()?;
-        if table.message_count() > MOST_MESSAGES {
+        if table.message_count() > MAX_MESSAGES {
             return Err(too_many(table.message_count()));
         }
         let mut edges = memory::with_room(table.message_count() as usize, MESSAGES)?;
@@ -93,7 +93,7 @@ impl Graph {
         Ok(self.degrees()?.0.into_iter().max().unwrap_or(0) as u64)
     }
 
-    /// The greatest number of elements any process sends or receives: W, which nothing can beat.
+    /// The greatest number of elements any process sends or receives: W, a lower bound of every total cost.
     pub fn max_load(&self) -> Result<u64> {
         let (mut sent, mut received) = self.of_each(0)?;
         for edge in &self.edges {
@@ -111,7 +111,7 @@ impl Graph {
         let (sent, received) = self.degrees()?;
         let of_side: [fn(&Edge) -> usize; 2] = [|edge| edge.sender, |edge| edge.receiver];
         for (mut ends, process) in [sent, received].into_iter().zip(of_side) {
-            // All lists of a side one after the other; where each begins, and once they are filled where it ends.
+            // All lists of a side one after the other; the beginning of each, which becomes its end as it is filled.
             let mut lengths = memory::filled(0_u64, self.edges.len(), WHAT)?;
             let mut begin = 0;
             for end in &mut ends {
@@ -143,7 +143,7 @@ impl Graph {
 
 fn too_many(count: u128) -> Error {
     Error::too_large(format!(
-        "this redistribution has {count} messages, and at most {MOST_MESSAGES} are scheduled at once; \
+        "this redistribution has {count} messages, and at most {MAX_MESSAGES} are scheduled at once; \
          ask for one rank at a time"
     ))
 }

@@ -1,10 +1,10 @@
-//! Without barriers: every message starts as soon as both its ends are free.
+//! Schedules without barriers: every message starts as soon as both its ends are free.
 //!
 //! Dense list scheduling: whenever a port falls idle, the waiting messages whose both ends are idle are started, most
 //! urgent first. No port waits while it could work, so the last arrival comes within twice the greatest load W, and in
-//! practice close to it. What is urgent can be told in several ways, none always best: the message whose ends have most
-//! left to do, the longest one, or the earliest of some schedule in steps. We try them, and those schedules just in their
-//! order, which can only gain by dropping the barriers; and we keep the one that ends first.
+//! practice close to it. There are several measures of urgency, none always best: the message whose ends have most left to
+//! do, the longest message, or the earliest of some schedule in steps. All are tried, and these schedules in their own
+//! order, too, which can only gain by dropping the barriers; the one that ends first is kept.
 
 use super::Step;
 use super::graph::Graph;
@@ -13,29 +13,29 @@ use crate::memory;
 use crate::traffic::Message;
 use std::cmp::Reverse;
 
-/// Past this many messages looking through all that wait takes too long.
-const MOST_MESSAGES: usize = 50_000;
+/// The most messages: with more, searching all that wait takes too long.
+const MAX_MESSAGES: usize = 50_000;
 
-/// What lists of such moments are called.
+/// The name of lists of start times in errors.
 const STARTS: &str = "the moments at which messages start";
 
-/// Which waiting message goes first.
+/// Decides which waiting message goes first.
 #[derive(Clone, Copy)]
 enum Urgency<'a> {
-    /// The one whose ends have most left to send and receive.
+    /// The message whose ends have most left to send and receive.
     Load,
-    /// The longest.
+    /// The longest message.
     Length,
-    /// The one with the earliest step.
+    /// The message with the earliest step.
     Order(&'a [u64]),
 }
 
-/// Messages grouped by the moment they start, and the moment the last arrives, in elements sent. `orders` are schedules in
-/// steps worth following.
+/// Groups messages by the time they start, and returns the time the last arrives, in elements sent. `orders` are schedules in
+/// steps whose order is tried.
 pub(super) fn steps(graph: &Graph, orders: &[Vec<u64>]) -> Result<(Vec<Step>, u64)> {
-    if graph.edges.len() > MOST_MESSAGES {
+    if graph.edges.len() > MAX_MESSAGES {
         return Err(Error::too_large(format!(
-            "async was asked for {} messages, and takes at most {MOST_MESSAGES}; use optimal",
+            "async was asked for {} messages, and takes at most {MAX_MESSAGES}; use optimal",
             graph.edges.len()
         )));
     }
@@ -45,7 +45,7 @@ pub(super) fn steps(graph: &Graph, orders: &[Vec<u64>]) -> Result<(Vec<Step>, u6
     let mut best: Option<(Vec<u64>, u64)> = None;
     for run in rules.map(|urgency| starts(graph, urgency)).chain(in_order) {
         let run = run?;
-        // Of equally fast ones the first.
+        // Of equally fast schedules, the first.
         if best.as_ref().is_none_or(|best| run.1 < best.1) {
             best = Some(run);
         }
@@ -54,7 +54,7 @@ pub(super) fn steps(graph: &Graph, orders: &[Vec<u64>]) -> Result<(Vec<Step>, u6
     let mut moments = memory::listed(starts.iter().copied(), STARTS)?;
     moments.sort_unstable();
     moments.dedup();
-    // Lists that grow as they are filled have up to twice the room, and four places at least.
+    // Lists that grow as they are filled have up to twice the capacity, and at least four entries.
     memory::check((2 * starts.len() + 4 * moments.len()) as u128 * size_of::<Message>() as u128, STARTS)?;
     let mut steps = memory::filled(Step::default(), moments.len(), STARTS)?;
     for (edge, start) in graph.edges.iter().zip(starts) {
@@ -65,8 +65,8 @@ pub(super) fn steps(graph: &Graph, orders: &[Vec<u64>]) -> Result<(Vec<Step>, u6
     Ok((steps, makespan))
 }
 
-/// When each message starts if every process keeps the order of the steps and nobody waits for a barrier, and when the last
-/// arrives.
+/// The time at which each message starts if every process keeps the order of the steps without barriers, and the time at which
+/// the last arrives.
 fn starts_in_order(graph: &Graph, steps: &[u64]) -> Result<(Vec<u64>, u64)> {
     let (mut sender_free, mut receiver_free) = graph.of_each(0)?;
     let mut starts = memory::filled(0, graph.edges.len(), STARTS)?;
@@ -76,14 +76,14 @@ fn starts_in_order(graph: &Graph, steps: &[u64]) -> Result<(Vec<u64>, u64)> {
         let edge = &graph.edges[index];
         let start: u64 = sender_free[edge.sender].max(receiver_free[edge.receiver]);
         starts[index] = start;
-        // An order that leaves 64 bits is never the one that ends first.
+        // An order whose times overflow 64 bits is never the one that ends first.
         let end: u64 = start.saturating_add(edge.elems);
         (sender_free[edge.sender], receiver_free[edge.receiver]) = (end, end);
     }
     Ok((starts, sender_free.into_iter().max().unwrap_or(0)))
 }
 
-/// When each message starts, and when the last arrives.
+/// The time at which each message starts, and the time at which the last arrives.
 fn starts(graph: &Graph, urgency: Urgency<'_>) -> Result<(Vec<u64>, u64)> {
     let (mut to_send, mut to_receive) = graph.of_each(0_u64)?;
     for edge in &graph.edges {
@@ -114,7 +114,7 @@ fn starts(graph: &Graph, urgency: Urgency<'_>) -> Result<(Vec<u64>, u64)> {
         });
         for &index in &ready {
             let edge = &graph.edges[index];
-            // One that went before may have taken a port.
+            // A message that started before may have taken a port.
             if sender_free[edge.sender] > now || receiver_free[edge.receiver] > now {
                 continue;
             }
@@ -126,7 +126,7 @@ fn starts(graph: &Graph, urgency: Urgency<'_>) -> Result<(Vec<u64>, u64)> {
             makespan = makespan.max(end);
         }
         waiting.retain(|&index| starts[index] == u64::MAX);
-        // The next moment a port falls idle.
+        // The next time a port becomes idle.
         let next = sender_free.iter().chain(&receiver_free).copied().filter(|&free| free > now).min();
         now = next.unwrap_or(now);
     }

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::transport::cheapest;
 
-/// Each step solves an assignment problem: past this many steps times processes squared that takes minutes.
-const MOST_WORK: usize = 100_000_000;
+/// The most steps times processes squared: each step solves an assignment problem, and more takes minutes.
+const MAX_WORK: usize = 100_000_000;
 
 /// The step of each edge.
 pub(super) fn stepwise(graph: &Graph) -> Result<Vec<u64>> {
@@ -29,7 +29,7 @@ pub(super) fn greedy(graph: &Graph) -> Result<Vec<u64>> {
 fn peel(graph: &Graph, fewest_steps: bool) -> Result<Vec<u64>> {
     let size = graph.senders.len().max(graph.receivers.len());
     let least_steps = graph.max_degree()? as usize;
-    if least_steps.saturating_mul(size).saturating_mul(size) > MOST_WORK {
+    if least_steps.saturating_mul(size).saturating_mul(size) > MAX_WORK {
         return Err(Error::too_large(format!(
             "{least_steps} matchings of {size} processes were asked for, which would take minutes; use optimal"
         )));
@@ -39,7 +39,7 @@ fn peel(graph: &Graph, fewest_steps: bool) -> Result<Vec<u64>> {
     let (mut sent, mut received) = graph.degrees()?;
     // Between equal lengths, messages of processes with many left are better: at most 2 x size for each of size edges.
     let length_weight = (2 * size * size) as u128 + 1;
-    // And a busiest process that is met is worth more than all lengths together.
+    // A busiest process that is met is worth more than all lengths together.
     let total: u128 = graph.edges.iter().map(|edge| u128::from(edge.elems)).sum();
     let busy_weight = (total + 1) * length_weight;
     for step in 0.. {
@@ -66,7 +66,7 @@ fn peel(graph: &Graph, fewest_steps: bool) -> Result<Vec<u64>> {
     Ok(steps)
 }
 
-/// The edges among `left` that meet nobody twice and weigh most together.
+/// The heaviest matching among the edges `left`.
 fn heaviest_matching(graph: &Graph, left: &[usize], weight: &impl Fn(&Edge) -> u128) -> Result<Vec<usize>> {
     // The smaller side is assigned to the larger; a pair without an edge weighs nothing.
     let by_senders = graph.senders.len() <= graph.receivers.len();
@@ -77,7 +77,7 @@ fn heaviest_matching(graph: &Graph, left: &[usize], weight: &impl Fn(&Edge) -> u
     } else {
         (graph.receivers.len(), graph.senders.len())
     };
-    // Lists that grow as they are filled have up to twice the room, and four places at least.
+    // Lists that grow as they are filled have up to twice the capacity, and at least four entries.
     memory::check((2 * left.len() + 4 * rows) as u128 * 8, "the messages of each rank")?;
     let mut of_row: Vec<Vec<usize>> = memory::filled(Vec::new(), rows, "the messages of each rank")?;
     for &index in left {

@@ -1,7 +1,7 @@
-//! Fewest steps and least cost are two wishes; this strategy minimises `alpha * steps + beta * cost`.
+//! Fewest steps and least cost are two objectives; this strategy minimises `alpha * steps + beta * cost`.
 //!
 //! Steps come in blocks of equal cost. Peel blocks off, costliest first: to a block belong all messages longer than the
-//! next shorter length, and as many more as fit, the heaviest for choice, such that what is left can still be sent in the
+//! next shorter length, and as many more as fit, the heaviest first, such that what is left can still be sent in the
 //! steps that remain. Which ones is a flow ([`flow`](super::flow)); how many steps a block needs is its greatest degree;
 //! and the messages of a block are put into its steps by edge colouring. Trying a few numbers of steps, and blocks that
 //! skip a length or two, and keeping the best is optimal in nearly all cases; [`certificate`](super::certificate) proves
@@ -20,22 +20,22 @@ use crate::memory;
 use crate::problem::Problem;
 use crate::quotient::Quotient;
 
-/// Each block is a flow through all messages: past this many that takes too long.
-const MOST_EDGES: usize = 8_000;
+/// The most messages: each block is a flow through all of them, and more takes too long.
+const MAX_EDGES: usize = 8_000;
 
-/// So many numbers of steps are tried beyond the fewest.
-const TRIES: u64 = 8;
+/// The most steps beyond the fewest that are tried.
+const MAX_EXTRA_STEPS: u64 = 8;
 
-/// Blocks tried times messages squared, which is about what a flow takes: seconds.
-const WORK: usize = 50_000_000;
+/// The most blocks tried times messages squared, which is about the work of a flow: seconds.
+const MAX_FLOW_WORK: usize = 50_000_000;
 
-/// Cells of simplex tableaux that may be computed for all bounds together: about a second.
-const EFFORT: u64 = 1_000_000_000;
+/// The most cells of simplex tableaux computed for all bounds together: about a second.
+const MAX_TABLEAU_CELLS: u64 = 1_000_000_000;
 
-/// After a block the next may be of one of so many lengths.
-const MOST_BRANCHES: usize = 4;
+/// The most lengths tried for the next block.
+const MAX_BRANCHES: usize = 4;
 
-/// The step of each message, and what no schedule can beat.
+/// The step of each message, and the lower bounds.
 pub(super) struct MinCost {
     pub steps: Vec<u64>,
     pub bound_cost: u128,
@@ -51,19 +51,19 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
                 "at most {most} steps were asked for, but a process has {fewest} messages; at least {fewest} are needed"
             )));
         }
-        Some(most) => most.min(fewest + TRIES),
-        None => fewest + TRIES,
+        Some(most) => most.min(fewest + MAX_EXTRA_STEPS),
+        None => fewest + MAX_EXTRA_STEPS,
     };
     let mut search = BlockSearch {
         graph: &instance,
         options,
         allowed: 0,
         best: None,
-        budget: (WORK / (1 + instance.edges.len().pow(2))).clamp(4, 800),
+        budget: (MAX_FLOW_WORK / (1 + instance.edges.len().pow(2))).clamp(4, 800),
     };
     for steps in fewest..=most {
         search.allowed = steps;
-        // Every number of steps gets a fair share of what is left.
+        // Every number of steps gets an equal part of the remaining budget.
         let reserve = search.budget - search.budget / (most - steps + 1) as usize;
         search.budget -= reserve;
         let all = memory::listed(0..instance.edges.len(), MESSAGES)?;
@@ -75,8 +75,8 @@ pub(super) fn solve(problem: &Problem, graph: &Graph, options: &Options) -> Resu
             "no order of the messages was found; please report these layouts as a fault of reshard",
         )
     })?;
-    // The bound of the cost first, which every schedule is judged by; then as much of the price as there is effort for.
-    let mut effort = EFFORT;
+    // The bound of the cost first, with which every schedule is compared; then the bound of the price, as far as the budget goes.
+    let mut effort = MAX_TABLEAU_CELLS;
     let bound_cost = cost_bound(&kinds, options.most_steps, &mut effort)?;
     Ok(MinCost {
         steps: memory::listed(lifted.into_iter().map(|edge| steps[edge]), STEPS)?,
@@ -89,8 +89,7 @@ fn cost_bound(kinds: &MessageKinds, most_steps: Option<u64>, effort: &mut u64) -
     Ok(certificate::bound(kinds, 0, 1, most_steps, effort)?.unwrap_or(0))
 }
 
-/// No schedule has a lower price: by the prices themselves, or by the least cost for each number of steps, whichever says
-/// more.
+/// A lower bound of the price: by the prices themselves, or by the least cost for each number of steps, whichever is larger.
 fn bound_price(
     kinds: &MessageKinds,
     options: &Options,
@@ -128,9 +127,9 @@ fn instance(
     if let Some(small) = quotient_instance(problem, graph, options)? {
         return Ok(small);
     }
-    if graph.edges.len() > MOST_EDGES {
+    if graph.edges.len() > MAX_EDGES {
         return Err(Error::too_large(format!(
-            "min-cost was asked for {} different messages, and takes at most {MOST_EDGES}; use optimal or stepwise",
+            "min-cost was asked for {} different messages, and takes at most {MAX_EDGES}; use optimal or stepwise",
             graph.edges.len()
         )));
     }
@@ -168,7 +167,7 @@ fn quotient_instance(
     let (row_count, column_count) =
         (size(quotient.row_types(), rows), size(quotient.column_types(), columns));
     let edge_count = u128::from(quotient.classes()) * u128::from(rows) * u128::from(columns);
-    if edge_count > MOST_EDGES as u128 {
+    if edge_count > MAX_EDGES as u128 {
         return Ok(None);
     }
     let mut edges = Vec::with_capacity(edge_count as usize);
@@ -208,19 +207,19 @@ fn quotient_instance(
     Ok(Some((small, kinds, lifted)))
 }
 
-/// Looks for the best blocks of at most `allowed` steps in all.
+/// Searches for the best blocks of at most `allowed` steps in all.
 struct BlockSearch<'a> {
     graph: &'a Graph,
     options: &'a Options,
     allowed: u64,
     /// The least price, and a step for each edge.
     best: Option<(u128, Vec<u64>)>,
-    /// Blocks that may still be tried; the first way down is always followed to its end.
+    /// Blocks that may still be tried; the first branch is always followed to its end.
     budget: usize,
 }
 
 impl BlockSearch<'_> {
-    /// Takes a block off the edges `left`, in every way that seems worth trying, and goes on with the rest.
+    /// Removes a block from the edges `left`, in each of the ways that are tried, and goes on with the rest.
     fn peel(&mut self, steps: &mut Vec<u64>, left: &[usize], used: u64, cost: u128) -> Result<()> {
         if left.is_empty() {
             let price = super::price(self.options, used, cost);
@@ -238,8 +237,8 @@ impl BlockSearch<'_> {
         lengths.sort_unstable();
         lengths.dedup();
         let longest = lengths.pop().unwrap_or(0);
-        // The next block may be of any shorter length; what is longer must go now.
-        for next in lengths.into_iter().rev().take(MOST_BRANCHES - 1).chain([0]) {
+        // The next block may be of any shorter length; longer messages must go now.
+        for next in lengths.into_iter().rev().take(MAX_BRANCHES - 1).chain([0]) {
             if self.best.is_some() && self.budget == 0 {
                 return Ok(());
             }

@@ -1,20 +1,20 @@
-//! In which step each message goes.
+//! Schedules: the step of each message.
 //!
 //! A [`Schedule`] orders the messages of a redistribution into steps in which each process sends at most one message
-//! and receives at most one. It knows what no schedule can beat, says whether it reaches it, and can check itself.
-//! Strategies are a closed set, one to a file:
+//! and receives at most one. It has lower bounds for steps and cost, says whether it reaches them, and can check
+//! itself. Strategies are a closed set, one in each file:
 //!
 //! | strategy | file | what it aims at |
 //! |---|---|---|
 //! | `optimal` | `closed_form.rs` (with `core.rs`), `colouring.rs` | fewest steps, always; by formula where there is one |
 //! | `classes` | `closed_form.rs` | class by class: fewest steps, and least cost over whole periods, where the classes allow it |
-//! | `stepwise`, `greedy` | `matching.rs` | heaviest matchings first, with the fewest steps or without minding them |
+//! | `stepwise`, `greedy` | `matching.rs` | heaviest matchings first, with the fewest steps or any number |
 //! | `min-cost` | `min_cost.rs` (with `flow.rs`, `certificate.rs`) | least of alpha steps + beta cost, with a proof of how near |
 //! | `split` | `split.rs` | least total cost of all, by cutting messages |
 //! | `async` | `list.rs` | least time without barriers |
-//! | `caterpillar`, `walker-otto`, `eager` | `classic.rs` | what others do, to compare with |
+//! | `caterpillar`, `walker-otto`, `eager` | `classic.rs` | schedules of other libraries, for comparison |
 //!
-//! All are deterministic: every rank that asks gets the same schedule. The cost of a step is the load of its busiest
+//! All are deterministic: every rank computes the same schedule. The cost of a step is the load of its busiest
 //! port: the longest message, where each port has one.
 
 mod certificate;
@@ -40,7 +40,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// How to order the messages.
+/// The strategy by which messages are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// The fewest steps, for any layouts.
@@ -48,9 +48,9 @@ pub enum Strategy {
     Optimal,
     /// Class by class, where `gcd(r, Q) = gcd(s, P) = 1`: fewest steps, and least cost if the array is whole periods.
     Classes,
-    /// The heaviest matching that keeps the number of steps least, again and again.
+    /// Repeatedly the heaviest matching that keeps the number of steps least.
     Stepwise,
-    /// The heaviest matching, again and again.
+    /// Repeatedly the heaviest matching.
     Greedy,
     /// The least of `alpha * steps + beta * cost`, nearly always, with a proof of how near.
     MinCost,
@@ -62,7 +62,7 @@ pub enum Strategy {
     Caterpillar,
     /// Walker and Otto's schedule for equal grids, one block a multiple of the other.
     WalkerOtto,
-    /// Everything at once, so many messages in flight from each sender.
+    /// All messages at once, with a limited number in flight from each sender.
     Eager,
 }
 
@@ -120,32 +120,32 @@ impl FromStr for Strategy {
     }
 }
 
-/// What a schedule may assume and how it is made.
+/// The options of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How to order the messages.
+    /// The strategy by which messages are ordered.
     pub strategy: Strategy,
-    /// Rank k is one process on both sides: what it keeps is a copy, not a message.
+    /// True if rank k is one process on both sides: elements that stay on it are a copy, not a message.
     pub shared_ranks: bool,
     /// For `eager`: messages in flight from each sender.
     pub in_flight: u64,
-    /// For `min-cost`: what a step costs, whatever it carries.
+    /// For `min-cost`: the fixed cost of a step.
     pub alpha: u64,
-    /// For `min-cost`: what each element of a step's longest message costs.
+    /// For `min-cost`: the cost of each element of a step's longest message.
     pub beta: u64,
-    /// For `min-cost`: at most so many steps.
+    /// For `min-cost`: the most steps.
     pub most_steps: Option<u64>,
 }
 
 impl Options {
-    /// How to order the messages.
+    /// Sets the strategy by which messages are ordered.
     #[must_use]
     pub fn with_strategy(self, strategy: Strategy) -> Self {
         Self { strategy, ..self }
     }
 
-    /// Says whether rank k is the same process on both sides.
+    /// Sets whether rank k is one process on both sides.
     #[must_use]
     pub fn with_shared_ranks(self, shared_ranks: bool) -> Self {
         Self { shared_ranks, ..self }
@@ -194,7 +194,7 @@ impl Default for Options {
 pub struct Step {
     /// Elements the busiest port sends or receives: the longest message where each has one.
     pub cost: u64,
-    /// By sender.
+    /// The messages of the step, by sender.
     pub messages: Vec<Message>,
 }
 
@@ -220,17 +220,17 @@ pub struct Schedule {
     bound_steps: u64,
     bound_cost: u128,
     bound_price: u128,
-    /// A cheaper schedule is known.
+    /// True if a cheaper schedule is known.
     beaten: bool,
 }
 
-/// `alpha * steps + beta * cost`; costs of the longest arrays leave 64 bits, and prices may end at 128.
+/// The price `alpha * steps + beta * cost`; costs of the longest arrays do not fit into 64 bits, and prices saturate at 128.
 fn price(options: &Options, steps: u64, cost: u128) -> u128 {
     let of_steps = u128::from(options.alpha) * u128::from(steps);
     of_steps.saturating_add(u128::from(options.beta).saturating_mul(cost))
 }
 
-/// What a list of steps, one for each message, is called.
+/// The name of a list of steps, one for each message, in errors.
 const STEPS: &str = "the steps of all messages";
 
 fn total(steps: &[Step]) -> u128 {
@@ -238,12 +238,12 @@ fn total(steps: &[Step]) -> u128 {
 }
 
 impl Schedule {
-    /// A schedule for a problem whose two grids count as distinct processes.
+    /// Makes a schedule for a problem whose two grids count as distinct processes.
     pub fn new(problem: &Problem, strategy: Strategy) -> Result<Self> {
         Self::with(problem, &Options::default().with_strategy(strategy))
     }
 
-    /// A schedule with options.
+    /// Makes a schedule with options.
     pub fn with(problem: &Problem, options: &Options) -> Result<Self> {
         let graph = Graph::new(problem, options.shared_ranks)?;
         let steps = match options.strategy {
@@ -266,7 +266,7 @@ impl Schedule {
             Strategy::Split => split::steps(&graph)?,
             Strategy::Async => {
                 let mut orders = vec![optimal(problem, &graph, options)?];
-                // Matchings are worth their time only where they take little.
+                // Matchings are used only where they take little time.
                 if graph.senders.len().max(graph.receivers.len()) <= 64 {
                     orders.push(matching::stepwise(&graph)?);
                 }
@@ -290,34 +290,34 @@ impl Schedule {
         Ok(Self { options: *options, steps, total_cost, bound_steps, bound_cost, bound_price, beaten: false })
     }
 
-    /// The same schedule with its cost judged more sharply: by a bound that is harder to find, and by whether a cheaper
-    /// schedule is known. What judges must belong to the same problem and the same `shared_ranks`.
+    /// Improves what is known about the cost of this schedule: with a bound that takes longer to find, and with a cheaper
+    /// schedule if one is known. `by` must belong to this problem and this value of `shared_ranks`.
     #[must_use]
     pub fn judged(mut self, by: &Judgement) -> Self {
         if self.options.strategy.keeps_steps() {
             self.bound_cost = self.bound_cost.max(by.bound_cost);
-            // A limit on the steps may forbid the cheaper one.
+            // A limit on the steps may forbid the cheaper schedule.
             self.beaten = by.known_cost < self.total_cost && self.options.most_steps.is_none();
         }
         self
     }
 
-    /// `alpha * steps + beta * cost`, by the options.
+    /// The price `alpha * steps + beta * cost`, with the options' values.
     pub fn price(&self) -> u128 {
         price(&self.options, self.num_steps(), self.total_cost)
     }
 
-    /// No schedule of this kind has a lower price.
+    /// Lower bound of the price of any schedule of this kind.
     pub fn bound_price(&self) -> u128 {
         self.bound_price
     }
 
-    /// How it was made.
+    /// The options by which the schedule was made.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The steps, in order. Those of `async` are the moments at which messages start.
+    /// The steps, in order. The steps of `async` are the times at which messages start.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -332,17 +332,17 @@ impl Schedule {
         self.total_cost
     }
 
-    /// No schedule of this kind has fewer steps.
+    /// Lower bound of the number of steps of any schedule of this kind.
     pub fn bound_steps(&self) -> u64 {
         self.bound_steps
     }
 
-    /// No schedule of this kind costs less.
+    /// Lower bound of the cost of any schedule of this kind.
     pub fn bound_cost(&self) -> u128 {
         self.bound_cost
     }
 
-    /// Whether no schedule has fewer steps; `None` where steps are not what is being counted.
+    /// True if no schedule has fewer steps; `None` for strategies that do not count steps.
     pub fn optimal_steps(&self) -> Option<bool> {
         match self.options.strategy {
             Strategy::Async | Strategy::Split => None,
@@ -350,7 +350,7 @@ impl Schedule {
         }
     }
 
-    /// Whether no schedule costs less (for `min-cost` with a limit: none within it): true if the bound is reached, false
+    /// Says whether no schedule costs less (for `min-cost` with a limit: none within it): true if the bound is reached, false
     /// if a cheaper one is known (see [`judged`](Self::judged)), `None` if neither is proven.
     pub fn optimal_cost(&self) -> Option<bool> {
         match self.total_cost == self.bound_cost {
@@ -410,8 +410,8 @@ impl Schedule {
     }
 }
 
-/// What is known of the total cost of any schedule of a problem: what none can beat, and what one reaches. Finding it takes
-/// longer than making most schedules, and serves for all of them.
+/// Bounds of the total cost of any schedule of a problem: a lower bound, and the cost of the best known schedule. Finding them
+/// takes longer than making most schedules, and serves for all schedules of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     bound_cost: u128,
@@ -419,7 +419,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Judges a problem; an error if it is too large for that.
+    /// Finds the bounds of a problem; an error if it is too large for that.
     pub fn new(problem: &Problem, shared_ranks: bool) -> Result<Self> {
         let graph = Graph::new(problem, shared_ranks)?;
         let options = Options::default().with_alpha(0).with_beta(1).with_shared_ranks(shared_ranks);
@@ -428,9 +428,9 @@ impl Judgement {
     }
 }
 
-/// What one rank sends and receives, with the step of each message, earliest first: the schedule `optimal` of grids of any
-/// size, computed by the rank alone. `None` where there is no closed form with the fewest steps; a [`Schedule`] of all
-/// ranks has the answer there.
+/// The messages that one rank sends and receives, with the step of each, earliest first: the schedule `optimal` of grids of
+/// any size, computed by the rank alone. `None` where there is no closed form with the fewest steps; use a [`Schedule`] of
+/// all ranks there.
 ///
 /// ```
 /// use reshard_plan::{Problem, schedule};
@@ -444,7 +444,7 @@ pub fn of_rank(problem: &Problem, rank: u64) -> Result<Option<Vec<(u64, Message)
     form.map(|form| form.of_rank(problem, rank)).transpose()
 }
 
-/// The closed form where it exists and is optimal, edge colouring where not.
+/// The steps of all messages: by the closed form where it exists and is optimal, else by edge colouring.
 fn optimal(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u64>> {
     if !options.shared_ranks
         && let Some(form) = ClosedForm::new(problem)?.filter(ClosedForm::is_optimal)
@@ -468,7 +468,7 @@ fn classes(problem: &Problem, graph: &Graph, options: &Options) -> Result<Vec<u6
 fn by_formula(problem: &Problem, graph: &Graph, form: &ClosedForm) -> Result<Vec<u64>> {
     let coords = |grid: &crate::grid::Grid, ranks: &[u64]| -> Result<Vec<Vec<u64>>> {
         const WHAT: &str = "the coordinates of all ranks";
-        // A list for each rank, with what the allocator keeps about it.
+        // A list for each rank, with the allocator's overhead.
         memory::check(ranks.len() as u128 * (32 + 8 * grid.dims() as u128), WHAT)?;
         let of = |&rank: &u64| grid.coords(rank).expect("ranks of this grid");
         memory::listed(ranks.iter().map(of), WHAT)
@@ -480,7 +480,7 @@ fn by_formula(problem: &Problem, graph: &Graph, form: &ClosedForm) -> Result<Vec
     memory::listed(steps, STEPS)
 }
 
-/// Edges grouped by their step.
+/// Groups edges by their step.
 fn by_step(graph: &Graph, steps: &[u64]) -> Result<Vec<Step>> {
     let count = steps.iter().max().map_or(0, |&last| last as usize + 1);
     let mut sizes = memory::filled(0_usize, count, STEPS)?;
@@ -499,7 +499,7 @@ fn by_step(graph: &Graph, steps: &[u64]) -> Result<Vec<Step>> {
     Ok(grouped)
 }
 
-/// The caterpillar rolls through all its steps, whether or not anybody has something to send.
+/// Appends the empty steps of the caterpillar: it has all its steps, whether or not any process sends.
 fn padded(mut steps: Vec<Step>, graph: &Graph) -> Result<Vec<Step>> {
     let count = graph.senders.len().max(graph.receivers.len());
     let more = count.saturating_sub(steps.len());

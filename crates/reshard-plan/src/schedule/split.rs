@@ -1,4 +1,4 @@
-//! Messages may be cut: the total cost is then the load of the busiest process, and nothing can cost less.
+//! Schedules that cut messages: the total cost is then the load of the busiest process, and no schedule can cost less.
 //!
 //! After Gonzalez and Sahni: fill the traffic matrix up until every row and column sums to the greatest load W; such a
 //! matrix is W times a mixture of permutations (Birkhoff, von Neumann), so a perfect matching can be sent for as long as
@@ -11,12 +11,12 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::traffic::Message;
 
-/// Cutting looks for a matching of all processes in each step: past this many processes times messages it takes minutes.
-const MOST_WORK: usize = 4_000_000;
+/// The most processes times messages: each step searches for a matching of all processes, and more takes minutes.
+const MAX_WORK: usize = 4_000_000;
 
 pub(super) fn steps(graph: &Graph) -> Result<Vec<Step>> {
     let (messages, processes) = (graph.edges.len(), graph.senders.len() + graph.receivers.len());
-    if messages.saturating_mul(processes) > MOST_WORK {
+    if messages.saturating_mul(processes) > MAX_WORK {
         return Err(Error::too_large(format!(
             "split was asked for {messages} messages of {processes} processes, which would take minutes; use optimal or \
              async"
@@ -44,10 +44,10 @@ pub(super) fn steps(graph: &Graph) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// The traffic filled up: rows are senders and then receivers' doubles, columns the other way round.
+/// The padded traffic matrix: rows are senders and then mirrors of receivers, columns the other way round.
 struct Filled {
     size: usize,
-    /// What every row and column still sums to.
+    /// The sum of every row and column that is left.
     load: u64,
     edges: Vec<MessagePart>,
     of_row: Vec<Vec<usize>>,
@@ -56,7 +56,7 @@ struct Filled {
 
 struct MessagePart {
     left: u64,
-    /// The message this is; filling is nobody's.
+    /// The message of the entry; `None` for padding.
     message: Option<usize>,
 }
 
@@ -66,7 +66,7 @@ impl Filled {
         let (p, q) = (graph.senders.len(), graph.receivers.len());
         let load = graph.max_load()?;
         let parts = 2 * graph.edges.len() + p + q;
-        // Lists that grow as they are filled have up to twice the room, and four places at least.
+        // Lists that grow as they are filled have up to twice the capacity, and at least four entries.
         memory::check((2 * parts + 4 * (p + q)) as u128 * 8, WHAT)?;
         let mut filled = Self {
             size: p + q,
@@ -78,7 +78,7 @@ impl Filled {
         let (mut sent, mut received) = graph.of_each(0)?;
         for (index, edge) in graph.edges.iter().enumerate() {
             filled.add(edge.sender, edge.receiver, edge.elems, Some(index));
-            // Its mirror balances the doubles.
+            // The mirrored entry balances the mirrors.
             filled.add(p + edge.receiver, q + edge.sender, edge.elems, None);
             sent[edge.sender] += edge.elems;
             received[edge.receiver] += edge.elems;
@@ -120,7 +120,7 @@ impl Filled {
         Ok(best)
     }
 
-    /// A perfect matching among edges at least so long, by augmenting paths.
+    /// A perfect matching among edges of at least a given length, by augmenting paths.
     fn perfect_matching(&self, least: u64) -> Result<Option<Vec<usize>>> {
         const WHAT: &str = "a matching of all ranks";
         let mut edge_of_column = memory::filled(usize::MAX, self.size, WHAT)?;

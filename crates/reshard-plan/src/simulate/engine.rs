@@ -1,9 +1,9 @@
-//! Virtual time: messages become ready, take their ports, share their links and end.
+//! Discrete-event simulation: messages become ready, take their ports, share their links and end.
 //!
 //! Before anything runs, every send is joined with its receive (`matched.rs`). Then time jumps from event to event. At
-//! each moment all that ends is taken back first, then programs go on, then messages that wait start where both ports
-//! are free, and last the links are divided anew. If no event is left and some program has not ended, each of them waits
-//! for another one, and following who waits for whom must close a circle: the deadlock.
+//! each time, messages that end release their ports first, then programs continue, then waiting messages start where both
+//! ports are free, and last the bandwidth of links is divided again. If no event is left and some programs have not ended,
+//! each of them waits for another one, and the chain of waits must close a cycle: the deadlock.
 //!
 //! Times are seconds as `f64`. The queue compares their bits, which for numbers that are not negative is the same order.
 
@@ -17,10 +17,10 @@ use crate::traffic::Message;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// All messages together may cross so many links: sharing them takes time for each.
-const MOST_HOPS: u64 = 2_000_000;
+/// The most links that all messages together cross: sharing takes time for each.
+const MAX_HOPS: u64 = 2_000_000;
 
-/// Runs all programs on a machine until every one has ended, or says what keeps them.
+/// Runs all programs on a machine until every one has ended, or returns the fault that prevents it.
 pub fn run(programs: &[Program], machine: &Machine) -> Result<Timeline, Fault> {
     let matched = Matched::new(programs)?;
     let last = matched.messages.iter().map(|message| message.from.max(message.to)).max();
@@ -30,9 +30,9 @@ pub fn run(programs: &[Program], machine: &Machine) -> Result<Timeline, Fault> {
     let network = machine.network.fitted(nodes)?;
     let hops = matched.messages.iter().map(|message| network.hops(message.from, message.to));
     let hops = hops.fold(0, u64::saturating_add);
-    if hops > MOST_HOPS {
+    if hops > MAX_HOPS {
         return Err(Fault::Refused(Error::too_large(format!(
-            "the messages cross {hops} links of the network {} in all, and at most {MOST_HOPS} are simulated; \
+            "the messages cross {hops} links of the network {} in all, and at most {MAX_HOPS} are simulated; \
              take fewer ranks or the network flat",
             machine.network
         ))));
@@ -45,14 +45,14 @@ pub fn run(programs: &[Program], machine: &Machine) -> Result<Timeline, Fault> {
     }
 }
 
-/// What happens at a moment.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A message has started up and enters its links.
     Enters(usize),
     /// The last element of a message has left its links, if its speed has not changed since.
     Leaves(usize, u32),
-    /// A message is done with.
+    /// A message is unpacked, and its ports are free.
     Ends(usize),
     /// A barrier opens.
     Opens,
@@ -72,7 +72,7 @@ struct Flow {
     path: Vec<usize>,
     /// Seconds it still needs at full speed, as of `since`.
     left: f64,
-    /// Its part of full speed since then.
+    /// Its fraction of full speed since then.
     speed: f64,
     since: f64,
     /// Events of earlier speeds are void.
@@ -85,10 +85,10 @@ struct Engine<'a> {
     network: Fitted,
     now: f64,
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    /// Each program's place on its track.
-    place: Vec<usize>,
+    /// The index of each program's current operation.
+    next_op: Vec<usize>,
     at_barrier: usize,
-    /// Ends that have come to each message: it is ready when both have.
+    /// Number of ends (sender, receiver) that have come to each message: it is ready when both have.
     come: Vec<u8>,
     ports: BTreeMap<u64, Ports>,
     /// Ranks where a port was freed or a message became ready since messages were last started.
@@ -115,7 +115,7 @@ impl<'a> Engine<'a> {
             network,
             now: 0.0,
             events: BinaryHeap::from(memory::with_room(messages + 1, WHAT)?),
-            place: memory::filled(0, of.tracks.len(), WHAT)?,
+            next_op: memory::filled(0, of.operations.len(), WHAT)?,
             at_barrier: 0,
             come: memory::filled(0, messages, WHAT)?,
             ports: BTreeMap::new(),
@@ -130,7 +130,7 @@ impl<'a> Engine<'a> {
     }
 
     fn run(&mut self) {
-        (0..self.of.tracks.len()).for_each(|program| self.arrive(program));
+        (0..self.of.operations.len()).for_each(|program| self.arrive(program));
         loop {
             self.start_ready();
             self.divide_links();
@@ -177,24 +177,24 @@ impl<'a> Engine<'a> {
             Event::Ends(message) => self.end(message),
             Event::Opens => {
                 self.at_barrier = 0;
-                (0..self.of.tracks.len()).for_each(|program| self.go_on(program));
+                (0..self.of.operations.len()).for_each(|program| self.go_on(program));
             }
         }
     }
 
-    /// A program has ended what it was doing.
+    /// A program has ended its operation and goes on to the next.
     fn go_on(&mut self, program: usize) {
-        self.place[program] += 1;
+        self.next_op[program] += 1;
         self.arrive(program);
     }
 
     /// A program comes to its next operation.
     fn arrive(&mut self, program: usize) {
-        match self.of.tracks[program].get(self.place[program]) {
+        match self.of.operations[program].get(self.next_op[program]) {
             None => {}
             Some(None) => {
                 self.at_barrier += 1;
-                if self.at_barrier == self.of.tracks.len() {
+                if self.at_barrier == self.of.operations.len() {
                     self.at(self.now + self.cost.barrier(), Event::Opens);
                 }
             }
@@ -246,7 +246,7 @@ impl<'a> Engine<'a> {
     fn take_ports(&mut self, from: u64, to: u64, take: bool) {
         let change = |used: &mut u64| *used = if take { *used + 1 } else { used.saturating_sub(1) };
         change(&mut self.ports.entry(from).or_default().sending);
-        // What stays on a rank needs one of its ports only, if a port does both.
+        // A message that stays on its rank needs only one port, if a port does both.
         if from != to || self.cost.duplex() == Duplex::Full {
             change(&mut self.ports.entry(to).or_default().receiving);
         }
@@ -284,7 +284,7 @@ impl<'a> Engine<'a> {
         self.go_on(receiver);
     }
 
-    /// Gives every message on a changed link its new speed: the least of its shares, at most full speed.
+    /// Gives every message on a changed link its new speed: the least of its shares of links, at most full speed.
     fn divide_links(&mut self) {
         let changed = std::mem::take(&mut self.changed);
         let touched: BTreeSet<usize> =
@@ -304,27 +304,27 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// If some program has not ended: the ranks of a circle of waiting ones, from the lowest on.
+    /// The ranks of a cycle of waiting programs, from the lowest on, if some program has not ended.
     fn circle(&self, programs: &[Program]) -> Option<Vec<u64>> {
-        let stuck = |program: &usize| self.place[*program] < self.of.tracks[*program].len();
-        let waits_for = |program: usize| match self.of.tracks[program][self.place[program]] {
+        let is_waiting = |program: &usize| self.next_op[*program] < self.of.operations[*program].len();
+        let waits_for = |program: usize| match self.of.operations[program][self.next_op[program]] {
             Some(message) => {
                 let (sender, receiver) = self.of.ends[message];
                 if program == sender { receiver } else { sender }
             }
-            // At a barrier: for the first who is not there. All have equally many barriers, so nobody has ended.
+            // At a barrier, the program waits for the first that is not there. All have equally many barriers, so none has ended.
             None => (0..programs.len())
-                .find(|&other| matches!(self.of.tracks[other].get(self.place[other]), Some(Some(_))))
+                .find(|&other| matches!(self.of.operations[other].get(self.next_op[other]), Some(Some(_))))
                 .unwrap_or(program),
         };
-        let mut program = (0..programs.len()).find(stuck)?;
+        let mut program = (0..programs.len()).find(is_waiting)?;
         let mut seen = BTreeSet::new();
         while seen.insert(program) {
             program = waits_for(program);
         }
         let (first, mut ranks) = (program, Vec::new());
         loop {
-            // Two programs of one rank in a row are one rank waiting.
+            // Two programs of one rank in sequence are one waiting rank.
             if ranks.last() != Some(&programs[program].rank) {
                 ranks.push(programs[program].rank);
             }

@@ -1,10 +1,10 @@
-//! Why a run did not come to its end: the ranks that wait in a circle, the message that lacks its other end.
+//! The reasons why a run did not end: a cycle of waiting ranks, a message without its other end.
 
 use crate::error::{Error, ErrorKind};
 use crate::traffic::Message;
 use std::fmt;
 
-/// Why programs did not end, or were not begun.
+/// The reason why programs did not end, or were not started.
 ///
 /// ```
 /// use reshard_plan::simulate::{Fault, Machine, Op, Program, run};
@@ -22,7 +22,7 @@ use std::fmt;
 pub enum Fault {
     /// Each of these ranks waits for the next, and the last for the first.
     Deadlock {
-        /// In the order of waiting, beginning with the lowest.
+        /// The ranks in the order of waiting, beginning with the lowest.
         ranks: Vec<u64>,
     },
     /// A receive has no send.
@@ -36,11 +36,11 @@ pub enum Fault {
         /// Elements expected.
         expected: u64,
     },
-    /// Programs come to different numbers of barriers.
+    /// Programs have different numbers of barriers.
     Barriers {
-        /// A rank with the fewest, and how many.
+        /// A rank with the fewest barriers, and their number.
         fewest: (u64, u64),
-        /// A rank with the most, and how many.
+        /// A rank with the most barriers, and their number.
         most: (u64, u64),
     },
     /// The run was refused before it began.

@@ -1,32 +1,32 @@
-//! Every send joined with its receive before anything runs, so that a missing end is found and named at once.
+//! Matches every send with its receive before anything runs, so that a missing end is found and named at once.
 
 use super::{Fault, Op, Program};
 use crate::error::Error;
 use crate::memory;
 use crate::traffic::Message;
 
-/// So many messages are simulated one by one.
-const MOST_MESSAGES: usize = 4_000_000;
+/// The most messages that are simulated one by one.
+const MAX_MESSAGES: usize = 4_000_000;
 
-/// Programs whose sends have found their receives.
+/// Programs whose sends are matched with their receives.
 pub(super) struct Matched {
     pub messages: Vec<Message>,
-    /// For each message the programs that send and receive it.
+    /// For each message, the programs that send and receive it.
     pub ends: Vec<(usize, usize)>,
-    /// For each program what it does: the number of a message, or a barrier.
-    pub tracks: Vec<Vec<Option<usize>>>,
+    /// For each program, its operations: the number of a message, or `None` for a barrier.
+    pub operations: Vec<Vec<Option<usize>>>,
 }
 
 impl Matched {
     pub fn new(programs: &[Program]) -> Result<Self, Fault> {
-        // (from, to, program, place in it) and the length: sorted, the n-th send of a pair meets its n-th receive.
+        // (from, to, program, index in it) and the length: sorted, the n-th send of a pair meets its n-th receive.
         const WHAT: &str = "the messages of all programs";
         let ops = || programs.iter().flat_map(|program| &program.ops);
         let sent = ops().filter(|op| matches!(op, Op::Send { .. })).count();
         let received = ops().filter(|op| matches!(op, Op::Receive { .. })).count();
-        if sent > MOST_MESSAGES {
+        if sent > MAX_MESSAGES {
             return Err(Fault::Refused(Error::too_large(format!(
-                "there are {sent} messages, and at most {MOST_MESSAGES} are simulated one by one; larger runs are \
+                "there are {sent} messages, and at most {MAX_MESSAGES} are simulated one by one; larger runs are \
                  streamed where the schedule is optimal, the network flat, and one dimension moves in whole periods"
             ))));
         }
@@ -35,10 +35,10 @@ impl Matched {
         let mut barriers = memory::with_room(programs.len(), WHAT)?;
         for (number, program) in programs.iter().enumerate() {
             let mut count = 0_u64;
-            for (place, op) in program.ops.iter().enumerate() {
+            for (index, op) in program.ops.iter().enumerate() {
                 match *op {
-                    Op::Send { to, elems } => sends.push((program.rank, to, number, place, elems)),
-                    Op::Receive { from, elems } => receives.push((from, program.rank, number, place, elems)),
+                    Op::Send { to, elems } => sends.push((program.rank, to, number, index, elems)),
+                    Op::Receive { from, elems } => receives.push((from, program.rank, number, index, elems)),
                     Op::Barrier => count += 1,
                 }
             }
@@ -68,17 +68,17 @@ impl Matched {
             return Err(Fault::Barriers { fewest: (fewest.1, fewest.0), most: (most.1, most.0) });
         }
         memory::check(ops().count() as u128 * 16 + programs.len() as u128 * 16, WHAT)?;
-        let mut tracks: Vec<Vec<Option<usize>>> = memory::with_room(programs.len(), WHAT)?;
+        let mut operations: Vec<Vec<Option<usize>>> = memory::with_room(programs.len(), WHAT)?;
         for program in programs {
-            tracks.push(memory::filled(None, program.ops.len(), WHAT)?);
+            operations.push(memory::filled(None, program.ops.len(), WHAT)?);
         }
         for ends in [&sends, &receives] {
-            for (number, &(_, _, program, place, _)) in ends.iter().enumerate() {
-                tracks[program][place] = Some(number);
+            for (number, &(_, _, program, index, _)) in ends.iter().enumerate() {
+                operations[program][index] = Some(number);
             }
         }
         let ends = sends.iter().zip(&receives).map(|(send, receive)| (send.2, receive.2));
         let ends = memory::listed(ends, WHAT)?;
-        Ok(Self { messages: memory::listed(sends.iter().map(message), WHAT)?, ends, tracks })
+        Ok(Self { messages: memory::listed(sends.iter().map(message), WHAT)?, ends, operations })
     }
 }

@@ -1,23 +1,24 @@
-//! All ranks' plans in virtual time: who waits for whom, when each message leaves and arrives, and whether all do.
+//! Simulates the programs of all ranks in virtual time: which ranks wait for which, when each message leaves and arrives, and
+//! whether all do.
 //!
-//! A [`Program`] is what one thread of a rank does: sends, receives and barriers in order. [`programs`] derives them
+//! A [`Program`] has the operations of one thread of a rank: sends, receives and barriers in order. [`programs`] derives them
 //! from a schedule; tests and users may write their own. [`run`] executes all of them on a [`Machine`] and returns a
-//! [`Timeline`], or the [`Fault`] that kept them from ending: a circular wait, a message without its other end.
+//! [`Timeline`], or the [`Fault`] that kept them from ending: a deadlock, a message without its other end.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `program.rs` | what each rank does, and how a schedule says it |
+//! | `program.rs` | the operations of each rank, and how they follow from a schedule |
 //! | `network.rs` | which links a message crosses: flat switch, ring, torus, fat tree |
-//! | `matched.rs` | sends joined with their receives |
+//! | `matched.rs` | matches sends with their receives |
 //! | `engine.rs` | virtual time: messages that start, share links and end |
-//! | `timeline.rs`, `fault.rs` | what came of it |
+//! | `timeline.rs`, `fault.rs` | the result: times, or the reason why a run did not end |
 //! | `stream.rs` | a million ranks, without a list of messages |
 //!
 //! The model. A message starts when its sender and its receiver have both come to it in their programs and both have a
 //! port free; those that wait for a port take it in the order in which they became ready. Its start-up and packing take
 //! the time of the [`CostModel`]. Then its elements flow: at full speed, unless it shares a
 //! link. Each link divides its bandwidth equally among the messages that cross it, and a message moves at the least of
-//! its shares. Both ports are busy until it is unpacked. Nothing is random; equal moments are taken in the order of the
+//! its shares. Both ports are busy until it is unpacked. Nothing is random; events at equal times are handled in the order of the
 //! messages in the programs.
 
 mod engine;
@@ -41,12 +42,12 @@ use crate::memory;
 use crate::schedule::Schedule;
 use std::collections::BTreeMap;
 
-/// Where programs run: what messages cost and what they travel on.
+/// The machine that programs run on: the cost of messages, and the network.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
-    /// What messages cost.
+    /// The cost of messages.
     pub cost: CostModel,
-    /// What they travel on. Rank k is node k: its senders and receivers share the node.
+    /// The network. Rank k is node k: its senders and receivers share the node.
     pub network: Network,
 }
 
@@ -67,22 +68,24 @@ pub struct Machine {
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn simulate(schedule: &Schedule, machine: &Machine, barriers: bool) -> Result<Timeline> {
-    check_crowds(schedule)?;
+    check_waiting(schedule)?;
     Ok(run(&programs(schedule, &machine.cost, barriers)?, machine)?)
 }
 
-/// So many pairs of messages that wait at one port in one step are looked through: seconds.
-const MOST_WAITING: u64 = 50_000_000;
+/// The most pairs of messages that wait at one port in one step: seconds of work.
+const MAX_WAITING_PAIRS: u64 = 50_000_000;
 
-/// Refuses a step in which so many messages crowd at one port that working them off takes minutes.
-fn check_crowds(schedule: &Schedule) -> Result<()> {
+/// Fails if in some step so many messages wait at one port that their simulation takes minutes.
+fn check_waiting(schedule: &Schedule) -> Result<()> {
     for step in schedule.steps() {
         memory::check_tree::<u64, u64>(step.messages.len(), "the messages of a step by receiver")?;
         let mut arrivals: BTreeMap<u64, u64> = BTreeMap::new();
         step.messages.iter().for_each(|message| *arrivals.entry(message.to).or_default() += 1);
-        if let Some((rank, crowd)) = arrivals.into_iter().find(|&(_, crowd)| crowd * crowd > MOST_WAITING) {
+        if let Some((rank, waiting)) =
+            arrivals.into_iter().find(|&(_, waiting)| waiting * waiting > MAX_WAITING_PAIRS)
+        {
             return Err(Error::too_large(format!(
-                "{crowd} messages arrive at rank {rank} in one step, which takes too long to simulate one by one; use a \
+                "{waiting} messages arrive at rank {rank} in one step, which takes too long to simulate one by one; use a \
                  strategy of steps, such as optimal"
             )));
         }

@@ -1,16 +1,16 @@
-//! Which links a message crosses on its way from node to node.
+//! The links that a message crosses from node to node.
 //!
-//! Ports are the business of the cost model; a network adds the links between them. Every link carries messages in one
+//! Ports belong to the cost model; a network adds the links between them. Every link carries messages in one
 //! direction, at the speed of one port times its capacity.
 
 use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// A way of more links than this is not listed.
-const MOST_HOPS: u64 = 1 << 20;
+/// The most links of a route that is listed.
+const MAX_LISTED_HOPS: u64 = 1 << 20;
 
-/// What connects the nodes. Rank k is node k.
+/// The network between the nodes. Rank k is node k.
 ///
 /// | written | means |
 /// |---|---|
@@ -40,7 +40,7 @@ pub enum Network {
     FatTree {
         /// Nodes to a leaf switch.
         leaf: u64,
-        /// How many nodes share the bandwidth of one uplink: 1 is a full fat tree, 2 one of half the bandwidth.
+        /// Number of nodes that share the bandwidth of one uplink: 1 is a full fat tree, 2 one of half the bandwidth.
         taper: u64,
     },
 }
@@ -48,7 +48,7 @@ pub enum Network {
 /// One direction of one cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link {
-    /// The node or leaf switch it begins at; for the way down in a fat tree, the one it ends at.
+    /// The node or leaf switch where it begins; for a link down in a fat tree, the leaf switch where it ends.
     pub at: u64,
     /// The dimension it runs along; 0 in a fat tree.
     pub dim: usize,
@@ -57,8 +57,8 @@ pub struct Link {
 }
 
 impl Network {
-    /// The links from one node to another in a network of so many nodes, in the order they are crossed. None if the
-    /// message stays on its node or behind its switch.
+    /// The links from one node to another in a network of `nodes` nodes, in the order they are crossed; empty if the message
+    /// stays on its node or leaf switch.
     pub fn route(&self, from: u64, to: u64, nodes: u64) -> Result<Vec<Link>> {
         let fitted = self.fitted(nodes)?;
         for node in [from, to] {
@@ -69,9 +69,9 @@ impl Network {
             }
         }
         let hops = fitted.hops(from, to);
-        if hops > MOST_HOPS {
+        if hops > MAX_LISTED_HOPS {
             return Err(Error::too_large(format!(
-                "the way from node {from} to node {to} has {hops} links, and at most {MOST_HOPS} are listed"
+                "the way from node {from} to node {to} has {hops} links, and at most {MAX_LISTED_HOPS} are listed"
             )));
         }
         let mut links = Vec::new();
@@ -119,7 +119,7 @@ pub(super) enum Fitted {
 }
 
 impl Fitted {
-    /// How many messages a link carries at full speed.
+    /// Number of messages that a link carries at full speed.
     pub fn capacity(&self) -> f64 {
         match self {
             Self::FatTree { capacity, .. } => *capacity,
@@ -127,7 +127,7 @@ impl Fitted {
         }
     }
 
-    /// How many links a message crosses.
+    /// Number of links that a message crosses.
     pub fn hops(&self, from: u64, to: u64) -> u64 {
         match self {
             Self::Flat => 0,
@@ -144,7 +144,7 @@ impl Fitted {
         }
     }
 
-    /// Visits the links from one node to another.
+    /// Calls a function for each link from one node to another.
     pub fn walk(&self, from: u64, to: u64, mut visit: impl FnMut(Link)) {
         match self {
             Self::Flat => {}

@@ -1,4 +1,4 @@
-//! What each rank does, in order: the common ground of schedules, hand-made programs and the engine.
+//! The operations of each rank in order: made from schedules or by hand, and run by the engine.
 //!
 //! A rank may have several programs that run side by side and share its ports. A schedule gives every rank one that
 //! sends and one that receives, since neither has to wait for the other; with more ports there are more of each.
@@ -9,30 +9,30 @@ use crate::memory;
 use crate::schedule::{Schedule, Strategy};
 use std::collections::BTreeMap;
 
-/// Programs of one run may hold so many operations, barriers included.
-const MOST_OPS: u64 = 20_000_000;
+/// The most operations of all programs of a run, barriers included.
+const MAX_OPS: u64 = 20_000_000;
 
-/// What lists as long as all programs are called.
+/// The name of lists of operations in errors.
 const OPS: &str = "the programs of all ranks";
 
-/// One thing a program does. It goes on to the next when this has ended.
+/// One operation of a program. The next begins when this has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Send so many elements, and wait until they have arrived: there is no buffer on the way.
+    /// Sends `elems` elements, and waits until they have arrived: the send is synchronous.
     Send {
-        /// The rank that receives.
+        /// The receiver.
         to: u64,
         /// Elements in the message.
         elems: u64,
     },
-    /// Receive so many elements.
+    /// Receives `elems` elements.
     Receive {
-        /// The rank that sends.
+        /// The sender.
         from: u64,
         /// Elements in the message.
         elems: u64,
     },
-    /// Wait until every program has come to its next barrier.
+    /// Waits until every program has come to its next barrier.
     Barrier,
 }
 
@@ -40,14 +40,14 @@ pub enum Op {
 /// both are listed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Program {
-    /// Whose program this is.
+    /// The rank whose program this is.
     pub rank: u64,
-    /// What it does.
+    /// The operations in order.
     pub ops: Vec<Op>,
 }
 
-/// Which program of a schedule an operation belongs to: rank, sending before receiving, step of the round, and place
-/// among the rank's messages of that step.
+/// The program of a schedule that an operation belongs to: rank, sending before receiving, step of the round, and index among
+/// the rank's messages of that step.
 type Lane = (u64, bool, usize, usize);
 
 /// The programs of a schedule: for each rank one that sends and one that receives, in the order of the steps, with a
@@ -74,7 +74,7 @@ pub fn programs(schedule: &Schedule, cost: &CostModel, barriers: bool) -> Result
     let mut placed: Vec<(Lane, usize, Op)> = memory::with_room(2 * messages, OPS)?;
     for (number, step) in schedule.steps().iter().enumerate() {
         let (round, lane) = (number / together, number % together);
-        // How many messages of this step a rank has had already: several only if it is eager.
+        // Number of messages of this step that a rank has had already: several only with `eager`.
         let mut had: BTreeMap<(u64, bool), usize> = BTreeMap::new();
         if eager {
             memory::check_tree::<(u64, bool), usize>(2 * step.messages.len(), OPS)?;
@@ -86,7 +86,7 @@ pub fn programs(schedule: &Schedule, cost: &CostModel, barriers: bool) -> Result
                 place = *had;
                 *had += 1;
             }
-            // Eager receivers without barriers take whatever comes: every message is a program of its own.
+            // Eager receivers without barriers accept messages in any order: every message is a program of its own.
             let lane = if eager && receiving && !barriers { number } else { lane };
             placed.push(((rank, receiving, lane, place), round, op));
         };
@@ -101,9 +101,9 @@ pub fn programs(schedule: &Schedule, cost: &CostModel, barriers: bool) -> Result
     let lanes = || placed.chunk_by(|a, b| a.0 == b.0);
     let count = lanes().count();
     let ops = placed.len() as u64 + (count as u64).saturating_mul(rounds as u64);
-    if ops > MOST_OPS {
+    if ops > MAX_OPS {
         return Err(Error::too_large(format!(
-            "the programs of all ranks have {ops} operations, and at most {MOST_OPS} are simulated one by one; \
+            "the programs of all ranks have {ops} operations, and at most {MAX_OPS} are simulated one by one; \
              leave out the barriers or take fewer ranks"
         )));
     }
@@ -120,7 +120,7 @@ pub fn programs(schedule: &Schedule, cost: &CostModel, barriers: bool) -> Result
         all.extend(std::iter::repeat_n(Op::Barrier, rounds - passed));
         Ok(all)
     };
-    // Each program is a list of its own, with what the allocator keeps about it.
+    // Each program is a list of its own, with the allocator's overhead.
     memory::check(u128::from(ops) * size_of::<Op>() as u128 + count as u128 * 16, OPS)?;
     let mut programs = memory::with_room(count, OPS)?;
     for ops in lanes() {

@@ -1,12 +1,12 @@
-//! A million ranks: the run of an optimal schedule in one dimension, without a list of its messages.
+//! Simulates an optimal schedule in one dimension for millions of ranks, without a list of its messages.
 //!
 //! The closed form gives any rank's messages and their steps, and the classes their lengths, so nothing needs to be kept
-//! but what the future depends on. With barriers that is the longest message of each step. Without them it is one moment
-//! for each port: taking the messages step by step, each starts when its sender's and its receiver's port are both free.
-//! Step by step is not the order in which ranks list their messages, so they are dealt into a table of some steps at a
-//! time, all ranks' messages are walked through once for each such window, and the table's size is the bound on memory.
+//! but the state that later messages depend on. With barriers that is the longest message of each step. Without them it is
+//! one time for each port: taking the messages step by step, each starts when its sender's and its receiver's port are both free.
+//! Step by step is not the order in which ranks list their messages, so they are sorted into a table of some steps at a
+//! time, all ranks' messages are visited once for each such window, and the table's size bounds the memory.
 //!
-//! It answers exactly what the engine does for the same schedule on a flat switch, one port each way.
+//! The result is exactly that of the engine for this schedule on a flat switch, one port each way.
 
 use super::Busy;
 use crate::classes::Classes;
@@ -16,20 +16,20 @@ use crate::memory;
 use crate::problem::Problem;
 use crate::schedule::ClosedForm;
 
-/// The table holds so many messages at a time, of eight bytes each, if nothing else is said.
-const TABLE: u64 = 1 << 24;
+/// The default number of messages in the table, of eight bytes each.
+const DEFAULT_TABLE_MESSAGES: u64 = 1 << 24;
 
-/// Ranks on either side.
-const MOST_RANKS: u64 = 1 << 24;
+/// The most ranks on either side.
+const MAX_RANKS: u64 = 1 << 24;
 
-/// Messages walked through, all windows together: some minutes.
-const MOST_VISITS: u128 = 1 << 34;
+/// The most visits to messages, all windows together: some minutes.
+const MAX_VISITS: u128 = 1 << 34;
 
-/// Lengths of so many classes are kept; those of more are worked out for each message.
-const KEPT_CLASSES: u128 = 1 << 20;
+/// The most classes whose lengths are kept; with more they are computed for each message.
+const MAX_KEPT_CLASSES: u128 = 1 << 20;
 
-/// In the table: nobody to send to in this step.
-const NOBODY: u32 = u32::MAX;
+/// Marks a sender in the table that has no message in this step.
+const NO_RECEIVER: u32 = u32::MAX;
 
 /// A redistribution that can be run without listing its messages: one dimension, block-cyclic, in whole periods.
 ///
@@ -58,14 +58,14 @@ pub struct Stream {
     table: u64,
 }
 
-/// What came of a streamed run.
+/// The result of a streamed run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Streamed {
-    /// When everything was done, in seconds.
+    /// Time at which all messages had arrived, in seconds.
     pub makespan: f64,
-    /// The schedule's time with a barrier after each step.
+    /// The schedule's time with a barrier after each step, in seconds.
     pub predicted: f64,
-    /// No run takes less: the busiest port's time.
+    /// Lower bound of the time: the busiest port's time, in seconds.
     pub bound: f64,
     /// How busy the ports were.
     pub busy: Busy,
@@ -94,12 +94,12 @@ impl Stream {
             periods: sides.extent() / period,
             elems: sides.extent(),
             messages: classes.pairs(),
-            table: TABLE,
+            table: DEFAULT_TABLE_MESSAGES,
         }))
     }
 
-    /// The same run with a table for so many messages, of eight bytes each; at least one step of all senders. The smaller
-    /// it is, the more often all messages are walked through; 2^24 if nothing is said.
+    /// Sets the number of messages in the table, of eight bytes each; at least one step of all senders. The smaller it is, the
+    /// more often all messages are visited. The default is 2^24.
     #[must_use]
     pub fn with_table(self, messages: u64) -> Self {
         Self { table: messages, ..self }
@@ -115,12 +115,12 @@ impl Stream {
         self.form.steps()
     }
 
-    /// Steps dealt into the table at a time.
+    /// Steps that are in the table at a time.
     fn window(&self) -> u64 {
         (self.table / self.senders).clamp(1, self.steps())
     }
 
-    /// Runs all ranks, one port each way, on a flat switch; with a barrier after each step or without. Refused if it
+    /// Runs all ranks, one port each way, on a flat switch; with a barrier after each step or without. Fails if it
     /// would take too long or too much memory.
     pub fn run(&self, cost: &CostModel, barriers: bool) -> Result<Streamed> {
         if cost.ports() != 1 || cost.duplex() != Duplex::Full {
@@ -130,14 +130,14 @@ impl Stream {
             ));
         }
         let most = self.senders.max(self.receivers);
-        if most > MOST_RANKS {
+        if most > MAX_RANKS {
             return Err(Error::too_large(format!(
-                "{most} ranks are to be simulated, and at most {MOST_RANKS} can be; take fewer"
+                "{most} ranks are to be simulated, and at most {MAX_RANKS} can be; take fewer"
             )));
         }
         let windows = if barriers { 0 } else { self.steps().div_ceil(self.window()) };
         let visits = self.messages.saturating_mul(u128::from(windows) + 1);
-        if visits > MOST_VISITS {
+        if visits > MAX_VISITS {
             return Err(Error::too_large(format!(
                 "the {} messages would be walked through {} times, which takes too long; take fewer ranks",
                 self.messages,
@@ -145,7 +145,7 @@ impl Stream {
             )));
         }
         const WHAT: &str = "a run without a list of its messages";
-        let kept = if self.classes.count() <= KEPT_CLASSES { self.classes.count() as u64 } else { 0 };
+        let kept = if self.classes.count() <= MAX_KEPT_CLASSES { self.classes.count() as u64 } else { 0 };
         memory::check(self.bytes(barriers, kept).into(), WHAT)?;
         let lengths = Lengths::new(&self.classes, self.periods);
         let survey = self.survey(&lengths);
@@ -166,7 +166,7 @@ impl Stream {
         Ok(Streamed { makespan, predicted, bound: sending.max(receiving), busy, bytes })
     }
 
-    /// What the vectors of a run hold.
+    /// Bytes of the vectors of a run.
     fn bytes(&self, barriers: bool, kept: u64) -> u64 {
         let surveyed = self.steps() * 8 + self.receivers * 4;
         let running = if barriers { 0 } else { (self.senders + self.receivers) * 8 + self.entries() * 8 };
@@ -178,7 +178,7 @@ impl Stream {
         self.window() * self.senders
     }
 
-    /// One walk through all messages: the longest of each step, and the most any rank has.
+    /// Visits all messages once: finds the longest of each step, and the most messages of any rank.
     fn survey(&self, lengths: &Lengths<'_>) -> Survey {
         let mut longest = vec![0_u64; self.steps() as usize];
         let mut received = vec![0_u32; self.receivers as usize];
@@ -197,17 +197,17 @@ impl Stream {
         Survey { longest, most_sent, most_received }
     }
 
-    /// The run without barriers.
+    /// Runs without barriers.
     fn free_running(&self, cost: &CostModel, lengths: &Lengths<'_>) -> f64 {
         let (senders, steps) = (self.senders as usize, self.steps());
         let mut sender_free = vec![0.0_f64; senders];
         let mut receiver_free = vec![0.0_f64; self.receivers as usize];
         // Receiver and class, by step of the window and sender.
-        let mut table = vec![(NOBODY, 0_u32); self.entries() as usize];
+        let mut table = vec![(NO_RECEIVER, 0_u32); self.entries() as usize];
         let mut makespan = 0.0_f64;
         for first in (0..steps).step_by(self.window() as usize) {
             let window = first..steps.min(first + self.window());
-            table.fill((NOBODY, 0));
+            table.fill((NO_RECEIVER, 0));
             for sender in 0..senders {
                 self.form.sends_by_class(sender as u64, |receiver, step, class| {
                     if window.contains(&step) {
@@ -217,7 +217,7 @@ impl Stream {
             }
             for row in table.chunks(senders).take((window.end - window.start) as usize) {
                 for (sender_free, &(receiver, class)) in sender_free.iter_mut().zip(row) {
-                    if receiver == NOBODY {
+                    if receiver == NO_RECEIVER {
                         continue;
                     }
                     let receiver_free = &mut receiver_free[receiver as usize];
@@ -247,7 +247,7 @@ struct Lengths<'a> {
 impl<'a> Lengths<'a> {
     fn new(classes: &'a Classes, periods: u64) -> Self {
         let mut lengths = Self { classes, periods, kept: Vec::new() };
-        if classes.count() <= KEPT_CLASSES {
+        if classes.count() <= MAX_KEPT_CLASSES {
             lengths.kept = (0..classes.count() as u64).map(|class| lengths.of(class)).collect();
         }
         lengths

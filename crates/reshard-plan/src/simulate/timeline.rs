@@ -1,28 +1,28 @@
-//! What came of a run: when each message left and arrived, and how busy the ports were.
+//! The result of a run: when each message left and arrived, and how busy the ports were.
 
 use std::collections::BTreeMap;
 
 /// One message of a run, in seconds from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sent {
-    /// The rank that sends.
+    /// The sender.
     pub from: u64,
-    /// The rank that receives.
+    /// The receiver.
     pub to: u64,
     /// Elements in the message.
     pub elems: u64,
-    /// When both ends were ready and it started.
+    /// Time at which both ends were ready and it started.
     pub start: f64,
-    /// When both ends were done with it.
+    /// Time at which both ends were done with it.
     pub end: f64,
 }
 
-/// Which fraction of a run the average port was busy, among the ranks that have anything to send or to receive.
+/// The fraction of a run in which the average port was busy, over the ranks that send or receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Busy {
-    /// Of the ranks that send.
+    /// The fraction of the sending ports, over the ranks that send.
     pub sending: f64,
-    /// Of the ranks that receive.
+    /// The fraction of the receiving ports, over the ranks that receive.
     pub receiving: f64,
 }
 
@@ -62,12 +62,12 @@ impl Timeline {
         &self.messages
     }
 
-    /// When everything was done, the last barrier included.
+    /// Time at which everything was done, the last barrier included.
     pub fn makespan(&self) -> f64 {
         self.makespan
     }
 
-    /// How busy the ports were.
+    /// The fractions of the run in which ports were busy.
     pub fn busy(&self) -> Busy {
         let fraction = |rank: fn(&Sent) -> u64| {
             let mut of_rank: BTreeMap<u64, f64> = BTreeMap::new();
