@@ -1,4 +1,4 @@
-//! What may be typed. Values stay text here; commands give them meaning, so that every error names its flag.
+//! The command line. Values stay text here; commands parse them, so that every error names its flag.
 
 use clap::{Args as Flags, Parser, Subcommand};
 
@@ -16,9 +16,9 @@ pub enum Command {
     Run(Run),
     /// Compare reshard with MPI_Alltoallv, MPI_Alltoallw and ScaLAPACK (under mpirun)
     Bench(Bench),
-    /// Who sends how many elements to whom: the communication grid of a redistribution
+    /// How many elements each rank sends to each other: the communication grid of a redistribution
     Plan(Plan),
-    /// In which step each message goes, and what no schedule can beat
+    /// The step of each message, and the lower bounds of any schedule
     Schedule(Schedule),
     /// Explain a layout: local sizes, who owns an element, a small picture
     Layout(Layout),
@@ -33,7 +33,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// True if ranks of a job do it together.
+    /// True if the ranks of a job run the command together.
     pub fn is_parallel(&self) -> bool {
         match self {
             Self::Run(_) | Self::Bench(_) => true,
@@ -42,15 +42,15 @@ impl Command {
         }
     }
 
-    /// What it does, after "while".
-    pub fn doing(&self) -> &'static str {
+    /// The activity of the command, as it follows "while" in a sentence.
+    pub fn activity(&self) -> &'static str {
         match self {
             Self::Run(_) => "running a redistribution",
             Self::Bench(_) => "measuring a redistribution",
             Self::Plan(_) => "planning a redistribution",
             Self::Schedule(_) => "scheduling a redistribution",
             Self::Layout(_) => "explaining a layout",
-            Self::Relabel(_) => "looking for better ranks",
+            Self::Relabel(_) => "relabelling the ranks of a redistribution",
             Self::Simulate(_) => "simulating a redistribution",
             Self::Ring(_) => "balancing the loads of a ring",
             Self::Explain(_) => "drawing a redistribution",
@@ -63,7 +63,7 @@ Layouts: GRID/BLOCK as in 16/3 or 4x4/64x64, or HPF words as in '(cyclic(64), bl
 '(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), rank-order=col (ranks numbered
 column by column), ranks=8..24 or ranks=3,1,2,0.";
 
-/// What moves: two layouts, and a window if not everything.
+/// The move: two layouts, and a window if not everything moves.
 #[derive(Flags, Debug)]
 pub struct Move {
     /// Layout of the source, such as 16/3 or 4x4/64x64
@@ -185,7 +185,7 @@ pub struct Plan {
     /// Only what this rank sends and receives, with every run of elements
     #[arg(long, allow_negative_numbers = true)]
     pub rank: Option<u64>,
-    /// EngineChoice to find the overlaps: naive, classical, falls, scan or aspen; the answer is the same
+    /// Method to find the overlaps: naive, classical, falls, scan or aspen; all have the same result
     #[arg(long, default_value = "aspen")]
     pub method: String,
     /// Print JSON with stable keys

@@ -1,8 +1,8 @@
-//! `reshard bench`, under `mpirun`: the rivals and we, in turns.
+//! `reshard bench`, under `mpirun`: measures reshard and other libraries in turn.
 //!
-//! In every repetition each way of moving the array is measured once, so whatever else the machine does meets all of them.
-//! Each has arrays of its own: on common ones it would find in the caches what the others have just read and written, and only
-//! some ways can have common ones. The time is the makespan: from the first rank's start to the last one's end. Every way is
+//! In every repetition each method is measured once, so other load on the machine affects all of them. Each method has its own
+//! arrays: on common arrays it would find data in the caches that the others have just read and written, and not all methods
+//! can use common arrays. The time is the makespan: from the first rank's start to the last rank's end. Every method is
 //! verified once, element by element.
 
 use crate::args;
@@ -23,7 +23,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::sync::Arc;
 
-/// The cases people compare with: name, source, destination, shape.
+/// The well-known cases: name, source, destination, shape.
 const CASES: [(&str, &str, &str, &str); 8] = [
     ("i", "2x2/64x64", "1x4/32x32", "4096x4096"),
     ("ii", "1x2/256x256", "2x1/128x128", "4096x4096"),
@@ -35,13 +35,13 @@ const CASES: [(&str, &str, &str, &str); 8] = [
     ("viii", "2x2/64x64", "1x4/32x32", "256x256"),
 ];
 
-/// Plain copies of each rank's share, without and with streaming stores.
+/// Plain copies of each rank's part, without and with non-temporal (streaming) stores.
 const COPIES: [(&str, bool); 2] = [("memcpy", false), ("stream", true)];
 
 const SCALAPACK: &str = "scalapack";
 
-/// Ways with an engine. The names of strategies are messages in that order; the synchronous caterpillar is ScaLAPACK's
-/// exchange, in which no rank begins a step before the one before is over.
+/// Methods with an engine. Methods named after a strategy send messages in its order; the synchronous caterpillar is
+/// ScaLAPACK's exchange, in which no rank begins a step before the last is over.
 const MOVERS: [(&str, Mover, Strategy); 15] = [
     ("alltoallv", Mover::Alltoallv, Strategy::Optimal),
     ("alltoallw", Mover::Alltoallw, Strategy::Optimal),
@@ -60,12 +60,12 @@ const MOVERS: [(&str, Mover, Strategy); 15] = [
     ("pipelined-caterpillar", Mover::Messages, Strategy::Caterpillar),
 ];
 
-/// So many movers run if nothing is chosen.
-const USUAL: usize = 5;
+/// The number of movers that run by default, from the first on.
+const DEFAULT_MOVERS: usize = 5;
 
 const REPEATS: u64 = 15;
 
-/// The answer, with the keys scripts depend on.
+/// The result, with the keys that scripts depend on.
 #[derive(Serialize)]
 struct Comparison {
     case: String,
@@ -86,20 +86,20 @@ struct Row {
     median: f64,
 }
 
-/// A way to move the array, and what it has taken so far.
+/// A method to move the array, and its times so far.
 struct Contender {
     name: &'static str,
-    way: Method,
+    method: Method,
     seconds: Vec<f64>,
 }
 
-/// EngineChoice, and this rank's parts.
+/// The implementation of a method, with this rank's parts.
 enum Method {
-    /// Anybody's own arrays. The destination has room for a copy of the source, too.
+    /// Arrays in private memory. The destination has room for a copy of the source, too.
     Private { run: Box<RunFn>, from: Vec<f64>, to: Vec<f64> },
-    /// Arrays that we allocate.
+    /// Arrays in shared memory.
     Shared { engine: Box<MpiEngine>, from: Shared<f64>, to: Shared<f64> },
-    /// A source that we allocate in shared memory, and a destination that we allocate elsewhere.
+    /// A source in shared memory, and a destination in private memory.
     SharedSource { engine: Box<MpiEngine>, from: Shared<f64>, to: Memory<f64> },
 }
 
@@ -134,20 +134,20 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         copies.into_iter().chain([SCALAPACK]).chain(MOVERS.map(|(name, ..)| name)).collect();
     if let Some(unknown) = args.only.iter().find(|only| !names.contains(&only.as_str())) {
         return Err(Failure::usage(&format!(
-            "--only: there is no way {unknown:?}; choose from {}",
+            "--only: there is no method {unknown:?}; choose from {}",
             names.join(", ")
         )));
     }
-    let usual = &names[..copies.len() + 1 + USUAL];
+    let defaults = &names[..copies.len() + 1 + DEFAULT_MOVERS];
     let chosen = |name: &str| match args.only.as_slice() {
-        [] => usual.contains(&name),
+        [] => defaults.contains(&name),
         only => only.iter().any(|only| only == name),
     };
-    let wanted = |name: &str| name == "memcpy" || chosen(name);
-    let measured = measure(world, &plan, &moving, wanted, args);
+    let is_chosen = |name: &str| name == "memcpy" || chosen(name);
+    let measured = measure(world, &plan, &moving, is_chosen, args);
     let contenders = match measured {
         Ok(contenders) => contenders,
-        // All ranks fail alike, and one has said why.
+        // All ranks fail together, and one has reported the reason.
         Err(Failure::Silent(code)) => return Err(Failure::Silent(code)),
         Err(failure) => end_job(&session, failure),
     };
@@ -169,17 +169,17 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     if world.rank() == 0 { show(&answer, args.json) } else { Ok(()) }
 }
 
-/// All that are wanted, verified and measured in turns.
+/// Verifies all chosen methods, and measures them in turn.
 fn measure(
     world: &Comm,
     plan: &Arc<Plan>,
     moving: &Move,
-    wanted: impl Fn(&str) -> bool,
+    is_chosen: impl Fn(&str) -> bool,
     args: &args::Bench,
 ) -> Result<Vec<Contender>, Failure> {
-    let mut contenders = contenders(world, plan, moving, wanted)?;
+    let mut contenders = contenders(world, plan, moving, is_chosen)?;
     for contender in &mut contenders {
-        if let (Method::Private { from, to, .. }, true) = (&mut contender.way, args.huge) {
+        if let (Method::Private { from, to, .. }, true) = (&mut contender.method, args.huge) {
             use_huge_pages(from);
             use_huge_pages(to);
         }
@@ -198,12 +198,12 @@ fn measure(
     Ok(contenders)
 }
 
-/// All that are wanted, memcpy first.
+/// All chosen methods, memcpy first.
 fn contenders(
     world: &Comm,
     plan: &Arc<Plan>,
     moving: &Move,
-    wanted: impl Fn(&str) -> bool,
+    is_chosen: impl Fn(&str) -> bool,
 ) -> Result<Vec<Contender>, Failure> {
     let rank = world.rank() as u64;
     let len = |layout: &Layout| layout.span(rank).map_or(0, |span| span as usize);
@@ -215,38 +215,38 @@ fn contenders(
         }
     };
     let mut contenders = Vec::new();
-    let mut enter = |name, way| contenders.push(Contender { name, way, seconds: Vec::new() });
+    let mut enter = |name, method| contenders.push(Contender { name, method, seconds: Vec::new() });
     let private = |run: Box<RunFn>| {
         let mut from = vec![0.0; from_len];
         fill(&mut from);
         Method::Private { run, from, to: vec![0.0; to_len.max(from_len)] }
     };
-    for (name, streams) in COPIES.into_iter().filter(|(name, _)| wanted(name)) {
+    for (name, streams) in COPIES.into_iter().filter(|(name, _)| is_chosen(name)) {
         let mut copy = PlainCopy::new(1)?;
         let run = move |from: &[f64], to: &mut [f64]| {
-            // Its share of the array.
+            // This rank's part of the array.
             let to = &mut to[..from.len()];
             copy.run(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to), streams)
         };
         enter(name, private(Box::new(run)));
     }
-    if wanted(SCALAPACK)
+    if is_chosen(SCALAPACK)
         && let Some(scalapack) = Scalapack::new(world, moving.from(), moving.to())
     {
         enter(SCALAPACK, private(Box::new(move |from, to| scalapack.run(from, to))));
     }
-    for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| wanted(name)) {
+    for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| is_chosen(name)) {
         let messages = MessagesOptions::default().with_strategy(strategy);
         let options = MpiOptions::default().with_mover(mover).with_messages(messages);
-        // Ends alike on all ranks.
-        let told = |error| if rank == 0 { failed(error).said() } else { failed(error).silent() };
-        let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(told)?);
+        // Has the same outcome on all ranks.
+        let report_once = |error| if rank == 0 { failed(error).reported() } else { failed(error).silent() };
+        let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(report_once)?);
         let shared = || {
             let mut from = Shared::zeroed(world, from_len)?;
             fill(&mut from);
             Ok(from)
         };
-        let way = match mover {
+        let method = match mover {
             Mover::Shared => {
                 let (from, to) = (shared().map_err(failed)?, Shared::zeroed(world, to_len).map_err(failed)?);
                 Method::Shared { engine, from, to }
@@ -257,17 +257,17 @@ fn contenders(
             }
             _ => private(Box::new(move |from, to| engine.run(Own::new(from, to)).map(|_| ()))),
         };
-        enter(name, way);
+        enter(name, method);
     }
     Ok(contenders)
 }
 
 impl Contender {
-    /// One run; seconds.
+    /// Runs once, and returns the seconds.
     fn go(&mut self, world: &Comm) -> reshard::Result<f64> {
         let comm = world.private()?;
         let limit = MpiOptions::default().deadline;
-        let ((), seconds) = makespan(&comm, limit, true, || match &mut self.way {
+        let ((), seconds) = makespan(&comm, limit, true, || match &mut self.method {
             Method::Private { run, from, to } => run(from, to),
             Method::Shared { engine, from, to } => engine.run(Own::shared(from, to)).map(|_| ()),
             Method::SharedSource { engine, from, to } => engine.run(Own::shared_source(from, to)).map(|_| ()),
@@ -275,9 +275,9 @@ impl Contender {
         Ok(seconds.max(1e-9))
     }
 
-    /// Whether everything is where it belongs; copies are not asked.
+    /// Checks every element of the destination; plain copies are not checked.
     fn verify(&self, moving: &Move, rank: u64) -> Result<(), Failure> {
-        let to = match &self.way {
+        let to = match &self.method {
             Method::Private { to, .. } => &to[..],
             Method::Shared { to, .. } => &to[..],
             Method::SharedSource { to, .. } => &to[..],

@@ -7,33 +7,34 @@ use crate::simulate::SimulationRequest;
 use crate::svg;
 use std::io::Write;
 
-/// Past this many ranks a side, or messages, a drawing shows nothing any more.
-const MOST_RANKS: u64 = 512;
-const MOST_MESSAGES: usize = 100_000;
+/// The most ranks of a side in a drawing: more cannot be seen.
+const MAX_RANKS: u64 = 512;
+/// The most messages in a drawing.
+const MAX_MESSAGES: usize = 100_000;
 
 pub fn run(args: &args::Explain) -> Result<(), Failure> {
-    let meant = SimulationRequest::read(&args.timed)?;
-    let problem = &meant.described.problem;
+    let request = SimulationRequest::read(&args.timed)?;
+    let problem = &request.move_request.problem;
     let most = problem.from().grid().size().max(problem.to().grid().size());
-    if most > MOST_RANKS {
+    if most > MAX_RANKS {
         return Err(Failure::usage(&format!(
-            "a grid with {most} ranks a side is too large to draw, at most {MOST_RANKS} can be; take smaller grids"
+            "a grid with {most} ranks a side is too large to draw, at most {MAX_RANKS} can be; take smaller grids"
         )));
     }
-    let (schedule, timeline) = meant.run()?;
-    if timeline.messages().len() > MOST_MESSAGES {
+    let (schedule, timeline) = request.run()?;
+    if timeline.messages().len() > MAX_MESSAGES {
         return Err(Failure::usage(&format!(
-            "{} messages are too many to draw, at most {MOST_MESSAGES} can be; take smaller grids",
+            "{} messages are too many to draw, at most {MAX_MESSAGES} can be; take smaller grids",
             timeline.messages().len()
         )));
     }
-    let drawing = svg::draw(&meant.title(), problem, &schedule, &timeline);
+    let drawing = svg::draw(&request.title(), problem, &schedule, &timeline);
     if !write_drawing(&args.svg, &drawing)? {
         return Ok(());
     }
     let mut screen = Screen::new();
     let (messages, steps) =
         (counted(timeline.messages().len() as u128, "message"), counted(schedule.num_steps(), "step"));
-    writeln!(screen.out, "{}: {messages} in {steps}, drawn to {}", meant.title(), args.svg.display())?;
+    writeln!(screen.out, "{}: {messages} in {steps}, drawn to {}", request.title(), args.svg.display())?;
     Ok(screen.out.flush()?)
 }

@@ -1,29 +1,29 @@
-//! EngineChoice the program fails: one sentence on standard error, and an exit code scripts can trust. With `--json` the same goes to
-//! standard output as an object.
+//! Failures of the program: one sentence on standard error, and a stable exit code for scripts. With `--json` the error also
+//! goes to standard output as an object.
 
-use crate::json::{self, Complaint, Refusal};
+use crate::json::{self, ErrorAnswer, ErrorObject};
 use crate::screen::Screen;
 use reshard_plan::{Error, ErrorKind};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What the kind is called where what was typed cannot be understood at all.
+/// The kind of errors about the command line.
 const USAGE: &str = "usage";
 
-/// Why a command did not do what was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// What was typed cannot be done: exit code 2.
+    /// The arguments are wrong: exit code 2.
     Usage(Sentence),
-    /// It was begun and went wrong: exit code 1.
+    /// The command was started and failed: exit code 1.
     Failed(Sentence),
-    /// Another rank says why: this exit code.
+    /// Another rank reports the reason: this exit code, and no message.
     Silent(u8),
-    /// It could be done, but reading or writing failed: exit code 1.
+    /// Reading or writing failed: exit code 1.
     Io(io::Error),
 }
 
-/// One sentence for people, and for programs its kind and the place of the mistake in a text.
+/// One sentence for people, and for programs its kind and the position of the mistake in a text.
 #[derive(Debug)]
 pub struct Sentence {
     kind: &'static str,
@@ -38,12 +38,12 @@ impl Sentence {
 }
 
 impl Failure {
-    /// What was typed cannot be done.
+    /// The arguments are wrong.
     pub fn usage(message: &str) -> Self {
         Self::Usage(Sentence { kind: USAGE, message: message.to_string(), position: None })
     }
 
-    /// What was begun went wrong.
+    /// The command was started and failed.
     pub fn failed(message: String) -> Self {
         Self::Failed(Sentence { kind: ErrorKind::Failed.name(), message, position: None })
     }
@@ -53,7 +53,7 @@ impl Failure {
         move |error| Self::of(&error, format!("{flag}: {error}"))
     }
 
-    /// An error of the planner, whose last words may be said more exactly with a flag's name.
+    /// An error of the planner; if it ends with `hint`, the flag to use is added.
     pub fn hint(hint: &'static str, flag: &'static str) -> impl Fn(Error) -> Self {
         move |error| {
             let message = error.to_string();
@@ -61,7 +61,7 @@ impl Failure {
         }
     }
 
-    /// An error of the planner in other words. That there is no memory is no mistake of whoever typed.
+    /// An error of the planner with another sentence. Too little memory is a failure, not wrong usage.
     pub fn of(error: &Error, message: String) -> Self {
         let sentence = Sentence { kind: error.kind().name(), message, position: error.position() };
         match error.kind() {
@@ -70,7 +70,7 @@ impl Failure {
         }
     }
 
-    /// An error of the library that was wrong usage all the same, in other words.
+    /// An error of the library that is wrong usage whatever its kind, with another sentence.
     pub fn usage_of(error: &Error, message: String) -> Self {
         Self::Usage(Sentence { kind: error.kind().name(), message, position: error.position() })
     }
@@ -82,14 +82,14 @@ impl Failure {
         Self::Failed(sentence)
     }
 
-    /// The same failure without a word: another rank says it.
+    /// The failure without a message: another rank reports it.
     pub fn silent(self) -> Self {
         Self::Silent(self.code())
     }
 
     /// Reports the failure here and now: under a launcher that ends all ranks as soon as one of them fails, while they still
     /// wait for each other.
-    pub fn said(self) -> Self {
+    pub fn reported(self) -> Self {
         let code = self.code();
         self.report();
         Self::Silent(code)
@@ -103,13 +103,13 @@ impl Failure {
         }
     }
 
-    /// Says why, and gives the exit code.
+    /// Writes the message, and returns the exit code.
     pub fn report(self) -> ExitCode {
         let code = self.code();
         let Sentence { kind, message, position } = match self {
             Self::Silent(code) => return ExitCode::from(code),
             Self::Usage(sentence) | Self::Failed(sentence) => sentence,
-            // Whoever read our output has seen enough.
+            // The reader of our output has closed the pipe, as `head` does: no error.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Self::Io(error) => Sentence {
                 kind: "io",
@@ -117,12 +117,12 @@ impl Failure {
                 position: None,
             },
         };
-        if json::is_wanted() {
+        if json::is_requested() {
             let mut screen = Screen::new();
-            let refusal = Refusal { error: Complaint { kind, message: &message, position } };
-            let _ = json::write(&mut screen, &refusal).map(|()| screen.out.flush());
+            let answer = ErrorAnswer { error: ErrorObject { kind, message: &message, position } };
+            let _ = json::write(&mut screen, &answer).map(|()| screen.out.flush());
         }
-        // If standard error is gone as well there is nobody left to tell.
+        // If standard error is closed, too, the error cannot be reported.
         let _ = writeln!(io::stderr(), "error: {message}");
         ExitCode::from(code)
     }
@@ -146,8 +146,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// What the argument parser complains about, without its paragraphs: problem, tips, where to read more. `command` is the
-/// command that was typed, if it is one.
+/// Turns an error of the argument parser, which has several paragraphs, into one sentence. `command` is the command, if one
+/// was given.
 pub fn in_one_sentence(error: &clap::Error, command: Option<&str>) -> String {
     let rendered = error.render().to_string();
     let complaint = rendered.split("\n\nUsage:").next().unwrap_or_default();
@@ -155,7 +155,7 @@ pub fn in_one_sentence(error: &clap::Error, command: Option<&str>) -> String {
     let complaint = complaint.strip_prefix("error: ").unwrap_or(complaint);
     let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let parts: Vec<String> = complaint.split("\n\n").map(words).filter(|part| !part.is_empty()).collect();
-    // No command at all: the parser answers with its whole help; we with a sentence.
+    // Without a command, the parser prints its whole help; we print a sentence.
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "no command was given; try `reshard plan --from 16/3 --to 16/5`, or `reshard --help`"
             .to_string();

@@ -1,10 +1,10 @@
-//! Answers as JSON: one object on one line, with keys that scripts can depend on. `docs/json.md` lists them.
+//! Results as JSON: one object on one line, with keys that scripts can depend on. `docs/json.md` lists them.
 
 use crate::screen::Screen;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Grows when a key changes its meaning or goes; keys may be added without.
+/// The version of the keys. It grows when a key changes its meaning or is removed, not when keys are added.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
@@ -14,26 +14,26 @@ struct Versioned<'a, T> {
     answer: &'a T,
 }
 
-/// Writes an answer on a line of its own.
+/// Writes a result as one line.
 pub fn write<T: Serialize>(screen: &mut Screen, answer: &T) -> io::Result<()> {
     serde_json::to_writer(&mut screen.out, &Versioned { schema: SCHEMA, answer })?;
     writeln!(screen.out)
 }
 
-/// True if `--json` was typed, wherever: errors are answered in JSON, too, also those about flags that make no sense.
-pub fn is_wanted() -> bool {
+/// True if `--json` is among the arguments, anywhere: errors are written as JSON, too, also those about wrong flags.
+pub fn is_requested() -> bool {
     std::env::args_os().any(|argument| argument == "--json")
 }
 
-/// Why there is no answer.
+/// The result of a command that failed.
 #[derive(Serialize)]
-pub struct Refusal<'a> {
-    pub error: Complaint<'a>,
+pub struct ErrorAnswer<'a> {
+    pub error: ErrorObject<'a>,
 }
 
-/// What went wrong: a word for programs, a sentence for people, and where in a text the mistake is, if it is in one.
+/// An error: its kind for programs, a sentence for people, and the position of the mistake in a text, if it has one.
 #[derive(Serialize)]
-pub struct Complaint<'a> {
+pub struct ErrorObject<'a> {
     pub kind: &'a str,
     pub message: &'a str,
     pub position: Option<usize>,

@@ -1,4 +1,4 @@
-//! `reshard layout`: what a layout means. Local sizes, who owns an element, a small picture.
+//! `reshard layout`: explains a layout. Local sizes, the owner of an element, a small picture.
 
 use crate::args;
 use crate::failure::Failure;
@@ -9,13 +9,13 @@ use reshard_plan::{Axis, Distribution, Pattern};
 use serde::Serialize;
 use std::io::Write;
 
-/// More ranks than this are not listed one by one.
-const MOST_RANKS: u64 = 1_000_000;
+/// The most ranks that are listed one by one.
+const MAX_RANKS: u64 = 1_000_000;
 
-/// More ranks than this are summed up on the screen.
+/// The most ranks that are listed on the screen; more are summed up.
 const SHOWN_RANKS: u64 = 64;
 
-/// The picture shows this many blocks of a dimension at most.
+/// The most blocks of a dimension in the picture.
 const SHOWN_BLOCKS: usize = 24;
 
 #[derive(Serialize)]
@@ -46,7 +46,7 @@ struct Element {
 }
 
 pub fn run(args: &args::Layout) -> Result<(), Failure> {
-    // The shape may stand in the layout itself, as the library writes it.
+    // The shape may be part of the layout, as in the library's notation.
     let (pattern, shape) = if args.layout.split_whitespace().any(|word| word.eq_ignore_ascii_case("of")) {
         let whole: Distribution = args.layout.parse()?;
         (whole.pattern(), Some(whole.shape()))
@@ -89,11 +89,11 @@ fn explain(
     };
     let ranks = match args.rank {
         Some(rank) => vec![of_rank(rank)?],
-        // Who owns an element can be said of any grid.
-        None if grid.size() > MOST_RANKS && args.element.is_some() => Vec::new(),
-        None if grid.size() > MOST_RANKS => {
+        // The owner of an element can be found on a grid of any size.
+        None if grid.size() > MAX_RANKS && args.element.is_some() => Vec::new(),
+        None if grid.size() > MAX_RANKS => {
             return Err(Failure::usage(&format!(
-                "the layout has {} ranks, more than the {MOST_RANKS} that are listed; ask for one with --rank",
+                "the layout has {} ranks, more than the {MAX_RANKS} that are listed; ask for one with --rank",
                 grid.size()
             )));
         }
@@ -169,7 +169,7 @@ fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool
     Ok(())
 }
 
-/// Who owns each block: a line in one dimension, a board in two, a line for each axis in more.
+/// Draws the owner of each block: a line in one dimension, a board in two, a line for each axis in more.
 fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
     let stretches: Vec<Vec<(u64, u64)>> = of.axes().iter().map(stretches).collect();
     if stretches.iter().any(Vec::is_empty) {
@@ -211,7 +211,7 @@ fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first blocks of an axis, whoever owns them: (owner, end).
+/// The first blocks of an axis, of all owners: (owner, end).
 fn stretches(axis: &Axis) -> Vec<(u64, u64)> {
     let from = |start: u64| axis.block_at(start);
     std::iter::successors(from(0), |&(_, end)| from(end)).take(SHOWN_BLOCKS).collect()

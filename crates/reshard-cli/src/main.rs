@@ -1,7 +1,7 @@
 //! The `reshard` program: describe, plan, inspect and run redistributions of distributed arrays.
 //!
-//! `args` says what may be typed; each command turns that into what was meant, asks the library, and shows the
-//! answer as text or JSON. Results go to standard output, talk to standard error. Exit code 0: done; 1: failed;
+//! `args` defines the command line; each command turns its arguments into a request, calls the library, and shows the
+//! result as text or JSON. Results go to standard output, everything else to standard error. Exit code 0: done; 1: failed;
 //! 2: wrong usage, with one sentence that says what to do.
 
 #![deny(unsafe_code)]
@@ -31,25 +31,25 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// EngineChoice long a rank that has nothing to say waits for the one that has.
-const OTHERS_SPEAK: Duration = Duration::from_secs(2);
+/// Time that a silent rank waits before it fails, so that the rank that reports can do so first.
+const REPORT_GRACE: Duration = Duration::from_secs(2);
 
 #[global_allocator]
-static ALLOCATOR: memory::LastWord = memory::LastWord;
+static ALLOCATOR: memory::ExitOnOom = memory::ExitOnOom;
 
-/// The command that was typed, if it is one.
+/// The first argument, if it is a command.
 fn command() -> Option<String> {
-    let typed = std::env::args().nth(1)?;
-    let known = Args::command().get_subcommands().any(|command| command.get_name() == typed);
-    known.then_some(typed)
+    let argument = std::env::args().nth(1)?;
+    let known = Args::command().get_subcommands().any(|command| command.get_name() == argument);
+    known.then_some(argument)
 }
 
 fn main() -> ExitCode {
     let args = Args::try_parse();
     if let Ok(args) = &args {
-        memory::wanted_while(args.command.doing());
+        memory::set_activity(args.command.activity());
     }
-    // What is typed is wrong on all ranks alike, and what needs no other rank is answered by all alike: one says so.
+    // Wrong arguments are wrong on all ranks, and commands that need no other rank have equal results on all: rank 0 reports.
     let quiet = reshard_mpi::mpi::launched().is_some_and(|launcher| launcher.rank > 0);
     let result = match args {
         Ok(Args { command }) if quiet && !command.is_parallel() => return ExitCode::SUCCESS,
@@ -62,15 +62,15 @@ fn main() -> ExitCode {
         Ok(Args { command: Command::Simulate(args) }) => simulate::run(&args),
         Ok(Args { command: Command::Ring(args) }) => ring::run(&args),
         Ok(Args { command: Command::Explain(args) }) => explain::run(&args),
-        // --help and --version are answers, not errors.
+        // --help and --version are results, not errors.
         Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),
         Err(error) => Err(Failure::usage(&failure::in_one_sentence(&error, command().as_deref()))),
     };
     let result = result.map_err(|failure| match failure {
         Failure::Usage(_) if quiet => {
-            // A launcher ends the job, and what was not yet said is lost, when the first rank fails: that is to be the one who
-            // says it, and ends this one, too.
-            std::thread::sleep(OTHERS_SPEAK);
+            // A launcher ends the job when the first rank fails, and output that was not yet written is lost: so the rank that
+            // reports must fail first.
+            std::thread::sleep(REPORT_GRACE);
             failure.silent()
         }
         failure => failure,

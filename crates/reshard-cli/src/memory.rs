@@ -1,12 +1,12 @@
-//! No memory left: one sentence on standard error and exit code 1, where the standard library would abort with a backtrace.
+//! Out of memory: one sentence on standard error and exit code 1, where the standard library would abort with a backtrace.
 //!
-//! Two kinds of requests must be told apart. The library asks for whatever grows with the problem and takes no for an answer:
-//! it has to get its null, as its own error says what the memory was for. Everything else (a string, a node of a tree, a
+//! Two kinds of allocations must be distinguished. The library handles failed allocations of everything that grows with the
+//! problem: it has to get null, as its own error says what the memory was for. Everything else (a string, a node of a tree, a
 //! buffer of the writer) ends in the standard library's handler, which prints, aborts, and can be replaced on nightly only.
-//! The allocator is not told who asks, but it is told the alignment, and all who can be refused ask for lines of 64 bytes: the
-//! engines for their data, the planner once before each long list (`reshard_plan::memory`). So those get null, and for all
-//! others the sentence is written here, without allocating, and the process ends. Code from elsewhere that could have been
-//! refused, such as reading a whole file, ends with that sentence, too.
+//! The allocator does not know its caller, but it knows the alignment, and all callers that handle a failure allocate cache
+//! lines of 64 bytes: the engines for their data, the planner once before each long list (`reshard_plan::memory`). So those
+//! get null, and for all others the sentence is written here, without allocating, and the process ends. Other code that would
+//! handle a failure, such as reading a whole file, ends with that sentence, too.
 
 #![allow(unsafe_code)]
 
@@ -16,83 +16,84 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// From this alignment on whoever asks can be refused.
+/// Alignment in bytes from which on the caller handles a failed allocation.
 const LINE: usize = 64;
 
-/// What the command does, for the sentence.
-static DOING: OnceLock<&'static str> = OnceLock::new();
+/// The activity of the command, for the sentence.
+static ACTIVITY: OnceLock<&'static str> = OnceLock::new();
 
-/// The system's allocator, with a last word.
-pub struct LastWord;
+/// The system's allocator; it ends the process with a sentence when memory runs out.
+pub struct ExitOnOom;
 
-/// From now on memory is wanted for this: `planning a redistribution`.
-pub fn wanted_while(doing: &'static str) {
-    // Said once, by the command; a second one would change nothing.
-    let _ = DOING.set(doing);
+/// Sets the activity that the sentence names, such as `planning a redistribution`.
+pub fn set_activity(activity: &'static str) {
+    // Set once, by the command; a second call would change nothing.
+    let _ = ACTIVITY.set(activity);
 }
 
-// SAFETY: every call goes to the system's allocator as it came, and its answer comes back as it is, unless the process ends.
-unsafe impl GlobalAlloc for LastWord {
+// SAFETY: every call is forwarded unchanged to the system's allocator, and its result returned unchanged, unless the process
+// ends.
+unsafe impl GlobalAlloc for ExitOnOom {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are the system's.
-        had(unsafe { System.alloc(layout) }, layout.size(), layout.align())
+        // SAFETY: the caller upholds the contract, which is the system allocator's.
+        checked(unsafe { System.alloc(layout) }, layout.size(), layout.align())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are the system's.
-        had(unsafe { System.alloc_zeroed(layout) }, layout.size(), layout.align())
+        // SAFETY: the caller upholds the contract, which is the system allocator's.
+        checked(unsafe { System.alloc_zeroed(layout) }, layout.size(), layout.align())
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promises are the system's.
-        had(unsafe { System.realloc(at, layout, size) }, size, layout.align())
+        // SAFETY: the caller upholds the contract, which is the system allocator's.
+        checked(unsafe { System.realloc(at, layout, size) }, size, layout.align())
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system's.
+        // SAFETY: the caller upholds the contract, which is the system allocator's.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-fn had(at: *mut u8, bytes: usize, align: usize) -> *mut u8 {
+/// Ends the process if an allocation failed that the caller does not handle.
+fn checked(at: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     if at.is_null() && align < LINE {
         end(bytes);
     }
     at
 }
 
-/// Says how much was wanted, and ends the process. Nothing here allocates.
+/// Writes how many bytes could not be allocated, and ends the process. Nothing here allocates.
 #[cold]
 fn end(bytes: usize) -> ! {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if SAID.swap(true, Ordering::Relaxed) {
-        // Another thread is saying it, and ends this one with it.
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if REPORTED.swap(true, Ordering::Relaxed) {
+        // Another thread is reporting, and ends the process.
         loop {
             std::thread::sleep(Duration::from_secs(1));
         }
     }
-    let doing = DOING.get().copied().unwrap_or("reading the command line");
-    let mut sentence = LastSentence { text: [0; 256], len: 0 };
-    // Longer than there is room for it cannot be: the words are all in this program.
+    let activity = ACTIVITY.get().copied().unwrap_or("reading the command line");
+    let mut sentence = FixedBuffer { text: [0; 256], len: 0 };
+    // The sentence fits: all activities are short texts of this program.
     let _ = writeln!(
         sentence,
-        "error: out of memory: {bytes} bytes more were wanted while {doing}; take a smaller problem or allow more memory"
+        "error: out of memory: {bytes} bytes more were wanted while {activity}; take a smaller problem or allow more memory"
     );
-    // SAFETY: the bytes are there, and whoever is to read them may be gone. Nothing that belongs to anybody else is run at the
-    // end: it might allocate.
+    // SAFETY: the bytes are initialised, and a failed write is ignored. `_exit` runs no exit handlers: they might allocate.
     unsafe {
         libc::write(libc::STDERR_FILENO, sentence.text.as_ptr().cast(), sentence.len);
         libc::_exit(1)
     }
 }
 
-/// Text in a place of its own.
-struct LastSentence {
+/// Text in a buffer of fixed size.
+struct FixedBuffer {
     text: [u8; 256],
     len: usize,
 }
 
-impl fmt::Write for LastSentence {
+impl fmt::Write for FixedBuffer {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         let end = self.len + more.len();
         self.text.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(more.as_bytes());

@@ -1,4 +1,4 @@
-//! The table of the papers: a row for each sender, a column for each receiver; and messages as JSON lists them.
+//! The communication table as the papers print it: a row for each sender, a column for each receiver; and messages in JSON.
 
 use crate::failure::Failure;
 use crate::screen::Screen;
@@ -6,8 +6,8 @@ use reshard_plan::{Message, Problem};
 use serde::Serialize;
 use std::io::Write;
 
-/// Grids with more ranks than this a side are not drawn.
-const MOST_RANKS: u64 = 64;
+/// The most ranks of a side in a table.
+const MAX_RANKS: u64 = 64;
 
 /// A message, with the keys scripts depend on.
 #[derive(Serialize)]
@@ -25,11 +25,11 @@ impl From<&Message> for Listed {
 
 /// True if both grids are small enough to be drawn.
 pub fn fits(problem: &Problem) -> bool {
-    problem.from().grid().size().max(problem.to().grid().size()) <= MOST_RANKS
+    problem.from().grid().size().max(problem.to().grid().size()) <= MAX_RANKS
 }
 
-/// Draws what `cell` says of each sender and receiver; a dash where it says nothing. With `counted` the number of cells
-/// that say something stands at the edges.
+/// Draws the text of `cell` for each sender and receiver; a dash where it is `None`. With `counted`, the edges show the number
+/// of cells with text.
 pub fn draw(
     screen: &mut Screen,
     problem: &Problem,
@@ -45,7 +45,7 @@ pub fn draw(
     let widest = cells.iter().flatten().flatten().map(String::len).max().unwrap_or(0);
     let digits = |ranks: &[u64]| ranks.last().map_or(0, |rank| rank.to_string().len());
     let (label, width) = (digits(&senders).max(12), digits(&receivers).max(widest).max(2));
-    let nothing = screen.faint(&format!("{:>width$}", "-"));
+    let empty = screen.faint(&format!("{:>width$}", "-"));
     let mut line = |name: &str, cells: Vec<String>, count: String| {
         let count = if counted { format!("  {count}") } else { String::new() };
         let text = format!("{name:<label$} {}{count}", cells.join(" "));
@@ -57,18 +57,18 @@ pub fn draw(
         "Nbr of msg.".to_string(),
     )?;
     for (sender, row) in senders.iter().zip(&cells) {
-        let said = row.iter().flatten().count().to_string();
+        let count = row.iter().flatten().count().to_string();
         let row = row
             .iter()
-            .map(|cell| cell.as_ref().map_or(nothing.clone(), |cell| format!("{cell:>width$}")))
+            .map(|cell| cell.as_ref().map_or(empty.clone(), |cell| format!("{cell:>width$}")))
             .collect();
-        line(&sender.to_string(), row, said)?;
+        line(&sender.to_string(), row, count)?;
     }
     if counted {
-        let heard = |column: usize| cells.iter().filter(|row| row[column].is_some()).count();
+        let count = |column: usize| cells.iter().filter(|row| row[column].is_some()).count();
         line(
             "Nbr of msg.",
-            (0..receivers.len()).map(|column| format!("{:>width$}", heard(column))).collect(),
+            (0..receivers.len()).map(|column| format!("{:>width$}", count(column))).collect(),
             String::new(),
         )?;
     }

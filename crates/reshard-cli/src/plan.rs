@@ -13,10 +13,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// More messages than this are not listed.
-const MOST_MESSAGES: u128 = 10_000_000;
+/// The most messages that are listed.
+const MAX_MESSAGES: u128 = 10_000_000;
 
-/// The answer, with the keys scripts depend on.
+/// The result, with the keys that scripts depend on.
 #[derive(Serialize)]
 struct Planned {
     shape: Vec<u64>,
@@ -33,7 +33,7 @@ struct Planned {
     of_rank: Option<RankRuns>,
 }
 
-/// What a window or a permutation adds: `shape` is then that of the window.
+/// The keys that a window or a permutation adds: `shape` is then that of the window.
 #[derive(Serialize)]
 struct Windowed {
     from_shape: Vec<u64>,
@@ -55,7 +55,7 @@ impl Windowed {
     }
 }
 
-/// What `--rank` adds: one entry for each axis of the rank's own array.
+/// The keys that `--rank` adds: one entry for each axis of the rank's own array.
 #[derive(Serialize)]
 struct RankRuns {
     rank: u64,
@@ -82,9 +82,9 @@ struct ListedRun {
 }
 
 pub fn run(args: &args::Plan) -> Result<(), Failure> {
-    let described = MoveRequest::read(&args.moved)?;
+    let request = MoveRequest::read(&args.moved)?;
     let method: Method = args.method.parse().map_err(Failure::of_flag("--method"))?;
-    let problem = &described.problem;
+    let problem = &request.problem;
     let (messages, of_rank) = match args.rank {
         Some(rank) => {
             let (messages, of_rank) = of_rank(problem, rank, method)?;
@@ -95,13 +95,13 @@ pub fn run(args: &args::Plan) -> Result<(), Failure> {
     let staying = messages.iter().filter(|message| message.from == message.to);
     let planned = Planned {
         shape: problem.shape().to_vec(),
-        from: described.from.to_string(),
-        to: described.to.to_string(),
+        from: request.from.to_string(),
+        to: request.to.to_string(),
         period: periods(problem),
         total_elems: messages.iter().map(|message| message.elems).sum(),
         local_elems: staying.map(|message| message.elems).sum(),
         messages: memory::listed(messages.iter().map(Listed::from), "the messages as they are printed")?,
-        window: (!described.is_plain()).then(|| Windowed::of(problem)),
+        window: (!request.is_plain()).then(|| Windowed::of(problem)),
         of_rank,
     };
     let mut screen = Screen::new();
@@ -117,8 +117,8 @@ fn all_messages(problem: &Problem, method: Method) -> Result<Vec<Message>, Failu
     let table =
         Traffic::new(problem).by(method).table().map_err(Failure::hint("one rank at a time", "--rank"))?;
     match table.message_count() {
-        count if count > MOST_MESSAGES => Err(Failure::usage(&format!(
-            "this redistribution has {count} messages, and at most {MOST_MESSAGES} are listed; ask for one rank at a \
+        count if count > MAX_MESSAGES => Err(Failure::usage(&format!(
+            "this redistribution has {count} messages, and at most {MAX_MESSAGES} are listed; ask for one rank at a \
              time with --rank"
         ))),
         count => {
@@ -129,7 +129,7 @@ fn all_messages(problem: &Problem, method: Method) -> Result<Vec<Message>, Failu
     }
 }
 
-/// The messages a rank sends and receives, and where on each axis its elements lie.
+/// The messages a rank sends and receives, and the runs of its elements on each axis.
 fn of_rank(problem: &Problem, rank: u64, method: Method) -> Result<(Vec<Message>, RankRuns), Failure> {
     let (from, to) = (problem.from().grid(), problem.to().grid());
     if !from.contains(rank) && !to.contains(rank) {
@@ -200,7 +200,7 @@ fn staying(elems: u64) -> String {
     }
 }
 
-/// The communication grid: how long each message is.
+/// Draws the communication grid: the length of each message.
 fn draw_grid(screen: &mut Screen, problem: &Problem, planned: &Planned) -> Result<(), Failure> {
     let lengths: BTreeMap<(u64, u64), u64> =
         planned.messages.iter().map(|message| ((message.from, message.to), message.elems)).collect();
@@ -212,7 +212,7 @@ fn draw_grid(screen: &mut Screen, problem: &Problem, planned: &Planned) -> Resul
     )
 }
 
-/// For grids too wide to draw: a line for each sender.
+/// Writes a line for each sender, for grids too wide to draw.
 fn list_by_sender(screen: &mut Screen, planned: &Planned) -> Result<(), Failure> {
     for messages in planned.messages.chunk_by(|a, b| a.from == b.from) {
         let to: Vec<_> = messages.iter().map(|message| format!("{}:{}", message.to, message.elems)).collect();

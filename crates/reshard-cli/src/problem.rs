@@ -1,5 +1,5 @@
-//! What was typed about layouts, shapes, windows and axes, as a problem. Every command that moves an array reads it
-//! here, so that all take the same flags and complain in the same words.
+//! Parses layouts, shapes, windows and axes into a problem. Every command that moves an array uses it, so that all have equal
+//! flags and equal errors.
 
 use crate::args;
 use crate::failure::Failure;
@@ -7,19 +7,19 @@ use reshard_plan::notation::{parse_index, parse_pattern, parse_shape};
 use reshard_plan::{Error, MemoryOrder, Pattern, Problem, Window, one_period};
 use serde::Serialize;
 
-/// A redistribution as it was described.
+/// The redistribution that the arguments describe.
 pub struct MoveRequest {
     pub from: Pattern,
     pub to: Pattern,
     pub problem: Problem,
 }
 
-/// What was asked for, as answers in JSON repeat it: one file may hold many.
+/// The request as results in JSON repeat it: one file may hold many results.
 #[derive(Serialize)]
 pub struct Echo {
     from: String,
     to: String,
-    /// Of what moves, in the source's order of axes.
+    /// The shape of the window that moves, in the source's order of axes.
     shape: Vec<u64>,
 }
 
@@ -29,17 +29,18 @@ impl MoveRequest {
         Echo { from: self.from.to_string(), to: self.to.to_string(), shape }
     }
 
-    /// For commands that ask only who owns what: how parts lie in memory is refused.
+    /// Reads the arguments of commands that need no addresses: layouts with `memory=` are refused.
     pub fn read(args: &args::Move) -> Result<Self, Failure> {
-        let from: Pattern = args.from.parse().map_err(wrong("--from", &args.from))?;
-        let to: Pattern = args.to.parse().map_err(wrong("--to", &args.to))?;
+        let from: Pattern = args.from.parse().map_err(layout_error("--from", &args.from))?;
+        let to: Pattern = args.to.parse().map_err(layout_error("--to", &args.to))?;
         Self::between(args, from, to)
     }
 
-    /// For commands that move data: also the memory order each layout says of itself, as in `4x4/64x64 memory=row`.
+    /// Reads the arguments of commands that move data: also returns the memory order that each layout gives, as in
+    /// `4x4/64x64 memory=row`.
     pub fn read_with_memory(args: &args::Move) -> Result<(Self, [Option<MemoryOrder>; 2]), Failure> {
-        let (from, source) = parse_pattern(&args.from).map_err(wrong("--from", &args.from))?;
-        let (to, destination) = parse_pattern(&args.to).map_err(wrong("--to", &args.to))?;
+        let (from, source) = parse_pattern(&args.from).map_err(layout_error("--from", &args.from))?;
+        let (to, destination) = parse_pattern(&args.to).map_err(layout_error("--to", &args.to))?;
         Ok((Self::between(args, from, to)?, [source, destination]))
     }
 
@@ -70,7 +71,7 @@ impl MoveRequest {
         let (source, destination) = (from.over(&shape)?, to.over(&to_shape)?);
         let from_at = index_flag("--from-at", &args.from_at)?.unwrap_or_else(|| vec![0; dims]);
         let to_at = index_flag("--to-at", &args.to_at)?.unwrap_or_else(|| vec![0; dims]);
-        // Without a window, all that is left behind the offsets of the source.
+        // Without a window, everything from the offsets of the source on.
         let window = shape_flag("--window", &args.window)?
             .unwrap_or_else(|| shape.iter().zip(&from_at).map(|(len, at)| len.saturating_sub(*at)).collect());
         let window = Window::of(&window).from(&from_at).to(&to_at).permuted(&axes);
@@ -86,8 +87,8 @@ impl MoveRequest {
     }
 }
 
-/// What is wrong with a layout. The library writes the shape into it; here it has a flag.
-fn wrong(flag: &'static str, text: &str) -> impl Fn(Error) -> Failure {
+/// The error of a layout. In the library's notation a layout includes its shape; here the shape has a flag.
+fn layout_error(flag: &'static str, text: &str) -> impl Fn(Error) -> Failure {
     move |error| match text.split_whitespace().any(|word| word.eq_ignore_ascii_case("of")) {
         true => Failure::usage_of(
             &error,

@@ -10,10 +10,10 @@ use reshard_plan::{Among, Pattern, Relabel};
 use serde::Serialize;
 use std::io::Write;
 
-/// Grids with more ranks than this are not written out on the screen.
+/// The most ranks that are listed on the screen.
 const SHOWN_RANKS: usize = 64;
 
-/// The answer, with the keys scripts depend on.
+/// The result, with the keys that scripts depend on.
 #[derive(Serialize)]
 struct Relabelled {
     shape: Vec<u64>,

@@ -14,17 +14,20 @@ use crate::simulate::time;
 use request::{Number, RingRequest};
 use reshard_plan::memory;
 use reshard_ring::{Direction, Side, Solution, Transfer, check, solve};
-use running::{Ran, Wanted};
+use running::{RingRun, RingRunRequest};
 use serde::Serialize;
 use std::io::Write;
 
-/// The chart on the screen: so many processes, so many columns; and so many processes, and steps of one, in words.
+/// The most processes of the chart on the screen.
 const CHART_RANKS: usize = 24;
+/// The most columns of the chart on the screen.
 const CHART_COLUMNS: usize = 64;
+/// The most processes whose sends are shown in words.
 const SHOWN_RANKS: usize = 12;
+/// The most sends of a process that are shown in words.
 const SHOWN_STEPS: usize = 6;
 
-/// The answer, with the keys scripts depend on.
+/// The result, with the keys that scripts depend on.
 #[derive(Serialize)]
 struct Solved {
     loads: Vec<u64>,
@@ -39,7 +42,7 @@ struct Solved {
     net_flow: Vec<i64>,
     transfers: Vec<ListedTransfer>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    ran: Option<Ran>,
+    ran: Option<RingRun>,
 }
 
 #[derive(Serialize)]
@@ -56,33 +59,33 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     if args.json && args.svg.as_ref().is_some_and(|path| path.as_os_str() == "-") {
         return Err(Failure::usage("--svg - and --json both go to standard output; draw to a file"));
     }
-    let wanted = Wanted::read(args)?;
-    let asked = RingRequest::read(args)?;
-    let solution = solve(&asked.problem)?;
-    // What is shown was replayed first.
-    check(&asked.problem, solution.program())
+    let run_request = RingRunRequest::read(args)?;
+    let request = RingRequest::read(args)?;
+    let solution = solve(&request.problem)?;
+    // Every program is replayed before it is shown.
+    check(&request.problem, solution.program())
         .map_err(|error| Failure::failed(format!("the program found does not work: {error}")))?;
-    let ran = match wanted {
+    let ran = match run_request {
         None => None,
-        Some(wanted) => match wanted.run(args, &asked.problem, solution.program())? {
+        Some(run_request) => match run_request.run(args, &request.problem, solution.program())? {
             // Another rank reports.
             None => return Ok(()),
             ran => ran,
         },
     };
     if let Some(path) = &args.svg {
-        let drawing = svg::draw(&asked, &solution)?;
+        let drawing = svg::draw(&request, &solution)?;
         if !write_drawing(path, &drawing)? {
             return Ok(());
         }
     }
     let mut screen = Screen::new();
     if args.json {
-        json::write(&mut screen, &solved(&asked, &solution, ran)?)?;
+        json::write(&mut screen, &solved(&request, &solution, ran)?)?;
     } else {
-        show(&mut screen, &asked, &solution)?;
+        show(&mut screen, &request, &solution)?;
         if let Some(ran) = ran {
-            show_run(&mut screen, &asked, &ran)?;
+            show_run(&mut screen, &request, &ran)?;
         }
         if let Some(path) = &args.svg {
             writeln!(screen.out, "drawn to {}", path.display())?;
@@ -91,24 +94,24 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
-fn solved(asked: &RingRequest, solution: &Solution, ran: Option<Ran>) -> Result<Solved, Failure> {
-    let procs = asked.problem.procs() as u64;
+fn solved(request: &RingRequest, solution: &Solution, ran: Option<RingRun>) -> Result<Solved, Failure> {
+    let procs = request.problem.procs() as u64;
     let listed = |transfer: &Transfer| ListedTransfer {
         from: transfer.from,
         to: transfer.to(procs),
         items: transfer.items,
-        start: asked.number(transfer.start),
-        end: asked.number(transfer.end),
+        start: request.number(transfer.start),
+        end: request.number(transfer.end),
         side: word(transfer.side),
     };
-    let again = |items: &[u64]| memory::listed(items.iter().copied(), "the loads as they are printed");
+    let list = |items: &[u64]| memory::listed(items.iter().copied(), "the loads as they are printed");
     Ok(Solved {
-        loads: again(asked.problem.loads())?,
-        targets: again(asked.problem.targets())?,
-        direction: if asked.problem.direction() == Direction::Uni { "uni" } else { "bi" },
-        ordered: asked.ordered,
-        makespan: asked.number(solution.makespan()),
-        lower_bound: asked.number(solution.lower_bound()),
+        loads: list(request.problem.loads())?,
+        targets: list(request.problem.targets())?,
+        direction: if request.problem.direction() == Direction::Uni { "uni" } else { "bi" },
+        ordered: request.ordered,
+        makespan: request.number(solution.makespan()),
+        lower_bound: request.number(solution.lower_bound()),
         optimal: solution.optimal(),
         gap: solution.gap(),
         method: solution.method().name(),
@@ -128,9 +131,9 @@ fn word(side: Side) -> &'static str {
     }
 }
 
-/// What the ring is, in words.
-fn title(asked: &RingRequest) -> String {
-    let problem = &asked.problem;
+/// Describes the ring in words.
+fn title(request: &RingRequest) -> String {
+    let problem = &request.problem;
     format!(
         "Ring of {}, {}, {}{}",
         processes(problem.procs()),
@@ -144,23 +147,23 @@ fn processes(count: usize) -> String {
     if count == 1 { "1 process".to_string() } else { format!("{count} processes") }
 }
 
-/// What is known of a solution, in words.
-fn verdict(asked: &RingRequest, solution: &Solution) -> String {
-    let time = asked.time(solution.makespan());
+/// Describes the time of a solution and its bound in words.
+fn verdict(request: &RingRequest, solution: &Solution) -> String {
+    let time = request.time(solution.makespan());
     match solution.optimal() {
         Some(true) => format!("makespan {time}, optimal"),
         _ => format!(
             "makespan {time}, at most {:.2} % above the optimum; nothing is faster than {}",
             100.0 * solution.gap(),
-            asked.time(solution.lower_bound())
+            request.time(solution.lower_bound())
         ),
     }
 }
 
-fn show(screen: &mut Screen, asked: &RingRequest, solution: &Solution) -> Result<(), Failure> {
-    writeln!(screen.out, "{}", title(asked))?;
-    chart(screen, asked, solution)?;
-    for rank in 0..asked.problem.procs().min(SHOWN_RANKS) as u64 {
+fn show(screen: &mut Screen, request: &RingRequest, solution: &Solution) -> Result<(), Failure> {
+    writeln!(screen.out, "{}", title(request))?;
+    chart(screen, request, solution)?;
+    for rank in 0..request.problem.procs().min(SHOWN_RANKS) as u64 {
         let sends = solution.program().of_rank(rank).sends;
         let words = sends.iter().take(SHOWN_STEPS).map(|step| format!("{} to {}", step.items, step.peer));
         let more = sends.len().saturating_sub(SHOWN_STEPS);
@@ -170,32 +173,32 @@ fn show(screen: &mut Screen, asked: &RingRequest, solution: &Solution) -> Result
             writeln!(screen.out, "process {rank} sends {}", words.join(", then "))?;
         }
     }
-    if asked.problem.procs() > SHOWN_RANKS {
+    if request.problem.procs() > SHOWN_RANKS {
         writeln!(screen.out, "... --json has what all processes do")?;
     }
-    writeln!(screen.out, "{} ({})", verdict(asked, solution), solution.method())?;
+    writeln!(screen.out, "{} ({})", verdict(request, solution), solution.method())?;
     Ok(())
 }
 
-fn show_run(screen: &mut Screen, asked: &RingRequest, ran: &Ran) -> Result<(), Failure> {
-    let how = ran.mpi.as_ref().map_or_else(String::new, |mpi| format!(" ({mpi})"));
+fn show_run(screen: &mut Screen, request: &RingRequest, ran: &RingRun) -> Result<(), Failure> {
+    let mpi = ran.mpi.as_ref().map_or_else(String::new, |mpi| format!(" ({mpi})"));
     writeln!(
         screen.out,
-        "moved {} over links in {}, engine {}{how}, scratch {}",
+        "moved {} over links in {}, engine {}{mpi}, scratch {}",
         human(u128::from(ran.bytes)),
         time(ran.run_seconds),
         ran.engine,
         human(u128::from(ran.scratch_bytes))
     )?;
-    let items = counted(asked.problem.loads().iter().sum::<u64>(), "item");
-    let order = if asked.problem.is_ordered() { ", in order" } else { "" };
+    let items = counted(request.problem.loads().iter().sum::<u64>(), "item");
+    let order = if request.problem.is_ordered() { ", in order" } else { "" };
     writeln!(screen.out, "all {items} verified{order}")?;
     Ok(())
 }
 
-/// A line for each process, a character for each stretch of time: to which side it sends.
-fn chart(screen: &mut Screen, asked: &RingRequest, solution: &Solution) -> Result<(), Failure> {
-    let problem = &asked.problem;
+/// Draws a line for each process, with a character for each interval of time: the side to which it sends.
+fn chart(screen: &mut Screen, request: &RingRequest, solution: &Solution) -> Result<(), Failure> {
+    let problem = &request.problem;
     let makespan = solution.makespan();
     let shown = problem.procs().min(CHART_RANKS);
     let widest = |numbers: &[u64]| numbers[..shown].iter().map(|n| n.to_string().len()).max().unwrap_or(1);
@@ -207,10 +210,10 @@ fn chart(screen: &mut Screen, asked: &RingRequest, solution: &Solution) -> Resul
         let (load, target) = (problem.loads()[rank], problem.targets()[rank]);
         let mut line = vec![None; columns];
         for transfer in solution.program().sends(rank as u64) {
-            let place =
+            let column =
                 |time: u64| (u128::from(time) * columns as u128).div_ceil(u128::from(makespan)) as usize;
             let begin = (u128::from(transfer.start) * columns as u128 / u128::from(makespan)) as usize;
-            let free = line[begin..place(transfer.end)].iter_mut().filter(|cell| cell.is_none());
+            let free = line[begin..column(transfer.end)].iter_mut().filter(|cell| cell.is_none());
             free.for_each(|cell| *cell = Some(transfer.side));
         }
         let cell = |side: Option<Side>| match side {

@@ -1,8 +1,8 @@
-//! `reshard run`: makes an array, moves it, looks at every element, and says how long it took beside a plain copy.
+//! `reshard run`: makes an array, moves it, verifies every element, and compares the time with a plain copy.
 //!
 //! The first run is verified and warms everything up. In each repetition the run, a `memcpy` and a streaming copy of as
-//! many bytes take turns on the same memory, so whatever else the machine does meets all three. Copying spoils the
-//! destination, so at the end it is filled afresh, and one more run is verified.
+//! many bytes take turns on the same memory, so other load on the machine affects all three. Copying overwrites the
+//! destination, so at the end it is filled again, and one more run is verified.
 
 mod bytes;
 mod progress;
@@ -28,16 +28,17 @@ use std::io::Write;
 use std::time::Instant;
 use values::Values;
 
-/// Without `--repeat`: for about so long, but at least and at most so often.
+/// The time of all repetitions without `--repeat`, about, in seconds.
 const SECONDS: f64 = 1.0;
+/// The least and the most repetitions without `--repeat`.
 const REPEATS: (u64, u64) = (3, 1_000);
 
-/// The answer, with the keys scripts depend on.
+/// The result, with the keys that scripts depend on.
 #[derive(Serialize)]
 struct Answer {
     #[serde(flatten)]
     input: Echo,
-    /// The type of the elements, as it was typed.
+    /// The type of the elements, as it was given.
     #[serde(rename = "type")]
     kind: String,
     engine: &'static str,
@@ -51,17 +52,18 @@ struct Answer {
     verified: bool,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     sent: Option<Sent>,
-    /// Between processes: which MPI, and how bytes travelled.
+    /// With MPI: the version of the library.
     #[serde(skip_serializing_if = "Option::is_none")]
     mpi: Option<String>,
+    /// With MPI: the name of the mover.
     #[serde(skip_serializing_if = "Option::is_none")]
     mover: Option<&'static str>,
-    /// Why this mover.
+    /// The reason why this mover was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
-/// What messages add.
+/// The keys that engines with messages add.
 #[derive(Serialize)]
 struct Sent {
     strategy: &'static str,
@@ -89,35 +91,36 @@ impl Times {
 
 pub fn run(args: &args::Run) -> Result<(), Failure> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let asked = RunRequest::read(args, cores)?;
-    asked.check_size()?;
-    if let EngineChoice::UnderMpi(how) = asked.how {
-        return under_mpi::run(args, &asked, how);
+    let request = RunRequest::read(args, cores)?;
+    request.check_size()?;
+    if let EngineChoice::UnderMpi(under_mpi) = request.engine_choice {
+        return under_mpi::run(args, &request, under_mpi);
     }
     let begin = Instant::now();
-    let (engine, threads) = asked.engine()?;
+    let (engine, threads) = request.engine()?;
     let plan_seconds = begin.elapsed().as_secs_f64();
     let (name, scratch_bytes) = (engine.name(), engine.scratch_bytes());
     let redistribution = Redistribution::with_boxed(engine);
-    // No more than there are cores, unless the engine has more.
-    let copiers = match asked.how {
-        EngineChoice::Threads(wanted) => wanted.min(cores).max(threads.unwrap_or(1)),
+    // No more threads than cores, unless the engine has more.
+    let copiers = match request.engine_choice {
+        EngineChoice::Threads(requested) => requested.min(cores).max(threads.unwrap_or(1)),
         EngineChoice::Messages(_) | EngineChoice::UnderMpi(_) => cores,
     };
     let bytes = redistribution.plan().bytes();
-    let measured = LocalBench::new(&asked, redistribution, copiers, cores)?.measure(&asked, !args.json)?;
+    let measured =
+        LocalBench::new(&request, redistribution, copiers, cores)?.measure(&request, !args.json)?;
     let Measured { run_seconds, copy_seconds, report } = measured;
-    let sent = match asked.how {
+    let sent = match request.engine_choice {
         EngineChoice::Threads(_) | EngineChoice::UnderMpi(_) => None,
         EngineChoice::Messages(strategy) => {
             Some(Sent { strategy: strategy.name(), steps: report.steps, messages: report.messages })
         }
     };
     let answer = Answer {
-        input: asked.described.echo(),
+        input: request.move_request.echo(),
         kind: args.kind.clone(),
         engine: name,
-        ranks: ranks(&asked),
+        ranks: ranks(&request),
         bytes,
         plan_seconds,
         run_seconds,
@@ -134,14 +137,14 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     if args.json {
         json::write(&mut screen, &answer)?;
     } else {
-        show(&mut screen, &asked, &answer, threads)?;
+        show(&mut screen, &request, &answer, threads)?;
     }
     Ok(screen.out.flush()?)
 }
 
-/// Different ranks of both grids.
-fn ranks(asked: &RunRequest) -> usize {
-    let problem = &asked.described.problem;
+/// Number of different ranks of both grids.
+fn ranks(request: &RunRequest) -> usize {
+    let problem = &request.move_request.problem;
     let mut ranks = problem.from().grid().sorted_ranks();
     ranks.extend(problem.to().grid().sorted_ranks());
     ranks.sort_unstable();
@@ -149,7 +152,7 @@ fn ranks(asked: &RunRequest) -> usize {
     ranks.len()
 }
 
-/// The array, and those who move it.
+/// The array, and the engines that move it.
 struct LocalBench {
     redistribution: Redistribution,
     copy: PlainCopy,
@@ -170,31 +173,31 @@ struct Measured {
 
 impl LocalBench {
     fn new(
-        asked: &RunRequest,
+        request: &RunRequest,
         redistribution: Redistribution,
         copiers: usize,
         cores: usize,
     ) -> Result<Self, Failure> {
-        let elem_bytes = asked.moving.elem_bytes() as usize;
-        let from_spans = Values::of_source(asked.moving.from(), elem_bytes)?.spans();
-        let to_spans = Values::before(asked.moving.to(), elem_bytes)?.spans();
+        let elem_bytes = request.moving.elem_bytes() as usize;
+        let from_spans = Values::of_source(request.moving.from(), elem_bytes)?.spans();
+        let to_spans = Values::before(request.moving.to(), elem_bytes)?.spans();
         let zeroed = |spans: &[usize]| array(spans.iter().sum());
         let (source, target) = (zeroed(&from_spans)?, zeroed(&to_spans)?);
         let copy = PlainCopy::new(copiers).map_err(failed)?;
-        // What moves is part of both.
+        // The moved bytes are part of source and destination, so both are long enough.
         let bytes = redistribution.plan().bytes() as usize;
         Ok(Self { redistribution, copy, source, target, from_spans, to_spans, bytes, cores })
     }
 
-    fn measure(&mut self, asked: &RunRequest, watched: bool) -> Result<Measured, Failure> {
-        let mut progress = Progress::new(watched, (self.source.len() + self.target.len()) as u64);
+    fn measure(&mut self, request: &RunRequest, shows_progress: bool) -> Result<Measured, Failure> {
+        let mut progress = Progress::new(shows_progress, (self.source.len() + self.target.len()) as u64);
         progress.at(0.0, "filling");
-        let elem_bytes = asked.moving.elem_bytes() as usize;
-        Values::of_source(asked.moving.from(), elem_bytes)?.fill(&mut self.source, self.cores);
-        let (warm, _) = self.verified(asked, &mut progress, 0.1)?;
+        let elem_bytes = request.moving.elem_bytes() as usize;
+        Values::of_source(request.moving.from(), elem_bytes)?.fill(&mut self.source, self.cores);
+        let (warm, _) = self.verified(request, &mut progress, 0.1)?;
         // The copies take about as long as the run, or less.
         let fitting = (SECONDS / (3.0 * warm)) as u64;
-        let repeats = asked.repeat.unwrap_or(fitting.clamp(REPEATS.0, REPEATS.1));
+        let repeats = request.repeat.unwrap_or(fitting.clamp(REPEATS.0, REPEATS.1));
         let mut times: [Vec<f64>; 3] = Default::default();
         for repeat in 0..repeats {
             let done = 0.3 + 0.5 * repeat as f64 / repeats as f64;
@@ -207,13 +210,13 @@ impl LocalBench {
                 times[kind].push(seconds_since(begin));
             }
         }
-        let (_, report) = self.verified(asked, &mut progress, 0.8)?;
+        let (_, report) = self.verified(request, &mut progress, 0.8)?;
         let [run_seconds, memcpy, streaming] = times.map(Times::of);
         let copy_seconds = if streaming.median < memcpy.median { streaming } else { memcpy };
         Ok(Measured { run_seconds, copy_seconds, report })
     }
 
-    /// One run, all parts by ascending rank.
+    /// Runs once; all parts are in memory by ascending rank.
     fn run(&mut self) -> Result<(f64, Report), Failure> {
         let (mut rest, mut from) = (&self.source[..], Vec::with_capacity(self.from_spans.len()));
         for &span in &self.from_spans {
@@ -232,19 +235,19 @@ impl LocalBench {
         Ok((seconds_since(begin), report))
     }
 
-    /// One run into a destination filled afresh, and a look at all of it.
+    /// Fills the destination again, runs once, and verifies all of the destination.
     fn verified(
         &mut self,
-        asked: &RunRequest,
+        request: &RunRequest,
         progress: &mut Progress,
         done: f64,
     ) -> Result<(f64, Report), Failure> {
-        let elem_bytes = asked.moving.elem_bytes() as usize;
+        let elem_bytes = request.moving.elem_bytes() as usize;
         progress.at(done, "filling");
-        Values::before(asked.moving.to(), elem_bytes)?.fill(&mut self.target, self.cores);
+        Values::before(request.moving.to(), elem_bytes)?.fill(&mut self.target, self.cores);
         let run = self.run()?;
         progress.at(done + 0.1, "verifying");
-        let after = Values::after(asked.moving.to(), elem_bytes, asked.moving.problem())?;
+        let after = Values::after(request.moving.to(), elem_bytes, request.moving.problem())?;
         match after.check(&self.target, self.cores)? {
             Some(wrong) => Err(Failure::failed(wrong.to_string())),
             None => Ok(run),
@@ -252,18 +255,18 @@ impl LocalBench {
     }
 }
 
-/// At least a nanosecond: some clocks are coarse.
+/// Seconds since `begin`, at least a nanosecond: some clocks are coarse.
 fn seconds_since(begin: Instant) -> f64 {
     begin.elapsed().as_secs_f64().max(1e-9)
 }
 
-/// What one rank alone finds wrong, it says, and ends the job: the others may be waiting for it.
+/// Reports an error of this rank alone, and ends the job: the other ranks may be waiting for this one.
 pub fn end_job(session: &Session, failure: Failure) -> ! {
     failure.report();
     session.abort(1)
 }
 
-/// Memory for (a part of) the array.
+/// Allocates memory for (a part of) the array.
 pub fn array(bytes: usize) -> Result<Memory<u8>, Failure> {
     Memory::zeroed(bytes).map_err(|_| {
         Failure::failed(format!(
@@ -272,7 +275,7 @@ pub fn array(bytes: usize) -> Result<Memory<u8>, Failure> {
     })
 }
 
-/// An error of the library: those about memory, MPI and what went wrong on the way are no mistake of whoever typed.
+/// Turns an error of the library into a failure: errors about memory, MPI and the run itself are not wrong usage.
 pub fn failed(error: Error) -> Failure {
     match error.kind() {
         ErrorKind::Failed | ErrorKind::Memory | ErrorKind::External => Failure::while_running(&error),
@@ -282,12 +285,12 @@ pub fn failed(error: Error) -> Failure {
 
 fn show(
     screen: &mut Screen,
-    asked: &RunRequest,
+    request: &RunRequest,
     answer: &Answer,
     threads: Option<usize>,
 ) -> Result<(), Failure> {
-    let described = &asked.described;
-    let how = match (&answer.sent, threads) {
+    let move_request = &request.move_request;
+    let details = match (&answer.sent, threads) {
         _ if answer.mpi.is_some() => {
             format!("{}, mover {}", answer.mpi.as_deref().unwrap_or(""), answer.mover.unwrap_or(""))
         }
@@ -302,12 +305,12 @@ fn show(
     let out = &mut screen.out;
     writeln!(
         out,
-        "Redistributed {} {} ({}) from {} to {} on {}, engine {} ({how})",
-        print_shape(described.problem.shape()),
-        asked.kind,
+        "Redistributed {} {} ({}) from {} to {} on {}, engine {} ({details})",
+        print_shape(move_request.problem.shape()),
+        request.kind,
         human(u128::from(answer.bytes)),
-        described.from,
-        described.to,
+        move_request.from,
+        move_request.to,
         counted(answer.ranks as u64, "rank"),
         answer.engine
     )?;
@@ -322,7 +325,7 @@ fn show(
         time(answer.copy_seconds.median),
         answer.ratio
     )?;
-    let (moved, all) = (described.problem.elems(), described.problem.to().elems());
+    let (moved, all) = (move_request.problem.elems(), move_request.problem.to().elems());
     let rest = if moved < all { ", and all others of the destination are as they were" } else { "" };
     writeln!(out, "all {moved} elements verified{rest}")?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `reshard schedule`: in which step each message goes, as the papers print it: a letter for each step.
+//! `reshard schedule`: the step of each message, as the papers print it: a, b, c, ... are the steps.
 
 use crate::args;
 use crate::failure::Failure;
@@ -14,13 +14,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Without `--in-flight`: messages in flight from each sender of the strategy eager.
+/// The default of `--in-flight`: messages in flight from each sender of the strategy eager.
 pub const IN_FLIGHT: u64 = 8;
 
-/// Schedules of more messages are not judged against the linear programme: it would take longer than the answer.
-const JUDGED_MESSAGES: u128 = 1_000;
+/// The most messages of a schedule that is compared with the linear programme; with more, that would take longer than the
+/// schedule itself.
+const MAX_JUDGED_MESSAGES: u128 = 1_000;
 
-/// The answer, with the keys scripts depend on.
+/// The result, with the keys that scripts depend on.
 #[derive(Serialize)]
 struct Scheduled {
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -34,19 +35,19 @@ struct Scheduled {
     optimal_cost: Option<bool>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     priced: Option<Priced>,
-    /// For Walker and Otto's way over blocks of `lcm(r, s)`: the layout between its two redistributions.
+    /// For Walker and Otto's method over blocks of `lcm(r, s)`: the layout between its two redistributions.
     #[serde(skip_serializing_if = "Option::is_none")]
     via: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<Vec<ListedStep>>,
 }
 
-/// What min-cost adds: alpha * steps + beta * cost, and what no schedule can go below.
+/// The keys that min-cost adds: alpha * steps + beta * cost, and its lower bound.
 #[derive(Serialize)]
 struct Priced {
     price: f64,
     bound_price: f64,
-    /// By how many per cent at most the price is above the least.
+    /// The most by which the price is above the least price, in per cent.
     gap_percent: f64,
 }
 
@@ -56,7 +57,7 @@ struct ListedStep {
     messages: Vec<Listed>,
 }
 
-/// What `--rank` answers.
+/// The result of `--rank`.
 #[derive(Serialize)]
 struct RankSchedule {
     #[serde(flatten)]
@@ -79,7 +80,7 @@ struct Compared {
     rows: Vec<Compare>,
 }
 
-/// A strategy's schedule, or why it has none here.
+/// A strategy's schedule, or the reason why it has none here.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Compare {
@@ -88,7 +89,7 @@ enum Compare {
 }
 
 pub fn run(args: &args::Schedule) -> Result<(), Failure> {
-    let described = MoveRequest::read(&args.moved)?;
+    let request = MoveRequest::read(&args.moved)?;
     let strategy: Strategy = args.strategy.parse().map_err(Failure::of_flag("--strategy"))?;
     let scale = scale(args.alpha.as_deref().unwrap_or("1"), args.beta.as_deref().unwrap_or("1"))?;
     let options = Options::default()
@@ -108,23 +109,23 @@ pub fn run(args: &args::Schedule) -> Result<(), Failure> {
     }
     let mut screen = Screen::new();
     if let Some(rank) = args.rank {
-        one_rank(&mut screen, args, &described, rank)?;
+        one_rank(&mut screen, args, &request, rank)?;
     } else if args.compare {
-        compare(&mut screen, args, &described, &options, &scale)?;
+        compare(&mut screen, args, &request, &options, &scale)?;
     } else {
-        let judge = judgement(&described.problem, args.shared_ranks);
-        let schedule = make(&described.problem, &options, judge.as_ref())?;
+        let judge = judgement(&request.problem, args.shared_ranks);
+        let schedule = make(&request.problem, &options, judge.as_ref())?;
         if args.json {
-            let answer = Scheduled { input: Some(described.echo()), ..scheduled(&schedule, &scale, true)? };
+            let answer = Scheduled { input: Some(request.echo()), ..scheduled(&schedule, &scale, true)? };
             json::write(&mut screen, &answer)?;
         } else {
-            show(&mut screen, &described, &schedule, &scale)?;
+            show(&mut screen, &request, &schedule, &scale)?;
         }
     }
     Ok(screen.out.flush()?)
 }
 
-/// Refuses flags of strategies that were not chosen.
+/// Fails if flags of strategies that were not chosen are given.
 pub fn check_flags(strategy: Strategy, of_min_cost: &[(&str, bool)], in_flight: bool) -> Result<(), Failure> {
     let given = of_min_cost.iter().find(|(_, given)| *given);
     match given {
@@ -138,14 +139,14 @@ pub fn check_flags(strategy: Strategy, of_min_cost: &[(&str, bool)], in_flight: 
     }
 }
 
-/// The schedule of one rank: by the formula if there is one, else out of the schedule of all.
+/// Shows the schedule of one rank: by the closed form if there is one, else from the schedule of all ranks.
 fn one_rank(
     screen: &mut Screen,
     args: &args::Schedule,
-    described: &MoveRequest,
+    request: &MoveRequest,
     rank: u64,
 ) -> Result<(), Failure> {
-    let problem = &described.problem;
+    let problem = &request.problem;
     if !problem.from().grid().contains(rank) && !problem.to().grid().contains(rank) {
         return Err(Failure::usage(&format!(
             "--rank: rank {rank} is part of neither the source nor the destination"
@@ -170,7 +171,7 @@ fn one_rank(
     if args.json {
         let messages =
             messages.iter().map(|(step, message)| AtStep { step: *step, message: message.into() }).collect();
-        json::write(screen, &RankSchedule { input: described.echo(), rank, messages })?;
+        json::write(screen, &RankSchedule { input: request.echo(), rank, messages })?;
         return Ok(());
     }
     for (step, message) in &messages {
@@ -186,10 +187,10 @@ fn one_rank(
     Ok(())
 }
 
-/// What is known of the cost of any schedule of a problem, where finding out does not take longer than the answer.
+/// Bounds of the cost of any schedule of a problem, where finding them does not take longer than the schedule.
 fn judgement(problem: &Problem, shared_ranks: bool) -> Option<Judgement> {
     let messages = Traffic::new(problem).table().ok()?.message_count();
-    if messages <= JUDGED_MESSAGES { Judgement::new(problem, shared_ranks).ok() } else { None }
+    if messages <= MAX_JUDGED_MESSAGES { Judgement::new(problem, shared_ranks).ok() } else { None }
 }
 
 fn make(problem: &Problem, options: &Options, judge: Option<&Judgement>) -> Result<Schedule, Failure> {
@@ -238,21 +239,21 @@ fn gap(schedule: &Schedule) -> f64 {
 fn compare(
     screen: &mut Screen,
     args: &args::Schedule,
-    described: &MoveRequest,
+    request: &MoveRequest,
     options: &Options,
     scale: &Scale,
 ) -> Result<(), Failure> {
-    let judge = judgement(&described.problem, args.shared_ranks);
+    let judge = judgement(&request.problem, args.shared_ranks);
     let row = |strategy: Strategy| {
         let options = options.with_strategy(strategy);
-        let direct = make(&described.problem, &options, judge.as_ref());
+        let direct = make(&request.problem, &options, judge.as_ref());
         match direct.and_then(|schedule| scheduled(&schedule, scale, false)) {
             Ok(row) => Ok(Compare::Scheduled(row)),
             Err(Failure::Usage(why)) => {
                 let refused =
                     Compare::Refused { strategy: strategy.name(), error: why.message().to_string() };
                 let general = match strategy {
-                    Strategy::WalkerOtto => over_common_blocks(described, &options),
+                    Strategy::WalkerOtto => over_common_blocks(request, &options),
                     _ => None,
                 };
                 Ok(general.map_or(refused, Compare::Scheduled))
@@ -262,10 +263,10 @@ fn compare(
     };
     let rows = Strategy::ALL.into_iter().map(row).collect::<Result<Vec<_>, Failure>>()?;
     if args.json {
-        return Ok(json::write(screen, &Compared { input: described.echo(), rows })?);
+        return Ok(json::write(screen, &Compared { input: request.echo(), rows })?);
     }
-    let shape = print_shape(described.problem.shape());
-    writeln!(screen.out, "From {} to {}, array {shape}", described.from, described.to)?;
+    let shape = print_shape(request.problem.shape());
+    writeln!(screen.out, "From {} to {}, array {shape}", request.from, request.to)?;
     writeln!(
         screen.out,
         "{:<12} {:>8} {:>10} {:>12} {:>10}",
@@ -291,12 +292,12 @@ fn compare(
     Ok(())
 }
 
-/// Walker and Otto's general way: from blocks of r to blocks of lcm(r, s), and from these to blocks of s. Nothing if there is
-/// no such way, either.
-fn over_common_blocks(described: &MoveRequest, options: &Options) -> Option<Scheduled> {
-    let MoveRequest { from, to, problem } = described;
+/// Walker and Otto's general method: from blocks of r to blocks of lcm(r, s), and from these to blocks of s. `None` if it does
+/// not apply, either.
+fn over_common_blocks(request: &MoveRequest, options: &Options) -> Option<Scheduled> {
+    let MoveRequest { from, to, problem } = request;
     let ([Deal::Cyclic(r)], [Deal::Cyclic(s)]) = (from.deals(), to.deals()) else { return None };
-    if !described.is_plain() {
+    if !request.is_plain() {
         return None;
     }
     let (mut divisor, mut rest) = (*r, *s);
@@ -343,27 +344,27 @@ fn verdict(row: &Scheduled) -> String {
 
 fn show(
     screen: &mut Screen,
-    described: &MoveRequest,
+    request: &MoveRequest,
     schedule: &Schedule,
     scale: &Scale,
 ) -> Result<(), Failure> {
-    let (from, to) = (&described.from, &described.to);
-    let shape = print_shape(described.problem.shape());
+    let (from, to) = (&request.from, &request.to);
+    let shape = print_shape(request.problem.shape());
     let strategy = schedule.options().strategy;
     writeln!(screen.out, "Communication steps from {from} to {to}, array {shape}, strategy {strategy}")?;
-    if message_table::fits(&described.problem) {
-        draw_steps(screen, &described.problem, schedule)?;
+    if message_table::fits(&request.problem) {
+        draw_steps(screen, &request.problem, schedule)?;
     }
     draw_costs(screen, schedule)?;
     let steps = counted(schedule.num_steps(), "step");
-    let said = |optimal: Option<bool>, bound: u128| match optimal {
+    let verdict = |optimal: Option<bool>, bound: u128| match optimal {
         Some(true) => "optimal".to_string(),
         Some(false) => format!("not optimal, at least {bound}"),
         None => format!("at least {bound}"),
     };
     let (of_steps, of_cost) = (
-        said(schedule.optimal_steps(), schedule.bound_steps().into()),
-        said(schedule.optimal_cost(), schedule.bound_cost()),
+        verdict(schedule.optimal_steps(), schedule.bound_steps().into()),
+        verdict(schedule.optimal_cost(), schedule.bound_cost()),
     );
     writeln!(screen.out, "{steps} ({of_steps}), total cost {} ({of_cost})", schedule.total_cost())?;
     if strategy == Strategy::MinCost {
@@ -374,17 +375,17 @@ fn show(
     Ok(())
 }
 
-/// The table of the papers: the letter of its step for each message.
+/// Draws the table of the papers: for each message, the name of its step.
 fn draw_steps(screen: &mut Screen, problem: &Problem, schedule: &Schedule) -> Result<(), Failure> {
     let mut letters_of: BTreeMap<(u64, u64), String> = BTreeMap::new();
     for (number, step) in schedule.steps().iter().enumerate() {
         for message in &step.messages {
-            // A message that was cut has a letter for each part.
+            // A message that was cut has a name for each part.
             let cell = letters_of.entry((message.from, message.to)).or_default();
             if !cell.is_empty() {
                 cell.push('+');
             }
-            cell.push_str(&letters(number));
+            cell.push_str(&step_name(number));
         }
     }
     message_table::draw(
@@ -395,10 +396,10 @@ fn draw_steps(screen: &mut Screen, problem: &Problem, schedule: &Schedule) -> Re
     )
 }
 
-/// The cost of each step, twenty to a line.
+/// Writes the cost of each step, twenty in a line.
 fn draw_costs(screen: &mut Screen, schedule: &Schedule) -> Result<(), Failure> {
     const PER_LINE: usize = 20;
-    const MOST_LINES: usize = 10;
+    const MAX_LINES: usize = 10;
     let steps = schedule.steps();
     let width = steps
         .iter()
@@ -407,21 +408,21 @@ fn draw_costs(screen: &mut Screen, schedule: &Schedule) -> Result<(), Failure> {
         .unwrap_or(0)
         .to_string()
         .len()
-        .max(letters(steps.len()).len());
-    for (line, chunk) in steps.chunks(PER_LINE).take(MOST_LINES).enumerate() {
+        .max(step_name(steps.len()).len());
+    for (line, chunk) in steps.chunks(PER_LINE).take(MAX_LINES).enumerate() {
         let names: Vec<_> =
-            (0..chunk.len()).map(|at| format!("{:>width$}", letters(line * PER_LINE + at))).collect();
+            (0..chunk.len()).map(|at| format!("{:>width$}", step_name(line * PER_LINE + at))).collect();
         let costs: Vec<_> = chunk.iter().map(|step| format!("{:>width$}", step.cost)).collect();
         writeln!(screen.out, "Step  {}\nCost  {}", names.join(" "), costs.join(" "))?;
     }
-    if steps.len() > PER_LINE * MOST_LINES {
-        writeln!(screen.out, "... and {} more steps", steps.len() - PER_LINE * MOST_LINES)?;
+    if steps.len() > PER_LINE * MAX_LINES {
+        writeln!(screen.out, "... and {} more steps", steps.len() - PER_LINE * MAX_LINES)?;
     }
     Ok(())
 }
 
-/// a, b, ..., z, aa, ab, ...
-pub fn letters(number: usize) -> String {
+/// The name of a step: a, b, ..., z, aa, ab, ...
+pub fn step_name(number: usize) -> String {
     let mut rest = number;
     let mut letters = Vec::new();
     loop {
@@ -434,7 +435,7 @@ pub fn letters(number: usize) -> String {
     letters.iter().rev().map(|&letter| char::from(letter)).collect()
 }
 
-/// Two numbers as whole numbers of one unit.
+/// Converts two numbers to whole numbers of one unit.
 struct Scale {
     alpha: u64,
     beta: u64,

@@ -1,4 +1,4 @@
-//! What may be drawn on standard output: colour only on a terminal, and never where `NO_COLOR` is set.
+//! Output on standard output: colour only on a terminal, and never where `NO_COLOR` is set.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -17,12 +17,12 @@ impl Screen {
         Self { out: BufWriter::new(stdout.lock()), colour }
     }
 
-    /// Text that should stand back.
+    /// Text in a faint colour.
     pub fn faint(&self, text: &str) -> String {
         if self.colour { format!("\x1b[2m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    /// Text on the colour of a rank: neighbours differ, the same rank is always the same.
+    /// Text on the colour of a rank: each rank has one colour, and neighbours differ.
     pub fn of_rank(&self, rank: u64, text: &str) -> String {
         if !self.colour {
             return text.to_string();
@@ -37,21 +37,21 @@ impl Screen {
 /// weighs it, red, green and blue, is below that of a middle grey.
 fn is_dark(colour: u64) -> bool {
     let cube = colour - 16;
-    // What terminals show for the six steps of a channel, in linear light.
+    // The intensity of the six steps of a channel on terminals, in linear light.
     const LIGHT: [f64; 6] = [0.0, 0.114, 0.242, 0.430, 0.679, 1.0];
     let [red, green, blue] = [cube / 36, cube / 6 % 6, cube % 6].map(|step| LIGHT[step as usize]);
     // Contrast with white is (1 + 0.05) / (y + 0.05), with black (y + 0.05) / 0.05: equal at 0.179.
     0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179
 }
 
-/// True if there shall be text and nothing else: `NO_COLOR` asks for it, or a launcher of MPI passes the output on. Open MPI
+/// True if output must be plain text: `NO_COLOR` is set, or an MPI launcher forwards the output. Open MPI
 /// gives its ranks a terminal of their own, also where the output ends up in a file.
 pub fn is_plain() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || reshard_mpi::mpi::launched().is_some()
 }
 
-/// Writes a drawing to a file, or to standard output if that is `-`. True if there is something left to be said there.
+/// Writes a drawing to a file, or to standard output if that is `-`. Returns whether standard output is still free for text.
 pub fn write_drawing(path: &Path, text: &str) -> io::Result<bool> {
     if path.as_os_str() == "-" {
         let mut out = io::stdout().lock();
@@ -68,12 +68,12 @@ pub fn write_drawing(path: &Path, text: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Numbers as an index: `(3, 4)`.
+/// Writes numbers as an index: `(3, 4)`.
 pub fn index(numbers: &[u64]) -> String {
     format!("({})", numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))
 }
 
-/// "1 message", "2 messages".
+/// Writes a number with its noun: "1 message", "2 messages".
 pub fn counted(count: impl Into<u128>, what: &str) -> String {
     let count = count.into();
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })

@@ -1,4 +1,4 @@
-//! `reshard simulate`: a redistribution in virtual time, with a chart of who sends to whom when.
+//! `reshard simulate`: a redistribution in virtual time, with a chart of the messages of each sender.
 //!
 //! Most runs list their messages. Those too large for a list are streamed where the planner can: one dimension, whole
 //! periods, the optimal schedule, a flat switch.
@@ -18,14 +18,15 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// With more messages than this the timeline is left out of the answer, and the run is streamed where it can be.
-const MOST_LISTED: usize = 100_000;
+/// The most messages of a timeline in the result; with more, the run is streamed where that is possible.
+const MAX_LISTED_MESSAGES: usize = 100_000;
 
-/// The chart on the screen: so many ranks, so many columns.
+/// The most ranks of the chart on the screen.
 const CHART_RANKS: usize = 8;
+/// The columns of the chart on the screen.
 const CHART_COLUMNS: usize = 64;
 
-/// The answer, with the keys scripts depend on.
+/// The result, with the keys that scripts depend on.
 #[derive(Serialize)]
 struct Simulated {
     #[serde(flatten)]
@@ -52,7 +53,7 @@ struct OfPorts {
     receiving: f64,
 }
 
-/// For streamed runs: what the run needed, and what the whole program did (where the system says).
+/// For streamed runs: the memory that the run needed, and that of the whole program (where the system reports it).
 #[derive(Serialize)]
 struct Memory {
     calculated_bytes: u64,
@@ -68,9 +69,9 @@ struct ListedSend {
     end: f64,
 }
 
-/// What is to be run, where.
+/// The request: the move, the schedule's options, and the machine.
 pub struct SimulationRequest {
-    pub described: MoveRequest,
+    pub move_request: MoveRequest,
     pub options: Options,
     pub machine: Machine,
     pub barriers: bool,
@@ -78,7 +79,7 @@ pub struct SimulationRequest {
 
 impl SimulationRequest {
     pub fn read(args: &args::Timed) -> Result<Self, Failure> {
-        let described = MoveRequest::read(&args.moved)?;
+        let move_request = MoveRequest::read(&args.moved)?;
         let strategy: Strategy = args.strategy.parse().map_err(Failure::of_flag("--strategy"))?;
         let network: Network = args.network.parse().map_err(Failure::of_flag("--network"))?;
         let default = CostModel::default();
@@ -93,7 +94,7 @@ impl SimulationRequest {
             .with_ports(args.ports)
             .map_err(Failure::of_flag("--ports"))?
             .with_duplex(if args.half_duplex { Duplex::Half } else { Duplex::Full });
-        // What schedules weigh in whole numbers: a start-up in elements.
+        // Schedules weigh in whole numbers: the start-up time in elements.
         let of_element = cost.beta() + 2.0 * cost.pack();
         let (alpha, beta) = if of_element > 0.0 {
             ((cost.alpha() / of_element).round().clamp(0.0, 1e12) as u64, 1)
@@ -113,12 +114,12 @@ impl SimulationRequest {
             .with_alpha(alpha)
             .with_beta(beta)
             .with_most_steps(most_steps);
-        Ok(Self { described, options, machine: Machine { cost, network }, barriers: args.barriers })
+        Ok(Self { move_request, options, machine: Machine { cost, network }, barriers: args.barriers })
     }
 
     /// The schedule and its run, message by message.
     pub fn run(&self) -> Result<(Schedule, Timeline), Failure> {
-        let schedule = Schedule::with(&self.described.problem, &self.options).map_err(|error| {
+        let schedule = Schedule::with(&self.move_request.problem, &self.options).map_err(|error| {
             let message = error.to_string();
             let message = message.replace(
                 "ask for one rank at a time",
@@ -135,13 +136,13 @@ impl SimulationRequest {
         let streamed = self.options.strategy == Strategy::Optimal
             && !self.options.shared_ranks
             && self.machine.network == Network::Flat;
-        let stream = if streamed { Stream::new(&self.described.problem)? } else { None };
-        Ok(stream.filter(|stream| stream.messages() > MOST_LISTED as u128))
+        let stream = if streamed { Stream::new(&self.move_request.problem)? } else { None };
+        Ok(stream.filter(|stream| stream.messages() > MAX_LISTED_MESSAGES as u128))
     }
 
-    /// The title of an answer.
+    /// The title of a result.
     pub fn title(&self) -> String {
-        let MoveRequest { from, to, problem } = &self.described;
+        let MoveRequest { from, to, problem } = &self.move_request;
         format!(
             "{from} to {to}, {}: {} on {} {} barriers",
             counted(problem.elems(), "element"),
@@ -153,22 +154,22 @@ impl SimulationRequest {
 }
 
 pub fn run(args: &args::Simulate) -> Result<(), Failure> {
-    let meant = SimulationRequest::read(&args.timed)?;
-    let problem = &meant.described.problem;
+    let request = SimulationRequest::read(&args.timed)?;
+    let problem = &request.move_request.problem;
     let mut screen = Screen::new();
-    let (simulated, timeline) = match meant.stream()? {
-        Some(stream) => (streamed(&meant, &stream)?, None),
+    let (simulated, timeline) = match request.stream()? {
+        Some(stream) => (streamed(&request, &stream)?, None),
         None => {
-            let (schedule, timeline) = meant.run()?;
+            let (schedule, timeline) = request.run()?;
             let messages = schedule.steps().iter().flat_map(|step| &step.messages);
             let simulated = Simulated {
                 messages: timeline.messages().len() as u64,
                 steps: schedule.num_steps(),
                 makespan: timeline.makespan(),
-                bound: meant.machine.cost.bound(messages),
-                predicted: predict(&schedule, &meant.machine.cost).seconds,
+                bound: request.machine.cost.bound(messages),
+                predicted: predict(&schedule, &request.machine.cost).seconds,
                 busy: of_ports(timeline.busy()),
-                timeline: (timeline.messages().len() <= MOST_LISTED)
+                timeline: (timeline.messages().len() <= MAX_LISTED_MESSAGES)
                     .then(|| {
                         memory::listed(
                             timeline.messages().iter().map(listed),
@@ -176,7 +177,7 @@ pub fn run(args: &args::Simulate) -> Result<(), Failure> {
                         )
                     })
                     .transpose()?,
-                ..empty(&meant, problem)
+                ..empty(&request, problem)
             };
             (simulated, Some(timeline))
         }
@@ -184,7 +185,7 @@ pub fn run(args: &args::Simulate) -> Result<(), Failure> {
     if args.json {
         json::write(&mut screen, &simulated)?;
     } else {
-        show(&mut screen, &meant, &simulated)?;
+        show(&mut screen, &request, &simulated)?;
         if let Some(timeline) = timeline {
             chart(&mut screen, &timeline)?;
         }
@@ -192,12 +193,12 @@ pub fn run(args: &args::Simulate) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
-fn empty(meant: &SimulationRequest, problem: &Problem) -> Simulated {
+fn empty(request: &SimulationRequest, problem: &Problem) -> Simulated {
     Simulated {
-        input: meant.described.echo(),
-        strategy: meant.options.strategy.name(),
-        network: meant.machine.network.to_string(),
-        barriers: meant.barriers,
+        input: request.move_request.echo(),
+        strategy: request.options.strategy.name(),
+        network: request.machine.network.to_string(),
+        barriers: request.barriers,
         ranks: ranks(problem),
         messages: 0,
         steps: 0,
@@ -210,8 +211,8 @@ fn empty(meant: &SimulationRequest, problem: &Problem) -> Simulated {
     }
 }
 
-fn streamed(meant: &SimulationRequest, stream: &Stream) -> Result<Simulated, Failure> {
-    let run = stream.run(&meant.machine.cost, meant.barriers)?;
+fn streamed(request: &SimulationRequest, stream: &Stream) -> Result<Simulated, Failure> {
+    let run = stream.run(&request.machine.cost, request.barriers)?;
     Ok(Simulated {
         // The run has refused more messages than 64 bits hold.
         messages: stream.messages() as u64,
@@ -221,7 +222,7 @@ fn streamed(meant: &SimulationRequest, stream: &Stream) -> Result<Simulated, Fai
         predicted: run.predicted,
         busy: of_ports(run.busy),
         memory: Some(Memory { calculated_bytes: run.bytes, peak_bytes: peak_bytes() }),
-        ..empty(meant, &meant.described.problem)
+        ..empty(request, &request.move_request.problem)
     })
 }
 
@@ -241,12 +242,12 @@ fn ranks(problem: &Problem) -> u64 {
             let both = a.end.min(b.end).saturating_sub(a.start.max(b.start));
             (a.end - a.start) + (b.end - b.start) - both
         }
-        // ListedSend ranks were typed, so they are few.
+        // Listed ranks come from the command line, so they are few.
         _ => from.ranks().chain(to.ranks()).collect::<BTreeSet<_>>().len() as u64,
     }
 }
 
-/// The most memory this program has held, as Linux counts it; nothing elsewhere.
+/// The peak resident memory of this program in bytes, as Linux reports it; `None` elsewhere.
 fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -272,15 +273,15 @@ pub fn time(seconds: f64) -> String {
     format!("{value:.decimals$} {name}")
 }
 
-fn show(screen: &mut Screen, meant: &SimulationRequest, simulated: &Simulated) -> Result<(), Failure> {
+fn show(screen: &mut Screen, request: &SimulationRequest, simulated: &Simulated) -> Result<(), Failure> {
     let Simulated { ranks, messages, steps, makespan, bound, predicted, busy, memory, .. } = simulated;
     let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
-    let rule = match meant.options.strategy {
+    let rule = match request.options.strategy {
         Strategy::Async => "each message when both ends are free",
         Strategy::Eager => "all at once",
         _ => "step after step",
     };
-    writeln!(screen.out, "{}", meant.title())?;
+    writeln!(screen.out, "{}", request.title())?;
     let (ranks, messages, steps) =
         (counted(*ranks, "rank"), counted(*messages, "message"), counted(*steps, "step"));
     writeln!(screen.out, "{ranks}, {messages} in {steps}")?;
@@ -297,7 +298,7 @@ fn show(screen: &mut Screen, meant: &SimulationRequest, simulated: &Simulated) -
     Ok(())
 }
 
-/// A line for each of the first senders, a character for each stretch of time: the receiver of what is on its way.
+/// Draws a line for each of the first senders, with a character for each interval of time: the receiver of the message in flight.
 fn chart(screen: &mut Screen, timeline: &Timeline) -> Result<(), Failure> {
     let senders: BTreeSet<u64> = timeline.messages().iter().map(|sent| sent.from).collect();
     if senders.is_empty() || timeline.makespan() <= 0.0 {
@@ -309,7 +310,7 @@ fn chart(screen: &mut Screen, timeline: &Timeline) -> Result<(), Failure> {
     for &sender in senders.iter().take(CHART_RANKS) {
         let mut line = vec![None; CHART_COLUMNS];
         for sent in timeline.messages().iter().filter(|sent| sent.from == sender) {
-            // The columns whose middle it covers.
+            // The columns whose middle the message covers.
             let place = |time: f64| ((time / column + 0.5) as usize).min(CHART_COLUMNS);
             line[place(sent.start)..place(sent.end)].fill(Some(sent.to));
         }

@@ -1,7 +1,7 @@
-//! Drawings, written by hand. That of `reshard explain`: the communication grid coloured by step, a legend, and a row of
-//! bars for each sender's messages in time. Every cell and bar says in words what it is when pointed at.
+//! SVG drawings, written without a library. The drawing of `reshard explain` has the communication grid coloured by step, a
+//! legend, and a row of bars for each sender's messages in time. Every cell and bar has a tooltip in words.
 
-use crate::schedule::letters;
+use crate::schedule::step_name;
 use crate::simulate::time;
 use reshard_plan::Problem;
 use reshard_plan::schedule::Schedule;
@@ -9,17 +9,17 @@ use reshard_plan::simulate::Timeline;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 
-/// Senders drawn in the timeline.
-const MOST_ROWS: usize = 128;
+/// The most senders in the timeline.
+const MAX_ROWS: usize = 128;
 
-/// Steps shown in the legend.
-const MOST_LEGEND: usize = 104;
+/// The most steps in the legend.
+const MAX_LEGEND_STEPS: usize = 104;
 
 pub const MARGIN: f64 = 24.0;
 pub const LABELS: f64 = 56.0;
 pub const ROW: f64 = 16.0;
 
-/// What is drawn, and how far down.
+/// The SVG text so far, and the vertical position of what comes next.
 pub struct Drawing {
     body: String,
     pub width: f64,
@@ -75,7 +75,7 @@ impl Drawing {
         );
     }
 
-    /// A row for each sender, a column for each receiver; a cell for each message, in the colour of its step.
+    /// Draws a row for each sender, a column for each receiver, and a cell for each message in the colour of its step.
     fn grid(&mut self, problem: &Problem, schedule: &Schedule) {
         let senders = problem.from().grid().sorted_ranks();
         let receivers = problem.to().grid().sorted_ranks();
@@ -108,11 +108,11 @@ impl Drawing {
             for (column, &receiver) in receivers.iter().enumerate() {
                 let x = left + column as f64 * cell;
                 let Some((elems, steps)) = cells.get(&(sender, receiver)) else { continue };
-                let names: Vec<String> = steps.iter().map(|&step| letters(step)).collect();
+                let names: Vec<String> = steps.iter().map(|&step| step_name(step)).collect();
                 let title = format!("{sender} to {receiver}: {elems} elements in step {}", names.join(", "));
                 self.rect((x, y), (cell, cell), &colour(steps[0]), &title);
                 let label = format!("{elems}{}", names.concat());
-                // Where it fits, at about 0.6 of the font size a character.
+                // Only if it fits, at about 0.6 of the font size for a character.
                 let size = (cell * 0.42).min(cell / (0.6 * label.len() as f64));
                 if size >= 6.0 {
                     self.text_at(x + cell / 2.0, y + cell * 0.65, size, "middle", &label);
@@ -123,7 +123,7 @@ impl Drawing {
         self.y = top + senders.len() as f64 * cell + 28.0;
     }
 
-    /// The colour, letter and cost of each step.
+    /// Draws the colour, name and cost of each step.
     fn legend(&mut self, schedule: &Schedule) {
         let (wide, mut x) = (64.0, MARGIN);
         let steps = schedule.steps();
@@ -133,12 +133,12 @@ impl Drawing {
         let caption = format!("{} steps, total cost {}", steps.len(), schedule.total_cost());
         self.text(MARGIN, 11.0, "start", &caption);
         self.y += 12.0;
-        for (number, step) in steps.iter().enumerate().take(MOST_LEGEND) {
+        for (number, step) in steps.iter().enumerate().take(MAX_LEGEND_STEPS) {
             if x + wide > self.width {
                 (x, self.y) = (MARGIN, self.y + 18.0);
             }
             let title =
-                format!("step {}: {} messages, cost {}", letters(number), step.messages.len(), step.cost);
+                format!("step {}: {} messages, cost {}", step_name(number), step.messages.len(), step.cost);
             let at = (x, self.y);
             self.rect(at, (12.0, 12.0), &colour(number), &title);
             self.text_at(
@@ -146,14 +146,14 @@ impl Drawing {
                 at.1 + 10.0,
                 10.0,
                 "start",
-                &format!("{}: {}", letters(number), step.cost),
+                &format!("{}: {}", step_name(number), step.cost),
             );
             x += wide;
         }
         self.y += 44.0;
     }
 
-    /// A row of bars for each sender.
+    /// Draws a row of bars for each sender.
     fn timeline(&mut self, schedule: &Schedule, timeline: &Timeline) {
         // A message that was cut travels in the order of its steps.
         let mut steps: BTreeMap<(u64, u64), VecDeque<usize>> = BTreeMap::new();
@@ -170,8 +170,8 @@ impl Drawing {
         let makespan = timeline.makespan();
         let caption = match rows.len() {
             0 => "Nothing is sent".to_string(),
-            count if count > MOST_ROWS => {
-                format!("The first {MOST_ROWS} of {count} senders in time, with their receivers")
+            count if count > MAX_ROWS => {
+                format!("The first {MAX_ROWS} of {count} senders in time, with their receivers")
             }
             _ => format!("Senders in time, with their receivers: {}", time(makespan)),
         };
@@ -182,13 +182,13 @@ impl Drawing {
         }
         let (left, top) = (MARGIN + LABELS, self.y);
         let scale = (self.width - left) / makespan;
-        for (rank, row) in rows.iter().take(MOST_ROWS) {
+        for (rank, row) in rows.iter().take(MAX_ROWS) {
             let y = top + *row as f64 * ROW;
             self.text_at(left - 6.0, y + ROW * 0.75, 10.0, "end", &rank.to_string());
         }
         for sent in timeline.messages() {
             let step = steps.get_mut(&(sent.from, sent.to)).and_then(VecDeque::pop_front).unwrap_or(0);
-            let Some(&row) = rows.get(&sent.from).filter(|&&row| row < MOST_ROWS) else { continue };
+            let Some(&row) = rows.get(&sent.from).filter(|&&row| row < MAX_ROWS) else { continue };
             let (x, y) = (left + sent.start * scale, top + row as f64 * ROW);
             let width = (sent.end - sent.start) * scale;
             let title = format!(
@@ -196,7 +196,7 @@ impl Drawing {
                 sent.from,
                 sent.to,
                 sent.elems,
-                letters(step),
+                step_name(step),
                 time(sent.start),
                 time(sent.end)
             );
@@ -206,11 +206,11 @@ impl Drawing {
                 self.text_at(x + width / 2.0, y + ROW * 0.72, 9.0, "middle", &label);
             }
         }
-        self.y = top + rows.len().min(MOST_ROWS) as f64 * ROW;
+        self.y = top + rows.len().min(MAX_ROWS) as f64 * ROW;
         self.time_axis(left, |quarter| time(quarter as f64 / 4.0 * makespan));
     }
 
-    /// A line under rows of bars, with what time it is at each quarter of it.
+    /// Draws a time axis under rows of bars, with a label at each quarter.
     pub fn time_axis(&mut self, left: f64, time_at: impl Fn(u64) -> String) {
         let _ = writeln!(
             self.body,
@@ -226,7 +226,7 @@ impl Drawing {
     }
 }
 
-/// A light colour for each step; hues a golden angle apart, so that neighbours differ.
+/// Returns a light colour for each step; hues are a golden angle apart, so that neighbours differ.
 fn colour(step: usize) -> String {
     let hue = (step as f64 * 137.508) % 360.0 / 60.0;
     let (light, chroma) = (0.78, 0.36);

@@ -52,7 +52,7 @@ fn check(from: &Dealt, from_at: u64, to: &Dealt, to_at: u64, extent: u64) {
         }
         let staged = track.staged();
         let mut met = vec![0; track.peers().len()];
-        let from_boxes: Vec<Place> = expected
+        let from_buffers: Vec<Place> = expected
             .iter()
             .enumerate()
             .map(|(position, place)| {
@@ -65,7 +65,7 @@ fn check(from: &Dealt, from_at: u64, to: &Dealt, to_at: u64, extent: u64) {
                 (place.0, met[index] - 1, place.2)
             })
             .collect();
-        assert_eq!(places(&staged, staged.pieces()), from_boxes);
+        assert_eq!(places(&staged, staged.pieces()), from_buffers);
         assert_eq!(track.peer_at(track.elems()), None);
         for (peer, met) in met.iter().enumerate() {
             assert_eq!(track.before(peer as u32, track.elems() + 3), *met);

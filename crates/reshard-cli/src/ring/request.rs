@@ -1,23 +1,23 @@
-//! What was meant: lists of numbers into a ring problem, with every complaint named after its flag.
+//! Parses lists of numbers into a ring problem; every error names its flag.
 //!
 //! Costs may be fractions. They are brought to one denominator here, since the planner counts time in whole units; a time
-//! it gives back is so many parts of [`RingRequest::denominator`].
+//! it returns counts parts of [`RingRequest::denominator`].
 
 use crate::args;
 use crate::failure::Failure;
 use reshard_ring::{Direction, RingProblem};
 use serde::Serialize;
 
-/// A ring as it was typed.
+/// The ring that the arguments describe.
 pub struct RingRequest {
     pub problem: RingProblem,
-    /// Times of the planner are so many parts of a unit.
+    /// Number of the planner's time units in a unit of the arguments.
     pub denominator: u64,
-    /// Items keep their order.
+    /// True if items keep their order.
     pub ordered: bool,
 }
 
-/// A number that is what it says.
+/// A number without loss of precision, for JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Number {

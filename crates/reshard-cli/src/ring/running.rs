@@ -1,7 +1,7 @@
-//! `reshard ring --run`: items are made, moved along the ring in place, and every one is looked at.
+//! `reshard ring --run`: makes items, moves them along the ring in place, and verifies every one.
 //!
-//! Under `mpirun` every rank makes and looks at its own; rank 0 reports. What all ranks find out together is said once; what
-//! one rank alone finds wrong, that rank says, and ends the job.
+//! Under `mpirun` every rank makes and verifies its own items; rank 0 reports. Errors that all ranks have together are reported
+//! once; an error of one rank alone is reported by that rank, which ends the job.
 
 use super::items::Items;
 use crate::args;
@@ -17,21 +17,21 @@ use reshard_ring::{Program, RingMessages, RingPlan, RingProblem, RingThreads};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What a run adds to the answer.
+/// The keys that a run adds to the result.
 #[derive(Serialize)]
-pub struct Ran {
+pub struct RingRun {
     pub engine: &'static str,
     pub bytes: u64,
     pub run_seconds: f64,
     pub scratch_bytes: u64,
     pub verified: bool,
-    /// Between processes: which MPI.
+    /// With MPI: the version of the library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi: Option<String>,
 }
 
-/// What was typed after `--run`, understood.
-pub struct Wanted {
+/// The arguments of `--run`.
+pub struct RingRunRequest {
     engine: Engine,
     item_bytes: usize,
     memory: Option<u64>,
@@ -44,8 +44,8 @@ enum Engine {
     Mpi,
 }
 
-impl Wanted {
-    /// Nothing if nothing is to be run.
+impl RingRunRequest {
+    /// Reads the arguments; `None` without `--run`.
     pub fn read(args: &args::Ring) -> Result<Option<Self>, Failure> {
         let given = [
             ("--engine", args.engine.is_some()),
@@ -61,9 +61,9 @@ impl Wanted {
                 None => Ok(None),
             };
         }
-        let across = launched().is_some_and(|launcher| launcher.size > 1);
+        let under_mpi = launched().is_some_and(|launcher| launcher.size > 1);
         let engine = match args.engine.as_deref() {
-            None if across => Engine::Mpi,
+            None if under_mpi => Engine::Mpi,
             None | Some("threads") => Engine::Threads,
             Some("messages") => Engine::Messages,
             Some("mpi") => Engine::Mpi,
@@ -89,13 +89,13 @@ impl Wanted {
         Ok(Some(Self { engine, item_bytes, memory }))
     }
 
-    /// Moves the items; nothing on ranks that do not report.
+    /// Moves the items; returns `None` on ranks that do not report.
     pub fn run(
         &self,
         args: &args::Ring,
         problem: &RingProblem,
         program: &Program,
-    ) -> Result<Option<Ran>, Failure> {
+    ) -> Result<Option<RingRun>, Failure> {
         let plan = RingPlan::new(problem.clone(), program.clone(), self.item_bytes)?;
         let items = Items::new(&plan)?;
         let rooms = (0..plan.procs()).map(|rank| plan.room_bytes(rank) as u128);
@@ -111,19 +111,21 @@ impl Wanted {
         match self.engine {
             Engine::Threads => {
                 let mut engine = RingThreads::new(shared);
-                here(&items, &plan, "threads", engine.scratch_bytes(), |parts| Ok(engine.run(parts)?.seconds))
+                run_locally(&items, &plan, "threads", engine.scratch_bytes(), |parts| {
+                    Ok(engine.run(parts)?.seconds)
+                })
             }
             Engine::Messages => {
                 let mut engine =
                     RingMessages::new(shared, self.memory).map_err(|error| self.refused(error))?;
                 let scratch = engine.scratch_bytes();
-                here(&items, &plan, "messages", scratch, |parts| Ok(engine.run(parts)?.seconds))
+                run_locally(&items, &plan, "messages", scratch, |parts| Ok(engine.run(parts)?.seconds))
             }
-            Engine::Mpi => self.across(args, &items, shared),
+            Engine::Mpi => self.run_under_mpi(args, &items, shared),
         }
     }
 
-    /// Too little memory is a mistake of whoever typed if an amount was typed.
+    /// Too little memory is wrong usage if `--memory` was given.
     fn refused(&self, error: Error) -> Failure {
         match self.memory {
             Some(_) if error.kind() == ErrorKind::Memory => {
@@ -133,18 +135,18 @@ impl Wanted {
         }
     }
 
-    fn across(
+    fn run_under_mpi(
         &self,
         args: &args::Ring,
         items: &Items<'_>,
         plan: Arc<RingPlan>,
-    ) -> Result<Option<Ran>, Failure> {
+    ) -> Result<Option<RingRun>, Failure> {
         let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
         let options = MpiRingOptions::default().with_memory(self.memory);
-        // Ends alike on all ranks.
+        // Has the same outcome on all ranks.
         let engine = MpiRing::new(plan, session.world(), options).map_err(|error| {
             let failure = self.refused(error);
-            if session.world().rank() == 0 { failure.said() } else { failure.silent() }
+            if session.world().rank() == 0 { failure.reported() } else { failure.silent() }
         })?;
         match verified(&session, items, engine, options) {
             Ok(ran) => Ok((session.world().rank() == 0).then_some(ran)),
@@ -157,14 +159,14 @@ impl Wanted {
     }
 }
 
-/// All processes in this one.
-fn here(
+/// Runs all processes of the ring in this process.
+fn run_locally(
     items: &Items<'_>,
     plan: &RingPlan,
     engine: &'static str,
     scratch_bytes: u64,
     run: impl FnOnce(&mut [Memory<u8>]) -> Result<f64, Error>,
-) -> Result<Option<Ran>, Failure> {
+) -> Result<Option<RingRun>, Failure> {
     let part = |rank: usize| {
         let mut part = array(plan.room_bytes(rank))?;
         items.fill(rank, &mut part);
@@ -174,19 +176,19 @@ fn here(
     let run_seconds = run(&mut parts).map_err(failed)?;
     let mut seen = items.none_seen();
     for (rank, part) in parts.iter().enumerate() {
-        items.look(rank, part, &mut seen)?;
+        items.check(rank, part, &mut seen)?;
     }
     items.all_seen(&seen)?;
-    Ok(Some(Ran { engine, bytes: plan.bytes(), run_seconds, scratch_bytes, verified: true, mpi: None }))
+    Ok(Some(RingRun { engine, bytes: plan.bytes(), run_seconds, scratch_bytes, verified: true, mpi: None }))
 }
 
-/// This rank's items; the answer is the same on all ranks.
+/// Moves and verifies this rank's items; the result is the same on all ranks.
 fn verified(
     session: &Session,
     items: &Items<'_>,
     mut engine: MpiRing,
     options: MpiRingOptions,
-) -> Result<Ran, Failure> {
+) -> Result<RingRun, Failure> {
     let (world, limit) = (session.world(), options.deadline);
     let (rank, plan) = (world.rank(), Arc::clone(engine.plan()));
     let in_ring = rank < plan.procs();
@@ -200,14 +202,14 @@ fn verified(
     let (_, run_seconds) = moved.map_err(failed)?;
     let mut seen = items.none_seen();
     if in_ring {
-        items.look(rank, &part, &mut seen)?;
+        items.check(rank, &part, &mut seen)?;
     }
     comm.all_reduce_within(&mut seen.0, Reduce::Sum, limit).map_err(failed)?;
     items.all_seen(&seen)?;
     let mut scratch = [engine.scratch_bytes()];
     comm.all_reduce_within(&mut scratch, Reduce::Sum, limit).map_err(failed)?;
     let mpi = Some(session.mpi().version().to_string());
-    Ok(Ran {
+    Ok(RingRun {
         engine: "mpi",
         bytes: plan.bytes(),
         run_seconds,

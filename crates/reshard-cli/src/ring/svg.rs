@@ -6,24 +6,25 @@ use crate::failure::Failure;
 use crate::svg::{Drawing, LABELS, MARGIN, ROW};
 use reshard_ring::{Side, Solution, Transfer};
 
-/// More processes, or transfers, show nothing any more.
-const MOST_RANKS: usize = 1_000;
-const MOST_TRANSFERS: usize = 100_000;
+/// The most processes in a drawing: more cannot be seen.
+const MAX_RANKS: usize = 1_000;
+/// The most transfers in a drawing.
+const MAX_TRANSFERS: usize = 100_000;
 
-/// A run is drawn item by item if an item is at least so wide.
-const ITEM: f64 = 4.0;
+/// The least width of an item, in pixels, for a transfer that is drawn item by item.
+const MIN_ITEM_WIDTH: f64 = 4.0;
 
-pub fn draw(asked: &RingRequest, solution: &Solution) -> Result<String, Failure> {
-    let procs = asked.problem.procs();
+pub fn draw(request: &RingRequest, solution: &Solution) -> Result<String, Failure> {
+    let procs = request.problem.procs();
     let transfers = solution.program().transfers();
-    if procs > MOST_RANKS || transfers.len() > MOST_TRANSFERS {
+    if procs > MAX_RANKS || transfers.len() > MAX_TRANSFERS {
         return Err(Failure::usage(&format!(
-            "--svg: {procs} processes with {} transfers are too many to draw; at most {MOST_RANKS} and {MOST_TRANSFERS} can be",
+            "--svg: {procs} processes with {} transfers are too many to draw; at most {MAX_RANKS} and {MAX_TRANSFERS} can be",
             transfers.len()
         )));
     }
-    let mut drawing = Drawing::new(&title(asked));
-    drawing.text(MARGIN, 11.0, "start", &verdict(asked, solution));
+    let mut drawing = Drawing::new(&title(request));
+    drawing.text(MARGIN, 11.0, "start", &verdict(request, solution));
     drawing.y += 16.0;
     drawing.text(
         MARGIN,
@@ -36,17 +37,18 @@ pub fn draw(asked: &RingRequest, solution: &Solution) -> Result<String, Failure>
     let scale = (drawing.width - left) / (solution.makespan().max(1) as f64);
     for rank in 0..procs {
         let y = top + rank as f64 * ROW;
-        let label = format!("{rank}: {} to {}", asked.problem.loads()[rank], asked.problem.targets()[rank]);
+        let label =
+            format!("{rank}: {} to {}", request.problem.loads()[rank], request.problem.targets()[rank]);
         drawing.text_at(left - 6.0, y + ROW * 0.75, 9.0, "end", &label);
     }
     for transfer in transfers {
         let y = top + transfer.from as f64 * ROW + 1.0;
-        let cost = asked.problem.cost(transfer.from as usize, transfer.side);
+        let cost = request.problem.cost(transfer.from as usize, transfer.side);
         let fill = if transfer.side == Side::Right { "#e69f00" } else { "#56b4e9" };
-        let words = words(asked, transfer);
+        let words = words(request, transfer);
         let bar =
             |from: u64, to: u64| ((left + from as f64 * scale, y), ((to - from) as f64 * scale, ROW - 2.0));
-        if cost as f64 * scale < ITEM {
+        if cost as f64 * scale < MIN_ITEM_WIDTH {
             let (at, size) = bar(transfer.start, transfer.end);
             drawing.rect(at, size, fill, &words);
             continue;
@@ -61,7 +63,7 @@ pub fn draw(asked: &RingRequest, solution: &Solution) -> Result<String, Failure>
     }
     drawing.y = top + procs as f64 * ROW;
     let makespan = solution.makespan();
-    let unit = asked.denominator as f64;
+    let unit = request.denominator as f64;
     drawing.time_axis(left, |quarter| {
         format!("{:.6}", makespan as f64 * quarter as f64 / 4.0 / unit)
             .trim_end_matches('0')
@@ -71,14 +73,14 @@ pub fn draw(asked: &RingRequest, solution: &Solution) -> Result<String, Failure>
     Ok(drawing.finish())
 }
 
-fn words(asked: &RingRequest, transfer: &Transfer) -> String {
-    let procs = asked.problem.procs() as u64;
+fn words(request: &RingRequest, transfer: &Transfer) -> String {
+    let procs = request.problem.procs() as u64;
     format!(
         "{} to {}: {} items from {} to {}",
         transfer.from,
         transfer.to(procs),
         transfer.items,
-        asked.time(transfer.start),
-        asked.time(transfer.end)
+        request.time(transfer.start),
+        request.time(transfer.end)
     )
 }

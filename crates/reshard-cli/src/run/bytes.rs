@@ -1,4 +1,4 @@
-//! The bytes of elements whose keys grow evenly: written, and compared with what is there.
+//! Writes and verifies the bytes of elements whose keys grow evenly.
 //!
 //! Any bit of a key changes all bytes of its element, so an element in a wrong place, or made of two, does not pass.
 
@@ -6,17 +6,18 @@ use std::ops::Range;
 
 /// Adjacent elements whose keys grow evenly.
 pub struct ByteRun {
-    /// Where they lie.
+    /// The range of bytes they take.
     pub bytes: Range<usize>,
-    /// The key of the first, and from one to the next.
+    /// The key of the first element.
     pub key: u64,
+    /// The difference of keys from one element to the next.
     pub step: u64,
 }
 
 impl ByteRun {
-    /// Writes the elements, of so many bytes each.
+    /// Writes the elements, of `elem_bytes` bytes each.
     pub fn write(&self, to: &mut [u8], elem_bytes: usize) {
-        // The usual sizes are known to the compiler.
+        // The usual sizes are constants, so that the compiler specialises the loop.
         match elem_bytes {
             1 => write(to, 1, self),
             2 => write(to, 2, self),
@@ -27,7 +28,7 @@ impl ByteRun {
         }
     }
 
-    /// The number of the first element that is wrong, and what it should be.
+    /// The index of the first element that is wrong, and its expected bytes.
     pub fn wrong(&self, from: &[u8], elem_bytes: usize) -> Option<(usize, Vec<u8>)> {
         let at = match elem_bytes {
             1 => wrong(from, 1, self),

@@ -1,16 +1,18 @@
-//! EngineChoice far a long run is, for whoever watches: one line on standard error, rewritten in place and gone at the end. Nothing
-//! where standard error is not a terminal, or nobody would have time to read it.
+//! Progress bar of a long run: one line on standard error, rewritten in place and removed at the end. Nothing is shown if
+//! standard error is not a terminal, or the run is too short to read it.
 
 use crate::screen::is_plain;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+/// The width of the bar in characters.
 const CELLS: usize = 24;
-/// What is over sooner is not announced.
-const SHORT: Duration = Duration::from_millis(500);
-/// An array of so many bytes is never over sooner.
-const LARGE: u64 = 128 << 20;
-const BETWEEN: Duration = Duration::from_millis(100);
+/// The time after which the bar is shown.
+const SHOW_AFTER: Duration = Duration::from_millis(500);
+/// The bytes of arrays from which on the bar is shown at once: moving them takes longer than `SHOW_AFTER`.
+const LARGE_BYTES: u64 = 128 << 20;
+/// The least time between two updates.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 
 pub struct Progress {
     shown: bool,
@@ -21,16 +23,16 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of moving so many bytes.
-    pub fn new(wanted: bool, bytes: u64) -> Self {
-        let shown = wanted && io::stderr().is_terminal() && !is_plain();
-        Self { shown, begin: Instant::now(), large: bytes > LARGE, drawn: None, width: 0 }
+    /// The bar of a run that moves `bytes` bytes; shown only if `enabled`.
+    pub fn new(enabled: bool, bytes: u64) -> Self {
+        let shown = enabled && io::stderr().is_terminal() && !is_plain();
+        Self { shown, begin: Instant::now(), large: bytes > LARGE_BYTES, drawn: None, width: 0 }
     }
 
-    /// So much of everything is done, a number from 0 to 1, and this comes next.
+    /// Updates the bar: `done` is the completed fraction, from 0 to 1, and `next` names what comes next.
     pub fn at(&mut self, done: f64, next: &str) {
-        let early = !self.large && self.begin.elapsed() < SHORT;
-        if !self.shown || early || self.drawn.is_some_and(|drawn| drawn.elapsed() < BETWEEN) {
+        let early = !self.large && self.begin.elapsed() < SHOW_AFTER;
+        if !self.shown || early || self.drawn.is_some_and(|drawn| drawn.elapsed() < UPDATE_INTERVAL) {
             return;
         }
         let full = ((done * CELLS as f64) as usize).min(CELLS);
@@ -41,7 +43,7 @@ impl Progress {
 
     fn draw(&mut self, line: &str) {
         let mut stderr = io::stderr().lock();
-        // Nobody is told if telling fails.
+        // A failed write is ignored.
         let _ = write!(stderr, "\r{line:<width$}", width = self.width).and_then(|()| stderr.flush());
         self.width = line.len();
     }

@@ -1,4 +1,4 @@
-//! What was typed after `reshard run`, as what was meant: the move, the type of its elements, and the engine.
+//! Parses the arguments of `reshard run`: the move, the type of its elements, and the engine.
 
 use crate::args;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use reshard_mpi::mpi::launched;
 use reshard_plan::Traffic;
 use std::sync::Arc;
 
-/// Types by name, with their bytes. Bits are moved as they are, so nothing else matters.
+/// Element types by name, with their bytes. Bits are moved unchanged, so nothing else matters.
 const TYPES: [(&str, u64); 13] = [
     ("i8", 1),
     ("u8", 1),
@@ -38,24 +38,27 @@ const UNITS: [(&str, u64); 7] = [
     ("gib", 1 << 30),
 ];
 
-const MOST_REPEATS: u64 = 1_000_000;
-const MOST_THREADS: u64 = 1 << 12;
-/// All ranks of both sides are planned, and all messages.
-const MOST_RANKS: u64 = 1 << 16;
-const MOST_MESSAGES: u128 = 10_000_000;
+/// The most timed runs.
+const MAX_REPEATS: u64 = 1_000_000;
+/// The most threads of the engine threads.
+const MAX_THREADS: u64 = 1 << 12;
+/// The most ranks of a side: all ranks of both sides are planned in one process.
+const MAX_RANKS: u64 = 1 << 16;
+/// The most messages: all are planned in one process.
+const MAX_MESSAGES: u128 = 10_000_000;
 
-/// Everything that was typed, understood.
+/// The request: all arguments, parsed.
 pub struct RunRequest {
-    pub described: MoveRequest,
+    pub move_request: MoveRequest,
     pub moving: Move,
-    /// The type as it is said: `f64`, or `elements of 12 bytes`.
+    /// The type in words: `f64`, or `elements of 12 bytes`.
     pub kind: String,
     pub repeat: Option<u64>,
     pub memory: Option<u64>,
-    pub how: EngineChoice,
+    pub engine_choice: EngineChoice,
 }
 
-/// The engine.
+/// The engine, with its own arguments.
 #[derive(Clone, Copy)]
 pub enum EngineChoice {
     Threads(usize),
@@ -63,7 +66,7 @@ pub enum EngineChoice {
     UnderMpi(UnderMpi),
 }
 
-/// Between processes.
+/// The arguments of the engine mpi.
 #[derive(Clone, Copy)]
 pub struct UnderMpi {
     pub mover: Mover,
@@ -77,18 +80,18 @@ impl RunRequest {
                 "the shape of the array is missing; give it with --shape, such as --shape 8192x8192",
             ));
         }
-        let how = how(args, cores)?;
+        let engine_choice = engine_choice(args, cores)?;
         let memory = args.memory.as_deref().map(amount).transpose()?;
-        if args.repeat.is_some_and(|repeat| !(1..=MOST_REPEATS).contains(&repeat)) {
+        if args.repeat.is_some_and(|repeat| !(1..=MAX_REPEATS).contains(&repeat)) {
             return Err(Failure::usage(&format!(
-                "--repeat: {} was given; take a number from 1 to {MOST_REPEATS}",
+                "--repeat: {} was given; take a number from 1 to {MAX_REPEATS}",
                 args.repeat.unwrap_or(0)
             )));
         }
         let (kind, elem_bytes) = element(&args.kind)?;
-        let (described, in_memory) = MoveRequest::read_with_memory(&args.moved)?;
+        let (move_request, in_memory) = MoveRequest::read_with_memory(&args.moved)?;
         let [order, to_order] = orders(args, in_memory)?;
-        let problem = &described.problem;
+        let problem = &move_request.problem;
         let from = Layout::new(problem.from().clone(), order);
         let to = Layout::new(problem.to().clone(), to_order);
         let window = Window::of(problem.shape())
@@ -98,16 +101,16 @@ impl RunRequest {
         let moving = Move::windowed::<f64>(from, to, window)?
             .of_bytes(elem_bytes)
             .map_err(Failure::of_flag("--type"))?;
-        Ok(Self { described, moving, kind, repeat: args.repeat, memory, how })
+        Ok(Self { move_request, moving, kind, repeat: args.repeat, memory, engine_choice })
     }
 
-    /// Refuses what would not fit here; to be asked before anything is allocated.
+    /// Fails if the run would not fit in memory; to be called before anything is allocated.
     pub fn check_size(&self) -> Result<(), Failure> {
-        let problem = &self.described.problem;
+        let problem = &self.move_request.problem;
         let ranks = problem.from().grid().size().max(problem.to().grid().size());
-        if ranks > MOST_RANKS {
+        if ranks > MAX_RANKS {
             return Err(Failure::usage(&format!(
-                "a grid of {ranks} ranks was given, and a run in one process takes at most {MOST_RANKS}; take smaller \
+                "a grid of {ranks} ranks was given, and a run in one process takes at most {MAX_RANKS}; take smaller \
                  grids, or ask `reshard plan` or `reshard simulate`"
             )));
         }
@@ -122,19 +125,19 @@ impl RunRequest {
             )));
         }
         let messages = Traffic::new(problem).table().map(|table| table.message_count());
-        if messages.map_or(true, |messages| messages > MOST_MESSAGES) {
+        if messages.map_or(true, |messages| messages > MAX_MESSAGES) {
             return Err(Failure::usage(&format!(
-                "this redistribution has more than {MOST_MESSAGES} messages, too many to be planned in one process; take \
+                "this redistribution has more than {MAX_MESSAGES} messages, too many to be planned in one process; take \
                  smaller grids"
             )));
         }
         Ok(())
     }
 
-    /// The plan, and an engine ready to run it; for threads, how many will work.
+    /// Makes the plan and the engine; for threads, also returns their number.
     pub fn engine(&self) -> Result<(Box<dyn Engine>, Option<usize>), Failure> {
         let plan = Arc::new(Plan::new(vec![self.moving.clone()])?);
-        match self.how {
+        match self.engine_choice {
             EngineChoice::Threads(threads) => {
                 let engine = Threads::new(plan, Some(threads)).map_err(not_started)?;
                 let scratch = engine.scratch_bytes();
@@ -163,7 +166,7 @@ impl RunRequest {
     }
 }
 
-/// Threads that the system refuses are no mistake of whoever typed.
+/// The failure of an engine that could not be made: too little memory or threads is not wrong usage.
 fn not_started(error: reshard::Error) -> Failure {
     match error.kind() {
         ErrorKind::Memory => Failure::while_running(&error),
@@ -171,7 +174,8 @@ fn not_started(error: reshard::Error) -> Failure {
     }
 }
 
-fn how(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure> {
+/// Reads the engine and its flags.
+fn engine_choice(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure> {
     let launched = launched().is_some_and(|launcher| launcher.size > 1);
     let engine = args.engine.as_deref().unwrap_or(if launched { "mpi" } else { "threads" });
     if engine != "mpi" && (args.mover.is_some() || args.mpi.is_some()) {
@@ -189,7 +193,7 @@ fn how(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure> {
             let mover = args.mover.as_deref().map(str::parse).transpose();
             let mover = mover.map_err(Failure::of_flag("--mover"))?.unwrap_or_default();
             match (strategy, mover) {
-                // Whoever wants an order wants messages.
+                // A strategy orders messages, so it implies the mover messages.
                 (Some(strategy), Mover::Auto) => {
                     Ok(EngineChoice::UnderMpi(UnderMpi { mover: Mover::Messages, strategy }))
                 }
@@ -208,8 +212,8 @@ fn how(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure> {
                 ));
             }
             match args.threads {
-                Some(threads) if !(1..=MOST_THREADS).contains(&threads) => Err(Failure::usage(&format!(
-                    "--threads: {threads} was given; take a number from 1 to {MOST_THREADS}"
+                Some(threads) if !(1..=MAX_THREADS).contains(&threads) => Err(Failure::usage(&format!(
+                    "--threads: {threads} was given; take a number from 1 to {MAX_THREADS}"
                 ))),
                 threads => Ok(EngineChoice::Threads(threads.map_or(cores, |threads| threads as usize))),
             }
@@ -227,13 +231,13 @@ fn how(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure> {
     }
 }
 
-/// The memory order of both sides: what a layout says of itself, else what the flags say, else column-major.
+/// The memory order of both sides: as the layout says, else as the flags say, else column-major.
 fn orders(args: &args::Run, in_memory: [Option<MemoryOrder>; 2]) -> Result<[MemoryOrder; 2], Failure> {
     let flag = |flag: &str, text: &Option<String>| text.as_deref().map(|text| order(flag, text)).transpose();
     let [from, to] = [flag("--order", &args.order)?, flag("--to-order", &args.to_order)?];
     let sides = [("--from", "--order", from, in_memory[0]), ("--to", "--to-order", to, in_memory[1])];
     if let Some((side, flag, ..)) =
-        sides.iter().find(|(.., by_flag, said)| by_flag.is_some() && said.is_some())
+        sides.iter().find(|(.., by_flag, by_layout)| by_flag.is_some() && by_layout.is_some())
     {
         return Err(Failure::usage(&format!("{side} says memory= and {flag} is given, too; say it once")));
     }
@@ -249,7 +253,7 @@ fn order(flag: &str, text: &str) -> Result<MemoryOrder, Failure> {
     }
 }
 
-/// What to call the elements, and their bytes.
+/// The type of the elements in words, and their bytes.
 fn element(text: &str) -> Result<(String, u64), Failure> {
     if let Some((name, bytes)) = TYPES.iter().find(|(name, _)| *name == text) {
         return Ok((name.to_string(), *bytes));
@@ -282,14 +286,14 @@ pub fn amount(text: &str) -> Result<u64, Failure> {
     bytes.and_then(|bytes| number.checked_mul(bytes)).ok_or_else(refused)
 }
 
-/// What the system says can be had; `None` where it does not say.
+/// The memory in bytes that the system reports as available; `None` where it does not report any.
 pub fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Bytes in the largest unit of which there is one: `512 MiB`, `1.5 KiB`.
+/// Writes bytes in the largest unit that fits: `512 MiB`, `1.5 KiB`.
 pub fn human(bytes: u128) -> String {
     let mut scaled = bytes as f64;
     if bytes == 1 {

@@ -1,7 +1,7 @@
-//! `reshard run` under `mpirun`: every rank is a process, makes its own part, and looks at its own part afterwards.
+//! `reshard run` under `mpirun`: every rank is a process, makes its own part, and verifies its own part afterwards.
 //!
-//! Rank 0 reports. Times are makespans, from the first start to the last end. What all ranks find out together is said once;
-//! what one rank alone finds wrong, that rank says, and ends the job.
+//! Rank 0 reports. Times are makespans, from the first start to the last end. Errors that all ranks have together are reported
+//! once; an error of one rank alone is reported by that rank, which ends the job.
 
 use super::request::{RunRequest, UnderMpi};
 use super::values::Values;
@@ -20,18 +20,19 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub fn run(args: &args::Run, asked: &RunRequest, how: UnderMpi) -> Result<(), Failure> {
+pub fn run(args: &args::Run, request: &RunRequest, under_mpi: UnderMpi) -> Result<(), Failure> {
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
-    let told = |error: Failure| if session.world().rank() == 0 { error.said() } else { error.silent() };
+    let report_once =
+        |error: Failure| if session.world().rank() == 0 { error.reported() } else { error.silent() };
     let begin = Instant::now();
-    let plan = Arc::new(Plan::new(vec![asked.moving.clone()])?);
-    let messages = MessagesOptions::default().with_strategy(how.strategy).with_memory(asked.memory);
-    let options = MpiOptions::default().with_mover(how.mover).with_messages(messages);
-    // Ends alike on all ranks.
-    let engine = MpiEngine::new(plan, session.world(), options).map_err(|error| told(error.into()))?;
+    let plan = Arc::new(Plan::new(vec![request.moving.clone()])?);
+    let messages = MessagesOptions::default().with_strategy(under_mpi.strategy).with_memory(request.memory);
+    let options = MpiOptions::default().with_mover(under_mpi.mover).with_messages(messages);
+    // Has the same outcome on all ranks.
+    let engine = MpiEngine::new(plan, session.world(), options).map_err(|error| report_once(error.into()))?;
     let plan_seconds = begin.elapsed().as_secs_f64();
-    let outcome = RankBench::new(&session, asked, engine, options).and_then(|mut bench| {
-        let measured = bench.measure(asked)?;
+    let outcome = RankBench::new(&session, request, engine, options).and_then(|mut bench| {
+        let measured = bench.measure(request)?;
         Ok((bench.engine, measured))
     });
     let (engine, RankMeasured { run_seconds, copy_seconds, steps, messages, scratch_bytes }) = match outcome {
@@ -41,13 +42,16 @@ pub fn run(args: &args::Run, asked: &RunRequest, how: UnderMpi) -> Result<(), Fa
     if session.world().rank() > 0 {
         return Ok(());
     }
-    let sent =
-        engine.mover().follows_schedule().then(|| Sent { strategy: how.strategy.name(), steps, messages });
+    let sent = engine.mover().follows_schedule().then(|| Sent {
+        strategy: under_mpi.strategy.name(),
+        steps,
+        messages,
+    });
     let answer = Answer {
-        input: asked.described.echo(),
+        input: request.move_request.echo(),
         kind: args.kind.clone(),
         engine: engine.name(),
-        ranks: ranks(asked),
+        ranks: ranks(request),
         bytes: engine.plan().bytes(),
         plan_seconds,
         run_seconds,
@@ -64,7 +68,7 @@ pub fn run(args: &args::Run, asked: &RunRequest, how: UnderMpi) -> Result<(), Fa
     if args.json {
         json::write(&mut screen, &answer)?;
     } else {
-        show(&mut screen, asked, &answer, None)?;
+        show(&mut screen, request, &answer, None)?;
     }
     Ok(screen.out.flush()?)
 }
@@ -81,14 +85,14 @@ struct RankBench<'a> {
     one_node: bool,
 }
 
-/// Where a part lies.
+/// The memory of a part.
 enum RankPart {
     Private(Memory<u8>),
     Shared(Shared<u8>),
 }
 
 impl RankPart {
-    /// Zeros. Collective if it is shared.
+    /// Allocates a part of zeros. Collective if it is shared.
     fn zeroed(world: &Comm, shared: bool, bytes: usize) -> Result<Self, Failure> {
         Ok(match shared {
             true => Self::Shared(Shared::zeroed(world, bytes).map_err(failed)?),
@@ -122,15 +126,15 @@ struct RankMeasured {
 impl<'a> RankBench<'a> {
     fn new(
         session: &'a Session,
-        asked: &RunRequest,
+        request: &RunRequest,
         engine: MpiEngine,
         options: MpiOptions,
     ) -> Result<Self, Failure> {
         let world = session.world();
-        let elem = asked.moving.elem_bytes();
+        let elem = request.moving.elem_bytes();
         let bytes =
             |layout: &Layout| layout.span(world.rank() as u64).map_or(0, |span| (span * elem) as usize);
-        let (from, target_bytes) = (bytes(asked.moving.from()), bytes(asked.moving.to()));
+        let (from, target_bytes) = (bytes(request.moving.from()), bytes(request.moving.to()));
         let (shares_source, shares_target) = match engine.mover() {
             Mover::Shared => (true, true),
             Mover::SharedSource => (true, false),
@@ -144,15 +148,15 @@ impl<'a> RankBench<'a> {
         Ok(Self { world, engine, options, copy, source, target, target_bytes, one_node })
     }
 
-    fn measure(&mut self, asked: &RunRequest) -> Result<RankMeasured, Failure> {
-        let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
-        if let Some(values) = Values::of_source(asked.moving.from(), elem)?.of_rank(rank) {
+    fn measure(&mut self, request: &RunRequest) -> Result<RankMeasured, Failure> {
+        let (elem, rank) = (request.moving.elem_bytes() as usize, self.world.rank() as u64);
+        if let Some(values) = Values::of_source(request.moving.from(), elem)?.of_rank(rank) {
             values.fill(self.source.bytes_mut(), 1);
         }
-        let (warm, _) = self.verified(asked)?;
-        // The same number on all ranks, as the makespan is.
+        let (warm, _) = self.verified(request)?;
+        // All ranks have the same makespan, so they compute the same number.
         let fitting = (SECONDS / (3.0 * warm)) as u64;
-        let repeats = asked.repeat.unwrap_or(fitting.clamp(REPEATS.0, REPEATS.1));
+        let repeats = request.repeat.unwrap_or(fitting.clamp(REPEATS.0, REPEATS.1));
         let mut times: [Vec<f64>; 3] = Default::default();
         for _ in 0..repeats {
             times[0].push(self.run()?.0);
@@ -160,8 +164,8 @@ impl<'a> RankBench<'a> {
                 times[kind].push(self.copy(streams)?);
             }
         }
-        let (_, report) = self.verified(asked)?;
-        // Of all ranks.
+        let (_, report) = self.verified(request)?;
+        // Sums over all ranks.
         let mut sums = [report.messages, self.engine.scratch_bytes()];
         self.world.all_reduce(&mut sums, Reduce::Sum).map_err(failed)?;
         let [messages, scratch_bytes] = sums;
@@ -189,7 +193,7 @@ impl<'a> RankBench<'a> {
         Ok((seconds.max(1e-9), report))
     }
 
-    /// Every rank copies its share at once.
+    /// Measures a plain copy of the source, on all ranks at once.
     fn copy(&mut self, streams: bool) -> Result<f64, Failure> {
         let from = self.source.bytes();
         let (copy, to) = (&mut self.copy, &mut self.target.bytes_mut()[..from.len()]);
@@ -198,14 +202,15 @@ impl<'a> RankBench<'a> {
         Ok(copied.map_err(failed)?.1.max(1e-9))
     }
 
-    /// One run into a destination filled afresh, and a look at all of this rank's part.
-    fn verified(&mut self, asked: &RunRequest) -> Result<(f64, Report), Failure> {
-        let (elem, rank) = (asked.moving.elem_bytes() as usize, self.world.rank() as u64);
-        if let Some(values) = Values::before(asked.moving.to(), elem)?.of_rank(rank) {
+    /// Fills the destination again, runs once, and verifies all of this rank's part.
+    fn verified(&mut self, request: &RunRequest) -> Result<(f64, Report), Failure> {
+        let (elem, rank) = (request.moving.elem_bytes() as usize, self.world.rank() as u64);
+        if let Some(values) = Values::before(request.moving.to(), elem)?.of_rank(rank) {
             values.fill(&mut self.target.bytes_mut()[..self.target_bytes], 1);
         }
         let run = self.run()?;
-        if let Some(values) = Values::after(asked.moving.to(), elem, asked.moving.problem())?.of_rank(rank)
+        if let Some(values) =
+            Values::after(request.moving.to(), elem, request.moving.problem())?.of_rank(rank)
             && let Some(wrong) = values.check(&self.target.bytes()[..self.target_bytes], 1)?
         {
             return Err(Failure::failed(wrong.to_string()));

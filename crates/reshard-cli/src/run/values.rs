@@ -1,8 +1,8 @@
-//! What every element holds before and after a move, so that all of them can be looked at.
+//! The values of every element before and after a move, so that all of them can be verified.
 //!
 //! An element's bytes are a function of its global index: an odd multiple of each coordinate, added and mixed. Along a row
-//! the sum grows evenly, so an array is filled and checked about as fast as it is copied, with no table beside it. The
-//! destination begins with bytes of its own; what lies outside the window must still have them at the end.
+//! the sum grows evenly, so an array is filled and checked about as fast as it is copied, without a table. The
+//! destination begins with other bytes; elements outside the window must still have them at the end.
 
 #[cfg(test)]
 mod tests;
@@ -15,10 +15,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// About so many bytes are handed to a thread at once.
-const UNIT: u64 = 4 << 20;
+/// Bytes of a task for one thread, about.
+const TASK_BYTES: u64 = 4 << 20;
 
-/// One for each axis of the source, all odd and far apart.
+/// The multiples of coordinates, one for each axis of the source: all odd and far apart.
 const MULTIPLES: [u64; 8] = [
     0x9e37_79b9_7f4a_7c15,
     0xd1b5_4a32_d192_ed03,
@@ -30,10 +30,10 @@ const MULTIPLES: [u64; 8] = [
     0xa24b_aed4_963e_e407,
 ];
 
-/// What the destination begins with differs from what is moved by this.
+/// Added to the keys of the destination before a move, so that they differ from the keys of the source.
 const BEFORE: u64 = 0x5851_f42d_4c95_7f2d;
 
-/// A sum over an element's coordinates; mixed, it is what the element holds.
+/// The key of an element is a sum over its coordinates; mixed, it is the element's value.
 #[derive(Clone, Debug)]
 struct Key {
     base: u64,
@@ -46,12 +46,12 @@ impl Key {
     }
 }
 
-/// What all elements of one side hold.
+/// The values of all elements of one side.
 pub struct Values<'a> {
     layout: &'a Layout,
     elem_bytes: usize,
     key: Key,
-    /// What elements of a part of the array hold instead.
+    /// Other values for the elements of a window of the array.
     window: Option<(Vec<Range<u64>>, Key)>,
     parts: Vec<Part>,
 }
@@ -66,14 +66,14 @@ struct Part {
     rows: u64,
 }
 
-/// Some rows of a part.
-struct Unit {
+/// A task for one thread: some rows of a part.
+struct RowTask {
     part: usize,
     rows: Range<u64>,
     bytes: usize,
 }
 
-/// An element that does not hold what it should.
+/// An element with a wrong value.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong {
     rank: u64,
@@ -84,17 +84,17 @@ pub struct Wrong {
 }
 
 impl<'a> Values<'a> {
-    /// What is moved.
+    /// The values of the source.
     pub fn of_source(layout: &'a Layout, elem_bytes: usize) -> Result<Self> {
         Self::new(layout, elem_bytes, Key::new(0, layout.distribution().dims()), None)
     }
 
-    /// What the destination holds before anything is moved.
+    /// The values of the destination before a move.
     pub fn before(layout: &'a Layout, elem_bytes: usize) -> Result<Self> {
         Self::new(layout, elem_bytes, Key::new(BEFORE, layout.distribution().dims()), None)
     }
 
-    /// What the destination must hold afterwards.
+    /// The values of the destination after a move.
     pub fn after(layout: &'a Layout, elem_bytes: usize, problem: &Problem) -> Result<Self> {
         let source = Key::new(0, problem.axes().len());
         let steps: Vec<u64> = problem.axes().iter().map(|&from| source.steps[from]).collect();
@@ -126,13 +126,13 @@ impl<'a> Values<'a> {
         Ok(Self { layout, elem_bytes, key, window, parts })
     }
 
-    /// Only the part of one rank; nothing if it has none.
+    /// The values of one rank's part only; `None` if it has none.
     pub fn of_rank(mut self, rank: u64) -> Option<Self> {
         self.parts.retain(|part| part.rank == rank);
         (!self.parts.is_empty()).then_some(self)
     }
 
-    /// Bytes of each rank's part, by ascending rank: so they lie in memory, one after the other.
+    /// Bytes of each rank's part, by ascending rank: the parts are in memory in this order, one after the other.
     pub fn spans(&self) -> Vec<usize> {
         self.parts.iter().map(|part| (part.row * part.rows) as usize * self.elem_bytes).collect()
     }
@@ -140,28 +140,28 @@ impl<'a> Values<'a> {
     /// Writes all elements.
     pub fn fill(&self, memory: &mut [u8], threads: usize) {
         let mut rest = memory;
-        let units = self.units().map(|unit| {
-            let (here, after) = std::mem::take(&mut rest).split_at_mut(unit.bytes);
+        let tasks = self.tasks().map(|task| {
+            let (here, after) = std::mem::take(&mut rest).split_at_mut(task.bytes);
             rest = after;
-            (unit, here)
+            (task, here)
         });
-        shared_out(units, threads, |(unit, here): (Unit, &mut [u8])| {
-            self.walk(&unit, |run| run.write(&mut here[run.bytes.clone()], self.elem_bytes));
+        for_each_on_threads(tasks, threads, |(task, here): (RowTask, &mut [u8])| {
+            self.walk(&task, |run| run.write(&mut here[run.bytes.clone()], self.elem_bytes));
             None::<()>
         });
     }
 
-    /// Reads all elements; the first that is wrong, by rank and address.
+    /// Reads all elements. Returns the first that is wrong, by rank and address.
     pub fn check(&self, memory: &[u8], threads: usize) -> Result<Option<Wrong>> {
         let mut rest = memory;
-        let units = self.units().map(|unit| {
-            let (here, after) = rest.split_at(unit.bytes);
+        let tasks = self.tasks().map(|task| {
+            let (here, after) = rest.split_at(task.bytes);
             rest = after;
-            (unit, here)
+            (task, here)
         });
-        let wrong = shared_out(units, threads, |(unit, here): (Unit, &[u8])| {
+        let wrong = for_each_on_threads(tasks, threads, |(task, here): (RowTask, &[u8])| {
             let mut first = None;
-            self.walk(&unit, |run| {
+            self.walk(&task, |run| {
                 if first.is_none() {
                     first = run.wrong(&here[run.bytes.clone()], self.elem_bytes).map(|(at, expected)| {
                         let at = run.bytes.start + at * self.elem_bytes;
@@ -170,10 +170,10 @@ impl<'a> Values<'a> {
                 }
             });
             let (at, found, expected) = first?;
-            let before = unit.rows.start * self.parts[unit.part].row;
-            Some((unit.part, before + (at / self.elem_bytes) as u64, found, expected))
+            let before = task.rows.start * self.parts[task.part].row;
+            Some((task.part, before + (at / self.elem_bytes) as u64, found, expected))
         });
-        // Units are taken in order, so the first that has something wrong is among them.
+        // Tasks are taken in order, so the first wrong element is among those found.
         let first = wrong.into_iter().min_by_key(|&(part, at, ..)| (part, at));
         let Some((part, at, found, expected)) = first else { return Ok(None) };
         let rank = self.parts[part].rank;
@@ -184,13 +184,13 @@ impl<'a> Values<'a> {
         Ok(Some(Wrong { rank, global, in_window, found, expected }))
     }
 
-    fn units(&self) -> impl Iterator<Item = Unit> + '_ {
+    fn tasks(&self) -> impl Iterator<Item = RowTask> + '_ {
         self.parts.iter().enumerate().flat_map(move |(number, part)| {
             let row = part.row * self.elem_bytes as u64;
-            let together = (UNIT / row.max(1)).max(1);
+            let together = (TASK_BYTES / row.max(1)).max(1);
             (0..part.rows).step_by(together as usize).map(move |first| {
                 let rows = first..(first + together).min(part.rows);
-                Unit { part: number, bytes: ((rows.end - rows.start) * row) as usize, rows }
+                RowTask { part: number, bytes: ((rows.end - rows.start) * row) as usize, rows }
             })
         })
     }
@@ -206,12 +206,12 @@ impl<'a> Values<'a> {
         local
     }
 
-    fn walk(&self, unit: &Unit, mut each: impl FnMut(&ByteRun)) {
-        let part = &self.parts[unit.part];
+    fn walk(&self, task: &RowTask, mut each: impl FnMut(&ByteRun)) {
+        let part = &self.parts[task.part];
         let axes = self.layout.distribution().axes();
         let fast = fast_dim(self.layout);
         let mut at = 0;
-        for row in unit.rows.clone() {
+        for row in task.rows.clone() {
             let (mut key, mut moved_key, mut inside) = (self.key.base, 0, self.window.is_some());
             let mut rest = row;
             for dim in dims_from_fast(self.layout).filter(|&dim| dim != fast) {
@@ -250,20 +250,20 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Does something with each item, in order, on so many threads or as many as can be had, this one among them. A thread that
-/// has found something stops, and what they found comes back.
-fn shared_out<T: Send, R: Send>(
+/// Calls a function for each item, in order, on up to `threads` threads, the caller's included; fewer if the system starts
+/// fewer. A thread whose call returns something stops; all that was returned is collected.
+fn for_each_on_threads<T: Send, R: Send>(
     items: impl Iterator<Item = T> + Send,
     threads: usize,
     work: impl Fn(T) -> Option<R> + Sync,
 ) -> Vec<R> {
     let items = Mutex::new(items);
     let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let hand = &|| std::iter::from_fn(next).find_map(&work);
+    let worker = &|| std::iter::from_fn(next).find_map(&work);
     std::thread::scope(|scope| {
-        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, hand).ok();
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, worker).ok();
         let helpers: Vec<_> = (1..threads).map_while(helper).collect();
-        let mine = hand();
+        let mine = worker();
         let theirs = helpers
             .into_iter()
             .map(|helper| helper.join().unwrap_or_else(|why| std::panic::resume_unwind(why)));
@@ -278,7 +278,7 @@ fn fast_dim(layout: &Layout) -> usize {
     }
 }
 
-/// The dimensions, the one whose elements are adjacent first.
+/// The dimensions from fastest to slowest: the elements of the first are adjacent.
 fn dims_from_fast(layout: &Layout) -> impl Iterator<Item = usize> {
     let (dims, order) = (layout.distribution().dims(), layout.order());
     (0..dims).map(move |dim| if order == MemoryOrder::ColMajor { dim } else { dims - 1 - dim })
@@ -290,10 +290,10 @@ impl fmt::Display for Wrong {
             let shown: String = bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
             if bytes.len() > 16 { shown + ".." } else { shown }
         };
-        let how = if self.in_window { "is wrong" } else { "lies outside the window and was changed" };
+        let problem = if self.in_window { "is wrong" } else { "lies outside the window and was changed" };
         write!(
             f,
-            "element {} of the destination, on rank {}, {how}: its bytes are {} and should be {}",
+            "element {} of the destination, on rank {}, {problem}: its bytes are {} and should be {}",
             index(&self.global),
             self.rank,
             hex(&self.found),

@@ -1,4 +1,4 @@
-//! A check that never complains proves nothing: arrays moved element by element must pass, and one wrong byte must not.
+//! Tests of the verification itself: arrays moved element by element must pass, and one wrong byte must not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ struct Case {
     elem_bytes: usize,
 }
 
-/// An element, and where it lies.
+/// An element, and its position in memory.
 type Place = (Vec<u64>, Range<usize>);
 
 impl Case {
@@ -32,7 +32,7 @@ impl Case {
         Self { from, to, problem, elem_bytes }
     }
 
-    /// Where an element lies in memory that holds all parts by ascending rank.
+    /// The position of an element in memory that holds all parts by ascending rank.
     fn place(&self, layout: &Layout, spans: &[usize], global: &[u64]) -> Range<usize> {
         let (rank, address) = layout.locate(global).unwrap();
         let ranks = layout.distribution().grid().sorted_ranks();
@@ -41,7 +41,7 @@ impl Case {
         at..at + self.elem_bytes
     }
 
-    /// The destination after a move by hand, and the places of all its elements.
+    /// The destination after a move element by element, and the positions of all its elements.
     fn moved(&self) -> (Vec<u8>, Vec<Place>) {
         let source = Values::of_source(&self.from, self.elem_bytes).unwrap();
         let before = Values::before(&self.to, self.elem_bytes).unwrap();
@@ -121,8 +121,8 @@ fn every_wrong_byte_is_found_and_named() {
             assert_eq!(wrong.found, moved[place.clone()]);
             moved[byte] ^= 0x10;
             assert_eq!(wrong.expected, moved[place]);
-            let says = format!("element {} of the destination, on rank {}", index(&global), wrong.rank);
-            assert!(wrong.to_string().starts_with(&says), "{wrong}");
+            let expected = format!("element {} of the destination, on rank {}", index(&global), wrong.rank);
+            assert!(wrong.to_string().starts_with(&expected), "{wrong}");
         }
     }
 }
