@@ -122,7 +122,7 @@ fn bench_verifies_and_measures_every_way() {
 fn bench_says_what_is_wrong_once() {
     // Ranks, flags, and what is said. All ways but memcpy need the four ranks of the case, ScaLAPACK's library, too.
     let mistakes: [(usize, &[&str], &str); 3] = [
-        (4, &["--only", "fast"], "there is no way \"fast\""),
+        (4, &["--only", "fast"], "there is no method \"fast\""),
         (2, &[], "start 4 processes"),
         (2, &["--only", "scalapack"], "start 4 processes"),
     ];
