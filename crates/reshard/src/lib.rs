@@ -27,6 +27,7 @@ pub mod engine;
 #[cfg(feature = "ndarray")]
 pub mod ndarray;
 mod program;
+#[doc(hidden)]
 pub mod rank;
 mod redistribution;
 

@@ -14,6 +14,7 @@ mod threads;
 
 pub use crate::program::MessagesOptions;
 pub use messages::Messages;
+#[doc(hidden)]
 pub use plain::PlainCopy;
 pub use reshard_kernel::Scaling;
 pub use reshard_kernel::memory::{BufferTable, Buffers, Entered};
