@@ -12,6 +12,7 @@ fn main() -> Result<()> {
     for strategy in [Strategy::Optimal, Strategy::Caterpillar] {
         let schedule = Schedule::new(&problem, strategy)?;
         let seconds = simulate(&schedule, &machine, true)?.makespan();
+        assert_eq!(schedule.optimal_steps(), Some(strategy == Strategy::Optimal));
         println!("{strategy}: {} steps, {:.1} us", schedule.num_steps(), seconds * 1e6);
     }
     Ok(())

@@ -39,7 +39,7 @@ static ALLOCATOR: memory::ExitOnOom = memory::ExitOnOom;
 
 /// The first argument, if it is a command.
 fn command() -> Option<String> {
-    let argument = std::env::args().nth(1)?;
+    let argument = std::env::args_os().nth(1)?.into_string().ok()?;
     let known = Args::command().get_subcommands().any(|command| command.get_name() == argument);
     known.then_some(argument)
 }

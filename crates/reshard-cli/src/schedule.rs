@@ -156,11 +156,10 @@ fn one_rank(
         Some(messages) => messages,
         None => {
             let schedule = Schedule::new(problem, Strategy::Optimal).map_err(|error| {
-                Failure::usage(&format!(
-                    "these layouts have no formula for one rank alone (whole periods of block-cyclic layouts have), and \
-                     all together {}",
-                    error.to_string().trim_end_matches("; ask for one rank at a time")
-                ))
+                let why = error.to_string();
+                let why = why.trim_end_matches("; ask for one rank at a time");
+                let formula = "these layouts have no formula for one rank alone (whole periods of block-cyclic layouts have)";
+                Failure::of(&error, format!("{formula}; all ranks together: {why}"))
             })?;
             let numbered = (0..)
                 .zip(schedule.steps())

@@ -334,6 +334,17 @@ fn ranks_of_a_job_do_not_repeat_each_other() {
     assert!(other.status.success() && other.stdout.is_empty() && other.stderr.is_empty());
 }
 
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_no_text_get_a_sentence() {
+    use std::os::unix::ffi::OsStrExt;
+    let wrong = std::ffi::OsStr::from_bytes(b"\xff");
+    let output = Command::new(env!("CARGO_BIN_EXE_reshard")).arg(wrong).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("error: ") && !said.contains("panicked"), "{said}");
+}
+
 #[test]
 fn help_and_version_are_answers() {
     for flag in ["--help", "--version", "plan --help", "layout --help"] {

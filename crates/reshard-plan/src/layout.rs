@@ -239,8 +239,8 @@ impl Layout {
         let span = self.span(rank)?;
         if (part.len() as u64) < span {
             return Err(Error::mismatch(format!(
-                "{} elements of memory were given for the part of rank {rank}, which reaches over {span}",
-                part.len()
+                "{} of memory were given for the part of rank {rank}, which reaches over {span}",
+                counted(part.len(), "element")
             )));
         }
         let (shape, strides) = (self.distribution.local_shape(rank)?, self.strides(rank)?);
@@ -278,8 +278,10 @@ impl Layout {
     /// # Ok::<(), reshard_plan::Error>(())
     /// ```
     pub fn parts<T: Clone + Default>(&self, mut value: impl FnMut(&[u64]) -> T) -> Result<Vec<Vec<T>>> {
-        let ranks = self.distribution.grid().sorted_ranks();
-        ranks.into_iter().map(|rank| self.filled(rank, &mut value)).collect()
+        let grid = self.distribution.grid();
+        let each = size_of::<u64>() + size_of::<Vec<T>>();
+        memory::check(u128::from(grid.size()) * each as u128, "the parts of all ranks")?;
+        grid.sorted_ranks().into_iter().map(|rank| self.filled(rank, &mut value)).collect()
     }
 
     /// An element of the array out of all ranks' parts, which are given by ascending rank.

@@ -22,10 +22,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The most ranks on each side of a plan, which has something to say about every one of them.
-const MOST_RANKS: u64 = 1 << 24;
+const MAX_RANKS: u64 = 1 << 24;
 
 /// The most positions along an axis of a triangle, each of which has its own range.
-const MOST_RANGES: u64 = 1 << 28;
+const MAX_RANGES: u64 = 1 << 28;
 
 /// One array to be moved, and how.
 ///
@@ -308,7 +308,7 @@ impl Array {
         rank.and_then(|rank| self.source_of(rank))
     }
 
-    /// The sources of all places of a target; fewer if the plan does not list all of them.
+    /// The sources of the places of a target, in order, up to the first that the plan does not list.
     pub fn sources_of(&self, target: &Target) -> impl Iterator<Item = usize> {
         (0..target.places()).map_while(|place| self.source_at(target, place))
     }
@@ -404,7 +404,8 @@ impl Plan {
         Self::made(moves, Hosted::All, Array::of_all)
     }
 
-    /// Works out the moves for some ranks: what a process that hosts just those needs. Ranks that take no part are ignored.
+    /// Works out the moves for some ranks, those that this process hosts. Ranks that take no part are ignored. The engines there are
+    /// today run plans for all ranks and refuse this one.
     pub fn for_ranks(moves: Vec<Move>, hosted: &[u64]) -> Result<Self> {
         let mut ranks = hosted.to_vec();
         ranks.sort_unstable();
@@ -413,7 +414,7 @@ impl Plan {
         Self::made(moves, hosted, |wanted| Array::of_hosted(wanted, &ranks))
     }
 
-    /// Works out the moves for one rank: what a process of MPI needs.
+    /// Works out the moves for one rank, which this process hosts.
     pub fn for_rank(moves: Vec<Move>, rank: u64) -> Result<Self> {
         Self::for_ranks(moves, &[rank])
     }
@@ -473,9 +474,9 @@ impl Plan {
 
 fn check_ranks(grid: &Grid) -> Result<()> {
     match grid.size() {
-        0..=MOST_RANKS => Ok(()),
+        0..=MAX_RANKS => Ok(()),
         ranks => Err(Error::too_large(format!(
-            "a plan for {ranks} ranks was asked for, and at most {MOST_RANKS} can be on each side; use smaller grids"
+            "a plan for {ranks} ranks was asked for, and at most {MAX_RANKS} can be on each side; use smaller grids"
         ))),
     }
 }
@@ -487,9 +488,9 @@ fn rows(
     coords: &[u64],
     tracks: &[Arc<Track>],
 ) -> Result<Arc<[Range<u64>]>> {
-    if let Some(track) = tracks.iter().find(|track| track.elems() > MOST_RANGES) {
+    if let Some(track) = tracks.iter().find(|track| track.elems() > MAX_RANGES) {
         return Err(Error::too_large(format!(
-            "one rank has {} positions along an axis of a triangle, and at most {MOST_RANGES} are possible; use more ranks",
+            "one rank has {} positions along an axis of a triangle, and at most {MAX_RANGES} are possible; use more ranks",
             track.elems()
         )));
     }

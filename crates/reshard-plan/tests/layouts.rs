@@ -116,6 +116,8 @@ fn memory_that_does_not_fit_is_refused() {
     assert!(layout.get(&parts, &[8, 8]).is_ok());
     assert_eq!(layout.get(&parts, &[3, 0]).unwrap_err().kind(), ErrorKind::Mismatch);
     assert_eq!(layout.get(&parts, &[10, 0]).unwrap_err().kind(), ErrorKind::OutOfRange);
+    let many: Layout = "1000000000000/1 of 10".parse().unwrap();
+    assert_eq!(many.parts(|_| 0).unwrap_err().kind(), ErrorKind::Memory);
     let huge: Layout = "1/1 of 4611686018427387904".parse().unwrap();
     assert!(matches!(huge.allocate::<u64>(0).unwrap_err().kind(), ErrorKind::Memory | ErrorKind::TooLarge));
 }

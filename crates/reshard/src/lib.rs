@@ -16,10 +16,11 @@
 //! ```
 //!
 //! [`Layout`] says which rank owns which element, and where in its memory; [`Window`], [`Triangle`] and [`Move`] what goes where;
-//! [`Redistribution`] keeps plan, threads and memory for the next run. Both are made of a [`Plan`] and one of the engines in
-//! [`engine`]. The planner's other types are in its modules: [`schedule`], [`simulate`], [`relabel`], ... Elements are plain data of
-//! any type ([`bytemuck::Pod`]); to have your own type moved, `#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]` with
-//! `use reshard::bytemuck`, and bytemuck's feature `derive`.
+//! [`Redistribution`] keeps plan, threads and memory for the next run: a [`Plan`] and one of the engines in [`engine`]. The planner's
+//! other types are in its modules: [`schedule`], [`simulate`], [`relabel`], ... Elements are plain data of any type ([`bytemuck::Pod`]);
+//! for a type of your own, depend on bytemuck with its feature `derive` and
+//! `#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]`. Features: `serde` (layouts, moves, plans and reports to and from any format,
+//! schedules to it) and `ndarray` (whole arrays into their parts and back).
 
 #![forbid(unsafe_code)]
 

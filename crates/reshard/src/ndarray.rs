@@ -38,7 +38,8 @@ pub fn scatter<T: Clone + Default, S: Data<Elem = T>, D: Dimension>(
 pub fn gather<T: Clone>(parts: &[impl AsRef<[T]>], layout: &Layout) -> Result<ArrayD<T>> {
     let shape: Vec<usize> = layout.distribution().shape().iter().map(|&extent| extent as usize).collect();
     let mut elems = Vec::new();
-    reshard_plan::memory::reserve(&mut elems, shape.iter().product(), "the whole array")?;
+    let count = usize::try_from(layout.distribution().elems()).unwrap_or(usize::MAX);
+    reshard_plan::memory::reserve(&mut elems, count, "the whole array")?;
     for index in ::ndarray::indices(IxDyn(&shape)) {
         let global: Vec<u64> = index.slice().iter().map(|&index| index as u64).collect();
         elems.push(layout.get(parts, &global)?.clone());

@@ -22,6 +22,7 @@ pub fn messages(
     options: &MessagesOptions,
     fragment_bytes: usize,
 ) -> Result<(RankPacker, Program)> {
+    check_reach(plan)?;
     let groups = program::groups_of(plan);
     let packer = RankPacker::new(Arc::clone(plan), &groups, rank, fragment_bytes);
     let program = program::of_rank(plan, &groups, packer.message_set(), rank, options)?;

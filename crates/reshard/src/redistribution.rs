@@ -34,10 +34,8 @@ pub fn redistribute<T: Pod, S: AsRef<[T]>, D: AsMut<[T]>>(
 /// A plan, an engine and all the memory they need: made once, run any number of times. Runs after the first allocate nothing.
 ///
 /// ```
-/// use reshard::{Layout, Move, MemoryOrder, Redistribution};
-/// use reshard_plan::Distribution;
-/// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::ColMajor));
-/// let moving = Move::of::<f64>(layout("2x2/2x2 of 4x4")?, layout("1x1/4x4 of 4x4")?)?.of_bytes(4)?;
+/// use reshard::{Move, Redistribution};
+/// let moving = Move::of::<f32>("2x2/2x2 of 4x4".parse()?, "1x1/4x4 of 4x4".parse()?)?;
 /// let mut redistribution = Redistribution::new(moving)?;
 /// let parts: Vec<Vec<f32>> = vec![vec![0.0, 1.0, 4.0, 5.0], vec![8.0, 9.0, 12.0, 13.0], vec![2.0, 3.0, 6.0, 7.0], vec![10.0, 11.0, 14.0, 15.0]];
 /// let mut whole = [vec![0.0_f32; 16]];
@@ -100,12 +98,10 @@ impl Redistribution {
     /// Moves all arrays of the plan, in its order.
     ///
     /// ```
-    /// use reshard::{Layout, Move, MemoryOrder, Pair, Redistribution};
-    /// use reshard_plan::Distribution;
-    /// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::RowMajor));
-    /// let (from, to) = (layout("2/1 of 4")?, layout("1/4 of 4")?);
-    /// let numbers = Move::of::<f64>(from.clone(), to.clone())?.of_bytes(8)?;
-    /// let letters = Move::of::<f64>(from, to)?.of_bytes(1)?;
+    /// use reshard::{Layout, Move, Pair, Redistribution};
+    /// let (from, to): (Layout, Layout) = ("2/1 of 4".parse()?, "1/4 of 4".parse()?);
+    /// let numbers = Move::of::<f64>(from.clone(), to.clone())?;
+    /// let letters = Move::of::<u8>(from, to)?;
     /// let mut redistribution = Redistribution::several(vec![numbers, letters])?;
     /// let mut sum = [vec![100.0, 100.0, 100.0, 100.0]];
     /// let mut word = [[0_u8; 4]];
@@ -123,8 +119,12 @@ impl Redistribution {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "{} arrays were given for a plan of {expected}; a run moves all of them",
-                    arrays.len()
+                    "{} given for a plan of {expected}; a run moves all of them",
+                    if arrays.len() == 1 {
+                        "1 array was".to_string()
+                    } else {
+                        format!("{} arrays were", arrays.len())
+                    }
                 ),
             ));
         }

@@ -231,7 +231,7 @@ fn engine_choice(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure
     }
 }
 
-/// The memory order of both sides: as the layout says, else as the flags say, else column-major.
+/// The memory order of both sides: as the layout says, else as the flags say, else the destination as the source and the source column-major.
 fn orders(args: &args::Run, in_memory: [Option<MemoryOrder>; 2]) -> Result<[MemoryOrder; 2], Failure> {
     let flag = |flag: &str, text: &Option<String>| text.as_deref().map(|text| order(flag, text)).transpose();
     let [from, to] = [flag("--order", &args.order)?, flag("--to-order", &args.to_order)?];

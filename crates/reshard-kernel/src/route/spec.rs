@@ -33,7 +33,7 @@ pub struct DestinationSpec<'a> {
     pub target: usize,
     /// One track for each axis.
     pub tracks: &'a [Arc<Track>],
-    /// The source of each combination of peers: see [`reshard_plan::Array::parts`].
+    /// The source of each combination of peers: see [`reshard_plan::Array::source_at`].
     pub parts: Vec<u32>,
     /// Its strides, in elements.
     pub strides: &'a [u64],

@@ -236,7 +236,7 @@ fn types_of(array: &Array, comm: &Comm) -> Result<[Vec<Option<Datatype>>; 2]> {
             let make = |strides: &[u64], side: fn(&Stretch) -> (u64, u64)| {
                 let element = Datatype::bytes(comm.mpi()).contiguous(elem as i32)?;
                 let nest = |inner: Datatype, &dim: &usize| {
-                    along(comm.mpi(), &inner, &tracks[dim], strides[dim] * elem, side)
+                    along(comm.mpi(), &inner, &tracks[dim], strides[dim].wrapping_mul(elem), side)
                 };
                 order.iter().try_fold(element, nest)?.commit()
             };
@@ -272,9 +272,9 @@ fn along(
             let stretch_type = inner.hvector(count(stretch.len)?, 1, stride as isize)?;
             let repeated = match each.rounds {
                 1 => stretch_type,
-                rounds => stretch_type.hvector(count(rounds)?, 1, (step * stride) as isize)?,
+                rounds => stretch_type.hvector(count(rounds)?, 1, step.wrapping_mul(stride) as isize)?,
             };
-            members.push((first * stride, repeated));
+            members.push((first.wrapping_mul(stride), repeated));
         }
     }
     match &members[..] {

@@ -227,8 +227,14 @@ fn enter_others(
     Ok(())
 }
 
-/// All arrays of one run: one [`Own`], several as a tuple, or any number as a slice of [`OwnParts`].
-pub trait RunArrays<'a> {
+/// Soundness rests on how [`RunArrays`] goes through its arrays: nobody else may implement it.
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// All arrays of one run: one [`Own`], several as a tuple, or any number as a slice of [`OwnParts`]. Every array is visited each
+/// time, in order: shared sources are recorded as read on the second visit. Other crates cannot implement it.
+pub trait RunArrays<'a>: sealed::Sealed {
     /// How many there are.
     #[doc(hidden)]
     fn count(&self) -> usize;
@@ -242,6 +248,8 @@ pub trait RunArrays<'a> {
 #[doc(hidden)]
 pub type EachArray<'f, 'a> = dyn FnMut(usize, &mut dyn OwnParts<'a>) -> Result<()> + 'f;
 
+impl<T> sealed::Sealed for Own<'_, T> {}
+
 impl<'a, T: Pod> RunArrays<'a> for Own<'a, T> {
     fn count(&self) -> usize {
         1
@@ -251,6 +259,8 @@ impl<'a, T: Pod> RunArrays<'a> for Own<'a, T> {
         each(0, self)
     }
 }
+
+impl sealed::Sealed for &mut [&mut dyn OwnParts<'_>] {}
 
 impl<'a> RunArrays<'a> for &mut [&mut dyn OwnParts<'a>] {
     fn count(&self) -> usize {
@@ -264,7 +274,9 @@ impl<'a> RunArrays<'a> for &mut [&mut dyn OwnParts<'a>] {
 
 macro_rules! several_arrays {
     ($(($count:literal: $($parts:ident $number:tt),+))+) => {
-        $(impl<'a, $($parts: OwnParts<'a>),+> RunArrays<'a> for ($($parts,)+) {
+        $(impl<$($parts),+> sealed::Sealed for ($($parts,)+) {}
+
+        impl<'a, $($parts: OwnParts<'a>),+> RunArrays<'a> for ($($parts,)+) {
             fn count(&self) -> usize {
                 $count
             }

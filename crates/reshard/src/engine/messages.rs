@@ -26,11 +26,9 @@ const MAX_RANKS: usize = 4096;
 ///
 /// ```
 /// use reshard::engine::{Messages, MessagesOptions};
-/// use reshard::{Layout, Move, MemoryOrder, Plan, Redistribution};
-/// use reshard_plan::Distribution;
+/// use reshard::{Move, Plan, Redistribution};
 /// use std::sync::Arc;
-/// let layout = |text: &str| Ok::<_, reshard::Error>(Layout::new(text.parse::<Distribution>()?, MemoryOrder::RowMajor));
-/// let plan = Plan::new(vec![Move::of::<f64>(layout("2/3 of 10")?, layout("3/2 of 10")?)?.of_bytes(4)?])?;
+/// let plan = Plan::new(vec![Move::of::<i32>("2/3 of 10".parse()?, "3/2 of 10".parse()?)?])?;
 /// let engine = Messages::new(Arc::new(plan), MessagesOptions::default())?;
 /// let mut moved = [vec![-1; 4], vec![-1; 4], vec![-1; 2]];
 /// let report = Redistribution::with(engine).run(&[vec![0, 1, 2, 6, 7, 8], vec![3, 4, 5, 9]], &mut moved)?;

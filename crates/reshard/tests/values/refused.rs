@@ -175,6 +175,7 @@ fn plans_for_some_ranks_are_refused_by_engines_of_all() {
     let hosted = Plan::for_ranks(vec![Move::of::<f64>(from, to).unwrap()], &[3, 7]).unwrap();
     for plan in [hosted.clone(), hosted.with_peers().unwrap()] {
         let plan = Arc::new(plan);
+        assert!(reshard::rank::messages(&plan, 3, &MessagesOptions::default(), 64).is_err());
         let messages = Messages::new(Arc::clone(&plan), MessagesOptions::default()).err();
         for refused in [Threads::new(plan, None).err(), messages] {
             let sentence = refused.unwrap().to_string();
