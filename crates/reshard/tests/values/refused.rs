@@ -138,7 +138,7 @@ fn too_few_arrays_and_too_many() {
     let mut two = Redistribution::several(vec![moving.clone(), moving]).unwrap();
     let (from, mut to) = (lengths(1.0, &FROM), lengths(0.0, &TO));
     let error = two.run(&from, &mut to).unwrap_err();
-    says(&error.to_string(), &["1 arrays", "plan of 2"]);
+    says(&error.to_string(), &["1 array was given", "plan of 2"]);
     let error = two.run_bytes(&lengths(1_u8, &[32, 32, 16]), &mut lengths(0_u8, &[48, 32])).unwrap_err();
     says(&error.to_string(), &["array 1 of 2", "not given"]);
     let mut others = [lengths(0.0, &TO), lengths(0.0, &TO)];
