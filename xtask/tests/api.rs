@@ -6,29 +6,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod tree;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use tree::{root, sources};
 
 const LIBRARIES: [&str; 4] = ["reshard-plan", "reshard", "reshard-ring", "reshard-mpi"];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
 
 /// Statements of a file: signatures and declarations on one line each, with their indentation, comments and bodies left out.
 /// Those after `#[doc(hidden)]` are marked.

@@ -5,13 +5,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod tree;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
+use tree::{root, sources};
 
 /// Room -> rooms it may use, from the block with this title.
 fn code_map(title: &str) -> BTreeMap<String, Vec<String>> {
@@ -30,19 +29,6 @@ fn code_map(title: &str) -> BTreeMap<String, Vec<String>> {
         assert_eq!(map.insert(room.to_string(), uses), None, "{room} is listed twice");
     }
     map
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found
 }
 
 /// A file's code: comments, and with them the examples, may point wherever they like.
@@ -310,4 +296,22 @@ fn no_crate_has_two_types_of_one_name() {
 fn the_test_sees_types_wherever_they_are_defined() {
     let code = "pub(crate) struct A<T> {\n    type Item = u8;\n}\npub enum B {\nunsafe trait C: Copy {\nstruct D(u8);\ntype E = u8;";
     assert_eq!(types(code), ["A", "B", "C", "D", "E"]);
+}
+
+/// Every file that the code map names is there: the names after the two spaces of a folder's line, in any folder.
+#[test]
+fn the_code_map_names_files_that_exist() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let map = text.split("## Code map").nth(1).unwrap().split("```").nth(1).unwrap();
+    let all: Vec<PathBuf> = ["crates", "benchmarks", "examples", "fuzz", "xtask"]
+        .iter()
+        .flat_map(|folder| sources(&root().join(folder)))
+        .collect();
+    let words = map.split(|c: char| c.is_whitespace() || "(),;:".contains(c));
+    for word in words.filter(|word| word.ends_with(".rs")) {
+        assert!(
+            all.iter().any(|path| path.ends_with(word)),
+            "{word} is on the code map, but not in the tree"
+        );
+    }
 }

@@ -202,7 +202,7 @@ pub struct Layout {
     /// Shape of the array; without it, one round of the layout
     #[arg(long, allow_hyphen_values = true)]
     pub shape: Option<String>,
-    /// Who owns this element, and where: such as 100,37
+    /// Show the owner of the element at this index, and its local index there: such as 100,37
     #[arg(long, value_name = "INDEX", allow_hyphen_values = true)]
     pub element: Option<String>,
     /// Only this rank

@@ -23,7 +23,7 @@
 
 use crate::axis::{Deal, Piece};
 use crate::distribution::{Distribution, Pattern, check_deal};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::grid::{Grid, RankOrder, by_x};
 use crate::layout::{Layout, MemoryOrder};
 use std::fmt;
@@ -290,8 +290,11 @@ impl<'a> Cursor<'a> {
                 "first" => {
                     first = self.placed_extents("the first process in each dimension, such as 1x0", 0)?;
                     if first.len() != dims {
-                        let wrong =
-                            format!("{} first processes were given for {dims} dimensions", first.len());
+                        let given = match first.len() {
+                            1 => "1 first process was".to_string(),
+                            many => format!("{many} first processes were"),
+                        };
+                        let wrong = format!("{given} given for {}", counted(dims, "dimension"));
                         return Err(Error::notation(
                             at,
                             self.sentence(at, &format!("{wrong}; give one for each")),
@@ -327,7 +330,7 @@ impl<'a> Cursor<'a> {
         }
         let at = self.at;
         let blocks = self.placed_extents("a block size for each grid dimension, as in 4x4/64x64", 1)?;
-        let wrong = format!("one block size for each of the {} grid dimensions", extents.len());
+        let wrong = format!("one block size for each dimension of the grid, which has {}", extents.len());
         if blocks.len() < extents.len() {
             return Err(self.expected(&format!("\"x\" and another block size, {wrong}")));
         }
@@ -361,8 +364,12 @@ impl<'a> Cursor<'a> {
         if extents.len() != deals.len() {
             if extents.len() != dealt.max(1) {
                 let wrong = format!(
-                    "{} dimensions are described, but the grid has {}; give one grid extent for each (1 where it says *)",
-                    deals.len(),
+                    "{} described, but the grid has {}; give one grid extent for each (1 where it says *)",
+                    if deals.len() == 1 {
+                        "1 dimension is".to_string()
+                    } else {
+                        format!("{} dimensions are", deals.len())
+                    },
                     extents.len()
                 );
                 return Err(Error::notation(at, self.sentence(at, &wrong)));

@@ -59,7 +59,7 @@ fn mistakes_are_named_at_their_character() {
         ("(cuts(3)) on 4", 8, "\"@\""),
         ("(*) on 4", 2, "replicated"),
         ("4/2 first=4", 11, "between 0 and 3"),
-        ("4/2 first=1x1", 5, "2 first processes were given for 1 dimensions"),
+        ("4/2 first=1x1", 5, "2 first processes were given for 1 dimension;"),
         ("4/2 order=up", 11, "row or col"),
         ("4/2 ranks=0..5", 5, "grid of 4 processes"),
         ("4/2 ranks=0,1,1,2", 5, "twice"),

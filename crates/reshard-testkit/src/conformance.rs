@@ -95,7 +95,7 @@ impl Case {
         Self::of(random, moving, kinds)
     }
 
-    /// The same elements of the same distributions, else different: an array that can share its messages with this one.
+    /// An array with the elements and distributions of this one and other memory: it can share its messages with this one.
     pub fn alike(&self, random: &mut Random, kinds: &Kinds) -> Self {
         let mut side = |layout: &Layout| random_addresses(random, layout.distribution().clone(), kinds);
         let (from, to) = (side(self.moving.from()), side(self.moving.to()));

@@ -37,7 +37,7 @@ impl Rate {
 }
 
 impl Hosts {
-    /// So many hosts; their links as fast as the machine without a rate. What keeps it from being done is said in words.
+    /// Makes `count` hosts; without a rate their links are as fast as the machine. On failure, says in words what is missing.
     pub fn up(count: usize, rate: Option<Rate>) -> Result<Self, String> {
         let name = format!("reshard{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);

@@ -11,7 +11,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The same seed gives the same numbers.
+    /// Starts a sequence of numbers, equal for equal seeds.
     pub fn new(seed: u64) -> Self {
         Self { state: seed, decided: Vec::new() }
     }

@@ -131,7 +131,7 @@ impl Datatype {
         })
     }
 
-    /// The same bytes with another lower bound and extent.
+    /// This datatype with another lower bound and extent: `MPI_Type_create_resized`.
     pub fn resized(&self, begin_bytes: isize, extent_bytes: isize) -> Result<Self> {
         // SAFETY: the handle is valid.
         self.made(unsafe {

@@ -27,7 +27,7 @@ struct Slot {
     state: SlotState,
 }
 
-/// Who owns a slot. The safety of engines depends on the order of these states, so it is checked in release builds too.
+/// The owner of a slot. The safety of engines depends on the order of these states, so it is checked in release builds too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     Free,
