@@ -31,6 +31,19 @@ pub const MAX_LEN: u64 = 1 << 62;
 const NEVER: u64 = 1 << 63;
 
 /// The rule by which one dimension is distributed: HPF's rules, and explicit cuts.
+///
+/// ```
+/// use reshard_plan::{Axis, Deal};
+/// // Ten elements on three processes.
+/// let owners = |deal: Deal| -> reshard_plan::Result<Vec<u64>> {
+///     let axis = Axis::new(10, 3, &deal, 0)?;
+///     Ok((0..10).filter_map(|index| axis.owner(index)).collect())
+/// };
+/// assert_eq!(owners(Deal::Block)?, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
+/// assert_eq!(owners(Deal::Cyclic(2))?, [0, 0, 1, 1, 2, 2, 0, 0, 1, 1]);
+/// assert_eq!(owners(Deal::GenBlock(vec![1, 7, 2]))?, [0, 1, 1, 1, 1, 1, 1, 1, 2, 2]);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Deal {
     /// HPF `BLOCK`: one block of `ceil(len / processes)` for each process.
@@ -238,6 +251,13 @@ impl Axis {
                 Blocks(Rest::Cuts { cuts, indices: &of[skip..] })
             }
         }
+    }
+
+    /// The number of a process's elements before a global index: the local index of the first one from there on.
+    pub(crate) fn elems_before(&self, process: u64, global: u64) -> u64 {
+        let next = self.blocks(process, global).next();
+        let local = next.and_then(|block| self.local_from_global(block.start.max(global)));
+        local.map_or_else(|| self.local_len(process), |(_, local)| local)
     }
 
     /// The owner of a global index, and the global end of the owner's stretch around it; `None` past the end.

@@ -106,11 +106,12 @@ impl Error {
     }
 }
 
-/// Writes a number with its noun, "1 rank" or "2 ranks", for the sentences of errors.
+/// Writes a number with its noun, "1 rank", "2 ranks" or "2 processes", for the sentences of errors.
 #[doc(hidden)]
 pub fn counted(count: impl fmt::Display, what: &str) -> String {
     let count = count.to_string();
-    format!("{count} {what}{}", if count == "1" { "" } else { "s" })
+    let ending = if what.ends_with('s') { "es" } else { "s" };
+    format!("{count} {what}{}", if count == "1" { "" } else { ending })
 }
 
 impl fmt::Display for Error {

@@ -158,6 +158,14 @@ impl Grid {
         }
     }
 
+    /// The largest rank.
+    pub fn max_rank(&self) -> Option<u64> {
+        match &self.ranks {
+            Ranks::From(first) => (first + self.size()).checked_sub(1),
+            Ranks::Listed { ranks, by_rank } => by_rank.last().map(|&at| ranks[at as usize]),
+        }
+    }
+
     /// All ranks, in the grid's order.
     pub fn ranks(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.size()).filter_map(|position| self.rank_at(position))

@@ -44,7 +44,7 @@ mod serialize;
 pub mod simulate;
 pub mod track;
 pub mod traffic;
-mod transport;
+mod transportation;
 pub mod triangle;
 
 pub use axis::{Axis, Deal, MAX_LEN, Piece};

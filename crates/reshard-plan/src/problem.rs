@@ -56,6 +56,15 @@ impl Window {
 }
 
 /// A redistribution: source, destination, and the window that moves.
+///
+/// ```
+/// use reshard_plan::{Method, Problem};
+/// let problem = Problem::new("2/3 of 12".parse()?, "3/2 of 12".parse()?)?;
+/// // Rank 0 has elements 0, 1, 2 and 6, 7, 8; ranks 0, 1 and 2 want two each of every six.
+/// let sends = problem.sends(0, Method::default())?;
+/// assert_eq!(sends.shares(problem.to().grid())?, [(0, 4), (1, 2)]);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     from: Distribution,

@@ -24,6 +24,16 @@ const MAX_RUNS: u128 = 1 << 30;
 const OF_ONE: &str = "the messages of one rank";
 
 /// A number of elements from one rank to another.
+///
+/// ```
+/// use reshard_plan::{Message, Problem, Traffic};
+/// let problem = Problem::new("2/3 of 12".parse()?, "3/2 of 12".parse()?)?;
+/// let table = Traffic::new(&problem).table()?;
+/// let messages: Vec<Message> = table.messages().collect();
+/// assert_eq!(messages[0], Message { from: 0, to: 0, elems: 4 });
+/// assert_eq!(messages.iter().map(|message| message.elems).sum::<u64>(), 12);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Message {
     /// The sender.

@@ -71,6 +71,12 @@ impl Triangle {
         u64::try_from(elems).unwrap_or(u64::MAX)
     }
 
+    /// The triangle that has these elements, seen from a window that begins so many rows further down; columns further right
+    /// count as negative rows.
+    pub(crate) fn shifted(self, rows: i64) -> Self {
+        Self { diagonal: self.diagonal.saturating_add(rows), ..self }
+    }
+
     /// The triangle of the transposed matrix that has these elements.
     pub(crate) fn transposed(self) -> Self {
         // The diagonal of least number has no opposite, but nothing lies beyond the one before it either.

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use reshard_plan::{Layout, MemoryOrder, Move, Plan, Source, Target, Traffic, Window};
+use reshard_plan::{
+    Layout, MemoryOrder, Move, Plan, Source, Stretch, Target, Track, Traffic, Triangle, Window,
+};
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{Case, Kinds};
+use std::ops::Range;
 
 #[test]
 fn places_are_the_sources_something_comes_from() {
@@ -86,6 +89,91 @@ fn a_plan_for_some_ranks_is_a_part_of_the_plan_for_all() {
         let everyone = Plan::for_ranks(vec![moving.clone()], &ranks).unwrap();
         assert_eq!(everyone.arrays(), all.arrays());
     }
+}
+
+/// A box of the destination, cut out of a plan, is what planning a smaller window gives: element by element.
+#[test]
+fn a_box_of_a_plan_is_the_plan_of_a_smaller_window() {
+    let mut random = Random::new(9);
+    let kinds = Kinds { procs: 4, dims: 1..4, ..Kinds::default() };
+    let (mut cut, mut triangles) = (0, 0);
+    for _ in 0..1500 {
+        let moving = Case::random(&mut random, &kinds).moving;
+        let problem = moving.problem();
+        let region: Vec<Range<u64>> = problem
+            .to()
+            .axes()
+            .iter()
+            .map(|axis| {
+                let start = random.within(0, axis.len());
+                // Half of them whole, some of them empty, some beyond the end.
+                if random.one_in(2) { 0..axis.len() } else { start..random.within(start, axis.len() + 3) }
+            })
+            .collect();
+        let plan = Plan::new(vec![moving.clone()]).unwrap();
+        let found = plan.within(&region).unwrap();
+        // The window of the box, in the words of a caller.
+        let (mut shape, mut from, mut to) =
+            (problem.shape().to_vec(), problem.from_offset().to_vec(), vec![]);
+        for (dim, range) in region.iter().enumerate() {
+            let (source, offset) = (problem.axes()[dim], problem.to_offset()[dim]);
+            let inside: Vec<u64> = (offset..offset + shape[source]).filter(|at| range.contains(at)).collect();
+            let first = inside.first().copied().unwrap_or(offset);
+            from[source] += first - offset;
+            shape[source] = inside.len() as u64;
+            to.push(first);
+        }
+        let window = Window::of(&shape).from(&from).to(&to).permuted(problem.axes());
+        let smaller = Move::windowed::<u8>(moving.from().clone(), moving.to().clone(), window).unwrap();
+        let smaller = smaller.of_bytes(moving.elem_bytes()).unwrap();
+        let smaller = match moving.triangle() {
+            Some(part) => {
+                triangles += 1;
+                let row = (from[0] - problem.from_offset()[0]) as i64;
+                let diagonal = part.diagonal() + row - (from[1] - problem.from_offset()[1]) as i64;
+                let triangle =
+                    if part.is_upper() { Triangle::upper(diagonal) } else { Triangle::lower(diagonal) };
+                smaller.only(triangle).unwrap()
+            }
+            None => smaller,
+        };
+        let expected = Plan::new(vec![smaller]).unwrap();
+        assert_eq!((found.bytes(), found.hosted()), (expected.bytes(), None), "{region:?} of {moving:?}");
+        cut += u64::from(found.bytes() > 0 && found.bytes() < plan.bytes());
+        let (found, expected) = (&found.arrays()[0], &expected.arrays()[0]);
+        assert_eq!(found.sources(), expected.sources());
+        let elements = |target: &Target| -> Vec<Vec<[u64; 3]>> {
+            let of_track = |track: &Track| {
+                let of_piece = |piece: Stretch| {
+                    let peer = track.peers()[piece.peer as usize];
+                    (0..piece.len).map(move |deep| [peer, piece.from + deep, piece.to + deep])
+                };
+                track.pieces().flat_map(of_piece).collect()
+            };
+            target.tracks.iter().map(|track| of_track(track)).collect()
+        };
+        for (found, expected) in found.targets().iter().zip(expected.targets()) {
+            assert_eq!(
+                (found.rank, found.span, &found.strides),
+                (expected.rank, expected.span, &expected.strides)
+            );
+            assert_eq!(elements(found), elements(expected), "rank {}: {region:?} of {moving:?}", found.rank);
+            assert_eq!(
+                (&found.rows, found.elems()),
+                (&expected.rows, expected.elems()),
+                "{region:?} of {moving:?}"
+            );
+            let peers = |target: &Target| {
+                target.tracks.iter().map(|track| track.peers().to_vec()).collect::<Vec<_>>()
+            };
+            assert_eq!(peers(found), peers(expected));
+        }
+    }
+    assert!(cut > 300 && triangles > 50, "{cut} boxes cut something off, {triangles} triangles");
+    let region = [0..3, 0..3];
+    let plan = Plan::new(vec![Case::random(&mut random, &Kinds { dims: 2..3, ..kinds }).moving]).unwrap();
+    let error = plan.within(&region[..1]).unwrap_err();
+    assert!(error.to_string().contains("a box of 1 dimension was given for a destination of 2"), "{error}");
 }
 
 #[test]

@@ -59,6 +59,16 @@ impl Run {
 
 /// The elements that one process shares with the processes of the other side along one axis: runs within one period, which
 /// repeats through the window and is cut off at its end.
+///
+/// ```
+/// use reshard_plan::{Axis, Overlap, Sides};
+/// let (here, there) = (Axis::block_cyclic(1_000_000, 2, 3, 0)?, Axis::block_cyclic(1_000_000, 3, 2, 0)?);
+/// let overlap = Overlap::new(&Sides::whole(&here, &there)?, 0)?;
+/// // Two runs in a period of six, however long the axis is.
+/// assert_eq!((overlap.period(), overlap.runs().len()), (6, 2));
+/// assert_eq!(overlap.elems(), here.local_len(0));
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Overlap {
     extent: u64,

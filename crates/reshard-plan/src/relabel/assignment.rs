@@ -10,7 +10,7 @@ use crate::grid::Grid;
 use crate::memory;
 use crate::problem::Problem;
 use crate::traffic::Traffic;
-use crate::transport::{cheapest, too_costly};
+use crate::transportation::{cheapest, too_costly};
 
 /// The most positions of an assignment: a second as a rule, half a minute where most costs tie.
 const MAX_POSITIONS: u64 = 4096;

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::grid::Grid;
 use crate::memory;
 use crate::quotient::Quotient;
-use crate::transport::cheapest;
+use crate::transportation::cheapest;
 use std::collections::HashSet;
 
 /// The most ranks of a result.

@@ -4,14 +4,14 @@
 //! that meet every process with most messages left; since that lowers the greatest number by one each time, it ends
 //! after the fewest steps possible. Both are heuristics for the total cost: long messages travel together.
 //!
-//! A heaviest matching is an assignment problem, solved exactly in integers ([`transport`](crate::transport)). Stepwise
+//! A heaviest matching is an assignment problem, solved exactly in integers ([`transportation`](crate::transportation)). Stepwise
 //! only changes the weights: a busiest process that is met outweighs all lengths together.
 
 use super::STEPS;
 use super::graph::{Edge, Graph, MESSAGES};
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::transport::cheapest;
+use crate::transportation::cheapest;
 
 /// The most steps times processes squared: each step solves an assignment problem, and more takes minutes.
 const MAX_WORK: usize = 100_000_000;

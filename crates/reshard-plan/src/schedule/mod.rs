@@ -41,6 +41,18 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The strategy by which messages are ordered.
+///
+/// ```
+/// use reshard_plan::Problem;
+/// use reshard_plan::schedule::{Options, Schedule, Strategy};
+/// let problem = Problem::new("4/3 of 240".parse()?, "5/4 ranks=4..9 of 240".parse()?)?;
+/// let steps = |strategy: &str| -> reshard_plan::Result<u64> {
+///     let options = Options::default().with_strategy(strategy.parse::<Strategy>()?);
+///     Ok(Schedule::with(&problem, &options)?.num_steps())
+/// };
+/// assert!(steps("optimal")? <= steps("caterpillar")?);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// The fewest steps, for any layouts.

@@ -43,6 +43,21 @@ use crate::schedule::Schedule;
 use std::collections::BTreeMap;
 
 /// The machine that programs run on: the cost of messages, and the network.
+///
+/// ```
+/// use reshard_plan::Problem;
+/// use reshard_plan::schedule::{Schedule, Strategy};
+/// use reshard_plan::simulate::{Machine, Network, simulate};
+/// let problem = Problem::new("4/3 of 240".parse()?, "4/5 ranks=4..8 of 240".parse()?)?;
+/// let schedule = Schedule::new(&problem, Strategy::Optimal)?;
+/// let seconds = |network: Network| -> reshard_plan::Result<f64> {
+///     let machine = Machine { network, ..Machine::default() };
+///     Ok(simulate(&schedule, &machine, false)?.makespan())
+/// };
+/// // Eight ranks on a ring share its links.
+/// assert!(seconds(Network::default())? <= seconds("ring".parse()?)?);
+/// # Ok::<(), reshard_plan::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// The cost of messages.

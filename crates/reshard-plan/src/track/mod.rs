@@ -16,15 +16,11 @@
 //! ([`Track::packed`], [`Track::unpacked`]) it packs that message and unpacks it. [`Track::staged`] unpacks the messages of
 //! all peers at once.
 
-use crate::error::{Error, Result};
-use crate::memory;
-use crate::overlap::{Overlap, Run, Sides};
+mod builder;
 
-/// The most pieces of a period that is written as one loop; a longer period is repeated loop by loop.
-const MAX_FLAT_PIECES: u64 = 512;
-
-/// The most pieces of a track.
-const MAX_PIECES: u64 = 1 << 26;
+use crate::error::Result;
+use crate::overlap::{Overlap, Sides};
+use std::ops::Range;
 
 /// `len` adjacent elements from one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,21 +80,7 @@ impl Track {
 
     /// The track of a process whose overlap is known already.
     pub fn of(overlap: &Overlap, sides: &Sides<'_>, process: u64) -> Result<Self> {
-        let (extent, period) = (overlap.extent(), overlap.period());
-        let mut builder = Builder::new(sides, process, overlap)?;
-        if let Some(repeats) = extent.checked_div(period) {
-            let rest = clipped(overlap.runs(), extent % period);
-            let pieces: u64 = overlap.runs().iter().map(|run| run.count).sum();
-            if repeats >= 2 && pieces <= MAX_FLAT_PIECES {
-                builder.periods(overlap.runs(), repeats, period);
-            } else {
-                for k in 0..repeats {
-                    builder.section(overlap.runs(), k * period)?;
-                }
-            }
-            builder.section(&rest, repeats * period)?;
-        }
-        Ok(builder.finish())
+        builder::track(overlap, sides, process)
     }
 
     /// Number of elements.
@@ -142,6 +124,46 @@ impl Track {
         }
         let peers = self.peers.get(peer as usize).copied().into_iter().collect();
         Self { loops, peers, elems }
+    }
+
+    /// The track of a range of the positions, which count from 0 there.
+    #[must_use]
+    pub fn within(&self, positions: Range<u64>) -> Self {
+        let (mut loops, mut elems) = (Vec::new(), 0);
+        let first = self.loops.partition_point(|each| each.at + each.rounds * each.elems <= positions.start);
+        for each in self.loops[first..].iter().take_while(|each| each.at < positions.end) {
+            let mut at = positions.start.saturating_sub(each.at);
+            let end = (positions.end - each.at).min(each.rounds * each.elems);
+            // The end of a round, whole rounds, the beginning of a round.
+            while at < end {
+                let (round, deep) = (at / each.elems, at % each.elems);
+                let rounds = if deep == 0 { (end - at) / each.elems } else { 0 };
+                let part = if rounds > 0 { 0..each.elems } else { deep..(deep + end - at).min(each.elems) };
+                let (rounds, len) = (rounds.max(1), part.end - part.start);
+                join(&mut loops, elems, rounds, len, each.part_of_round(round, part));
+                (at, elems) = (at + rounds * len, elems + rounds * len);
+            }
+        }
+        let mut track = Self { loops, peers: self.peers.clone(), elems };
+        track.forget_unused_peers();
+        track
+    }
+
+    /// Drops the peers that no element comes from.
+    fn forget_unused_peers(&mut self) {
+        let mut used = vec![false; self.peers.len()];
+        let stretches = |loops: &mut [Loop], act: &mut dyn FnMut(&mut Stretch)| {
+            loops.iter_mut().flat_map(|each| &mut each.stretches).for_each(act);
+        };
+        stretches(&mut self.loops, &mut |stretch| used[stretch.peer as usize] = true);
+        let mut numbers = vec![0; used.len()];
+        let mut next = 0;
+        for (number, used) in numbers.iter_mut().zip(&used) {
+            (*number, next) = (next, next + u32::from(*used));
+        }
+        stretches(&mut self.loops, &mut |stretch| stretch.peer = numbers[stretch.peer as usize]);
+        let mut used = used.into_iter();
+        self.peers.retain(|_| used.next() == Some(true));
     }
 
     /// The track that packs these elements, writing them one after the other: `to` is the position.
@@ -257,6 +279,23 @@ impl Loop {
         elems
     }
 
+    /// The stretches of a part of a round, from one round on; their positions count from the beginning of the part.
+    fn part_of_round(&self, round: u64, part: Range<u64>) -> Vec<Stretch> {
+        let first = self.stretches.partition_point(|stretch| stretch.at + stretch.len <= part.start);
+        let mut kept = Vec::new();
+        for stretch in self.stretches[first..].iter().take_while(|stretch| stretch.at < part.end) {
+            let skipped = part.start.saturating_sub(stretch.at);
+            let whole = self.in_round(stretch, round);
+            let len = stretch.len.min(part.end - stretch.at) - skipped;
+            let at = stretch.at + skipped - part.start;
+            push(
+                &mut kept,
+                Stretch { at, len, from: whole.from + skipped, to: whole.to + skipped, ..*stretch },
+            );
+        }
+        kept
+    }
+
     /// A stretch in one round, with absolute position and indices.
     pub fn in_round(&self, stretch: &Stretch, round: u64) -> Stretch {
         Stretch {
@@ -307,179 +346,4 @@ fn join(loops: &mut Vec<Loop>, at: u64, rounds: u64, elems: u64, mut stretches: 
         }
     }
     loops.push(Loop { at, rounds, elems, stretches });
-}
-
-/// The runs up to a window index, in order; a piece across the index is cut.
-fn clipped(runs: &[Run], end: u64) -> Vec<Run> {
-    let mut kept = Vec::new();
-    for run in runs.iter().filter(|run| run.start < end) {
-        let begun = if run.count == 1 { 1 } else { ((end - 1 - run.start) / run.stride + 1).min(run.count) };
-        let last = run.start + (begun - 1) * run.stride;
-        let whole = begun - u64::from(last + run.len > end);
-        if whole > 0 {
-            kept.push(Run { count: whole, stride: if whole == 1 { 0 } else { run.stride }, ..*run });
-        }
-        if whole < begun {
-            kept.push(Run { start: last, len: end - last, stride: 0, count: 1, ..*run });
-        }
-    }
-    kept.sort_by_key(|run| run.start);
-    kept
-}
-
-struct Builder<'a> {
-    sides: &'a Sides<'a>,
-    peers: Vec<u64>,
-    loops: Vec<Loop>,
-    elems: u64,
-    /// Local index, here, of position 0.
-    first: u64,
-    listed: u64,
-    /// Number of pieces there is room for.
-    fit: u64,
-}
-
-impl<'a> Builder<'a> {
-    fn new(sides: &'a Sides<'a>, process: u64, overlap: &Overlap) -> Result<Self> {
-        let mut peers: Vec<u64> = overlap.runs().iter().map(|run| run.peer).collect();
-        peers.sort_unstable();
-        peers.dedup();
-        if u32::try_from(peers.len()).is_err() {
-            return Err(Error::too_large("one process shares an axis with more than 2^32 others"));
-        }
-        let here = sides.here();
-        let first =
-            overlap.runs().first().and_then(|run| here.axis.local_from_global(here.offset + run.start));
-        debug_assert!(first.is_none_or(|(owner, _)| owner == process));
-        Ok(Self {
-            sides,
-            peers,
-            loops: Vec::new(),
-            elems: 0,
-            first: first.map_or(0, |(_, local)| local),
-            listed: 0,
-            fit: MAX_FLAT_PIECES,
-        })
-    }
-
-    fn finish(self) -> Track {
-        Track { loops: self.loops, peers: self.peers, elems: self.elems }
-    }
-
-    fn peer(&self, coord: u64) -> u32 {
-        // Fits: the number of pieces was checked.
-        self.peers.partition_point(|&peer| peer < coord) as u32
-    }
-
-    /// The source's local index of a window index.
-    fn from(&self, window: u64) -> u64 {
-        let there = self.sides.there();
-        // Runs lie inside the window, and the window on the axis.
-        there.axis.local_from_global(there.offset + window).map_or(0, |(_, local)| local)
-    }
-
-    /// Appends a stretch to a round that begins at position `self.elems`.
-    fn stretch(&self, at: u64, peer: u64, window: u64, len: u64, from_step: u64, to_step: u64) -> Stretch {
-        let to = self.first + self.elems + at;
-        Stretch { at, len, peer: self.peer(peer), from: self.from(window), to, from_step, to_step }
-    }
-
-    /// Appends whole periods as one loop.
-    fn periods(&mut self, runs: &[Run], repeats: u64, period: u64) {
-        let mut flat: Vec<(u64, u64, u64)> = runs
-            .iter()
-            .flat_map(|run| run.pieces().map(|piece| (piece.start, piece.end - piece.start, run.peer)))
-            .collect();
-        flat.sort_unstable();
-        let elems = flat.iter().map(|&(_, len, _)| len).sum();
-        let from_step = period / self.sides.there().axis.procs();
-        let mut stretches = Vec::with_capacity(flat.len());
-        let mut at = 0;
-        for (start, len, peer) in flat {
-            push(&mut stretches, self.stretch(at, peer, start, len, from_step, elems));
-            at += len;
-        }
-        join(&mut self.loops, self.elems, repeats, elems, stretches);
-        self.elems += elems * repeats;
-    }
-
-    /// Appends the runs of one period that begins `base` elements into the window.
-    fn section(&mut self, runs: &[Run], base: u64) -> Result<()> {
-        let mut index = 0;
-        while let Some(run) = runs.get(index) {
-            let end_of_round = run.start + run.stride;
-            let group = 1 + runs[index + 1..].iter().take_while(|other| other.start < end_of_round).count();
-            let (together, others) = (&runs[index..index + group], index + group);
-            self.count(together.len() as u64)?;
-            if group == 1 {
-                self.lone(run, base)?;
-            } else {
-                self.interleaved(together, base);
-            }
-            index = others;
-        }
-        Ok(())
-    }
-
-    /// Announces at most `more` further pieces. Memory grows by half each time there are more than fit.
-    fn count(&mut self, more: u64) -> Result<()> {
-        self.listed += more;
-        if self.listed > self.fit {
-            self.fit = self.listed + self.listed / 2;
-            let each = (size_of::<Stretch>() + size_of::<Loop>()) as u128;
-            memory::check(u128::from(self.fit) * each, "the pieces of an axis")?;
-        }
-        if self.listed > MAX_PIECES {
-            return Err(Error::too_large(format!(
-                "copying along this axis takes more than {MAX_PIECES} different pieces before anything repeats; \
-                 choose block sizes nearer to multiples of each other"
-            )));
-        }
-        Ok(())
-    }
-
-    /// Appends the pieces of one peer, with nothing in between. On a cyclic axis the peer's local index grows evenly; an irregular one
-    /// has even parts, as far as its blocks go.
-    fn lone(&mut self, run: &Run, base: u64) -> Result<()> {
-        let there = self.sides.there();
-        let mut done = 0;
-        while done < run.count {
-            let window = base + run.start + done * run.stride;
-            let left = run.count - done;
-            let count = if left == 1 || there.axis.is_cyclic() {
-                left
-            } else {
-                let end = there.axis.block_at(there.offset + window).map_or(0, |(_, end)| end - there.offset);
-                ((end - window - run.len) / run.stride + 1).min(left)
-            };
-            let from_step = if count == 1 { 0 } else { self.from(window + run.stride) - self.from(window) };
-            let stretch = self.stretch(0, run.peer, window, run.len, from_step, run.len);
-            join(&mut self.loops, self.elems, count, run.len, vec![stretch]);
-            self.elems += run.len * count;
-            done += count;
-            self.count(1)?;
-        }
-        Ok(())
-    }
-
-    /// Appends whole blocks of many peers inside one own block, round after round; some peers may come once more than others.
-    fn interleaved(&mut self, runs: &[Run], base: u64) {
-        let rounds = runs.iter().map(|run| run.count).min().unwrap_or(0);
-        let elems = runs.iter().map(|run| run.len).sum();
-        let mut stretches = Vec::with_capacity(runs.len());
-        let mut at = 0;
-        for run in runs {
-            // A whole block of the peer in each round.
-            push(&mut stretches, self.stretch(at, run.peer, base + run.start, run.len, run.len, elems));
-            at += run.len;
-        }
-        join(&mut self.loops, self.elems, rounds, elems, stretches);
-        self.elems += elems * rounds;
-        for run in runs.iter().filter(|run| run.count > rounds) {
-            let window = base + run.start + rounds * run.stride;
-            let stretch = self.stretch(0, run.peer, window, run.len, 0, 0);
-            join(&mut self.loops, self.elems, 1, run.len, vec![stretch]);
-            self.elems += run.len;
-        }
-    }
 }

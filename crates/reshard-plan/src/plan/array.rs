@@ -1,20 +1,12 @@
-//! What an engine runs: for every destination rank, where each of its elements comes from, as addresses.
-//!
-//! A [`Move`] is the request: one layout into another, through a window, perhaps only a triangle. A [`Plan`] is the
-//! result, computed once: for each destination rank a [`Target`] with one [`Track`] for each axis, and for each source
-//! rank its strides. Engines see nothing else: no distribution, no grid, no element type, only indices, strides and sizes.
-//! Several arrays may go in one plan; an engine moves them together.
-//!
-//! A process *hosts* some of the ranks: all of them (threads), one (a process of MPI), or a few. [`Plan::for_ranks`] works out
-//! the hosted ranks alone, at a cost that does not depend on how many others there are; [`Plan::with_peers`] adds those they
-//! exchange data with.
+//! One array of a plan: what it says of each source rank and of each destination rank.
 
-use crate::error::{Error, Result, counted};
+use super::moves::Move;
+use crate::error::{Error, Result};
 use crate::grid::{Grid, MAX_DIMS};
-use crate::layout::{Layout, MemoryOrder};
+use crate::layout::MemoryOrder;
 use crate::memory;
 use crate::overlap::{Method, Overlap, Sides};
-use crate::problem::{Problem, Window, check_peers};
+use crate::problem::{Problem, check_peers};
 use crate::track::Track;
 use crate::triangle::Triangle;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,106 +18,6 @@ const MAX_RANKS: u64 = 1 << 24;
 
 /// The most positions along an axis of a triangle, each of which has its own range.
 const MAX_RANGES: u64 = 1 << 28;
-
-/// One array to be moved, and how.
-///
-/// ```
-/// use reshard_plan::{Move, Plan, Triangle};
-/// let moving = Move::of::<f64>("2x2/64x64 of 300x300".parse()?, "4x1/32x50 of 300x300".parse()?)?;
-/// let plan = Plan::new(vec![moving.only(Triangle::UPPER)?])?;
-/// assert_eq!((plan.arrays()[0].sources().len(), plan.arrays()[0].targets().len()), (4, 4));
-/// assert_eq!(plan.bytes(), 8 * 300 * 301 / 2);
-/// # Ok::<(), reshard_plan::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
-    problem: Problem,
-    from: Layout,
-    to: Layout,
-    elem_bytes: u64,
-    triangle: Option<Triangle>,
-}
-
-impl Move {
-    /// Moves all of one array into all of another of equal shape, elements of type `T`.
-    ///
-    /// ```
-    /// use reshard_plan::Move;
-    /// let moving = Move::of::<f32>("2x2/64x64 of 300x300".parse()?, "4x1/32x50 of 300x300".parse()?)?;
-    /// assert_eq!(moving.elem_bytes(), 4);
-    /// # Ok::<(), reshard_plan::Error>(())
-    /// ```
-    pub fn of<T>(from: Layout, to: Layout) -> Result<Self> {
-        let problem = Problem::new(from.distribution().clone(), to.distribution().clone())?;
-        Self { problem, from, to, elem_bytes: 0, triangle: None }.of_bytes(size_of::<T>() as u64)
-    }
-
-    /// Moves a window of one array into a window of another, axes perhaps permuted, elements of type `T`.
-    ///
-    /// ```
-    /// use reshard_plan::{Move, Window};
-    /// // All of a matrix into the upper left of another, transposed.
-    /// let window = Window::of(&[300, 200]).permuted(&[1, 0]);
-    /// let moving = Move::windowed::<f32>("2x2/64x64 of 300x200".parse()?, "4/50 of 999".parse()?, window.clone());
-    /// assert!(moving.is_err()); // a matrix into a vector
-    /// let moving = Move::windowed::<f32>("2x2/64x64 of 300x200".parse()?, "4x1/50x50 of 250x400".parse()?, window)?;
-    /// assert_eq!(moving.problem().elems(), 300 * 200);
-    /// # Ok::<(), reshard_plan::Error>(())
-    /// ```
-    pub fn windowed<T>(from: Layout, to: Layout, window: Window) -> Result<Self> {
-        let problem = Problem::windowed(from.distribution().clone(), to.distribution().clone(), window)?;
-        Self { problem, from, to, elem_bytes: 0, triangle: None }.of_bytes(size_of::<T>() as u64)
-    }
-
-    /// Sets the bytes of an element: for elements whose type is known only at run time.
-    pub fn of_bytes(mut self, elem_bytes: u64) -> Result<Self> {
-        if elem_bytes == 0 || elem_bytes > 1 << 20 {
-            return Err(Error::mismatch(format!(
-                "elements of {} were given; an element has at least 1 byte and at most 2^20",
-                counted(elem_bytes, "byte")
-            )));
-        }
-        self.elem_bytes = elem_bytes;
-        Ok(self)
-    }
-
-    /// Moves only a triangle of a matrix; the rest of the destination stays as it is.
-    pub fn only(mut self, triangle: Triangle) -> Result<Self> {
-        if self.problem.shape().len() != 2 {
-            return Err(Error::mismatch(format!(
-                "a triangle of an array of {} was asked for; only matrices have triangles",
-                counted(self.problem.shape().len(), "dimension")
-            )));
-        }
-        self.triangle = Some(triangle);
-        Ok(self)
-    }
-
-    /// The source, the destination and the window, without addresses.
-    pub fn problem(&self) -> &Problem {
-        &self.problem
-    }
-
-    /// The source's layout.
-    pub fn from(&self) -> &Layout {
-        &self.from
-    }
-
-    /// The destination's layout.
-    pub fn to(&self) -> &Layout {
-        &self.to
-    }
-
-    /// Bytes in an element.
-    pub fn elem_bytes(&self) -> u64 {
-        self.elem_bytes
-    }
-
-    /// The part that moves, if not all.
-    pub fn triangle(&self) -> Option<Triangle> {
-        self.triangle
-    }
-}
 
 /// A source rank's part, as an engine sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,9 +82,9 @@ impl Target {
 /// One array of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array {
-    wanted: Move,
-    sources: Vec<Source>,
-    targets: Vec<Target>,
+    pub(super) wanted: Move,
+    pub(super) sources: Vec<Source>,
+    pub(super) targets: Vec<Target>,
 }
 
 /// The tracks of a destination's axes, worked out once for each coordinate and shared by the ranks that have it.
@@ -213,15 +105,15 @@ impl Tracks {
 impl Array {
     /// Lists these source ranks and these destination ranks, both ascending.
     fn listing(wanted: Move, sources: &[u64], targets: &[u64]) -> Result<Self> {
-        let problem = &wanted.problem;
+        let problem = wanted.problem();
         // The entry of each rank: a few numbers for each dimension, in lists of their own.
         let ranks = sources.len() as u128 + targets.len() as u128;
         let each = size_of::<Source>().max(size_of::<Target>()) + 64 + 24 * problem.shape().len();
         memory::check(ranks * each as u128, "what a plan says of each rank")?;
         let source = |&rank: &u64| {
-            let strides = wanted.from.strides(rank)?;
+            let strides = wanted.from().strides(rank)?;
             let strides = problem.axes().iter().map(|&dim| strides[dim]).collect();
-            Ok(Source { rank, span: wanted.from.span(rank)?, strides })
+            Ok(Source { rank, span: wanted.from().span(rank)?, strides })
         };
         let sources = sources.iter().map(source).collect::<Result<Vec<_>>>()?;
         let mut tracks = Tracks::default();
@@ -229,8 +121,8 @@ impl Array {
             let coords = problem.to().coords(rank)?;
             let along = coords.iter().enumerate().map(|(dim, &coord)| tracks.of(problem, dim, coord));
             let tracks = along.collect::<Result<Vec<_>>>()?;
-            let (span, strides) = (wanted.to.span(rank)?, wanted.to.strides(rank)?);
-            let rows = wanted.triangle.map(|part| rows(part, problem, &coords, &tracks)).transpose()?;
+            let (span, strides) = (wanted.to().span(rank)?, wanted.to().strides(rank)?);
+            let rows = wanted.triangle().map(|part| rows(part, problem, &coords, &tracks)).transpose()?;
             Ok(Target { rank, span, strides, tracks, rows })
         };
         let targets = targets.iter().map(target).collect::<Result<Vec<_>>>()?;
@@ -238,23 +130,23 @@ impl Array {
     }
 
     /// Lists all ranks of both sides.
-    fn of_all(wanted: Move) -> Result<Self> {
-        let (from, to) = (wanted.problem.from().grid(), wanted.problem.to().grid());
+    pub(super) fn of_all(wanted: Move) -> Result<Self> {
+        let (from, to) = (wanted.problem().from().grid(), wanted.problem().to().grid());
         [from, to].into_iter().try_for_each(check_ranks)?;
         let (sources, targets) = (from.sorted_ranks(), to.sorted_ranks());
         Self::listing(wanted, &sources, &targets)
     }
 
     /// Lists hosted ranks only.
-    fn of_hosted(wanted: Move, hosted: &[u64]) -> Result<Self> {
+    pub(super) fn of_hosted(wanted: Move, hosted: &[u64]) -> Result<Self> {
         let on = |grid: &Grid| hosted.iter().copied().filter(|&rank| grid.contains(rank)).collect::<Vec<_>>();
-        let (sources, targets) = (on(wanted.problem.from().grid()), on(wanted.problem.to().grid()));
+        let (sources, targets) = (on(wanted.problem().from().grid()), on(wanted.problem().to().grid()));
         Self::listing(wanted, &sources, &targets)
     }
 
     /// Lists in addition the ranks with which those of this list share elements.
-    fn with_peers(self) -> Result<Self> {
-        let problem = &self.wanted.problem;
+    pub(super) fn with_peers(self) -> Result<Self> {
+        let problem = self.wanted.problem();
         let (from, to) = (problem.from(), problem.to());
         let mut sources: BTreeSet<u64> = self.sources.iter().map(|source| source.rank).collect();
         let mut targets: BTreeSet<u64> = self.targets.iter().map(|target| target.rank).collect();
@@ -294,17 +186,22 @@ impl Array {
         self.sources.binary_search_by_key(&rank, |source| source.rank).ok()
     }
 
+    /// The number of the target with a rank.
+    pub fn target_of(&self, rank: u64) -> Option<usize> {
+        self.targets.binary_search_by_key(&rank, |target| target.rank).ok()
+    }
+
     /// The number of the source that a place of a target stands for; none if the plan does not list that source. There may
     /// be as many as ranks, for each of as many targets: so they are worked out and not kept.
     pub fn source_at(&self, target: &Target, place: usize) -> Option<usize> {
         let mut coords = [0; MAX_DIMS];
         let mut place = place;
-        for (track, &dim) in target.tracks.iter().zip(self.wanted.problem.axes()).rev() {
+        for (track, &dim) in target.tracks.iter().zip(self.wanted.problem().axes()).rev() {
             let peers = track.peers();
             coords[dim] = peers[place % peers.len()];
             place /= peers.len();
         }
-        let rank = self.wanted.problem.from().grid().rank(&coords[..target.tracks.len()]);
+        let rank = self.wanted.problem().from().grid().rank(&coords[..target.tracks.len()]);
         rank.and_then(|rank| self.source_of(rank))
     }
 
@@ -315,8 +212,8 @@ impl Array {
 
     /// The place of a source at a target; none if nothing goes from the one to the other.
     pub fn place(&self, target: &Target, source: usize) -> Option<usize> {
-        let coords = self.wanted.problem.from().grid().coords(self.sources.get(source)?.rank)?;
-        let mut axes = target.tracks.iter().zip(self.wanted.problem.axes());
+        let coords = self.wanted.problem().from().grid().coords(self.sources.get(source)?.rank)?;
+        let mut axes = target.tracks.iter().zip(self.wanted.problem().axes());
         axes.try_fold(0, |place, (track, &dim)| {
             let peer = track.peers().binary_search(&coords[dim]).ok()?;
             Some(place * track.peers().len() + peer)
@@ -334,13 +231,13 @@ impl Array {
 
     /// The local order of the destination's axes.
     pub fn order(&self) -> MemoryOrder {
-        self.wanted.to.order()
+        self.wanted.to().order()
     }
 
     /// Elements that move between all ranks, also those the plan does not list.
     pub fn elems(&self) -> u64 {
-        let problem = &self.wanted.problem;
-        match (self.wanted.triangle, problem.shape()) {
+        let problem = self.wanted.problem();
+        match (self.wanted.triangle(), problem.shape()) {
             (Some(part), &[rows, columns]) => part.elems(rows, columns),
             _ => problem.elems(),
         }
@@ -367,109 +264,6 @@ fn product_of(along: &[Vec<u64>], dims: &[usize], grid: &Grid, ranks: &mut BTree
         ranks.extend(grid.rank(&coords));
     }
     Ok(())
-}
-
-/// Everything that engines need before data moves: a plain value, a function of the moves and the hosted ranks alone.
-///
-/// ```
-/// use reshard_plan::{Move, Plan};
-/// let moving = Move::of::<f64>("1024x1024/8x8 of 65536x65536".parse()?, "3x3/64x64 of 65536x65536".parse()?)?;
-/// let mine = Plan::for_rank(vec![moving], 1000)?; // microseconds, on any number of ranks
-/// assert_eq!(mine.arrays()[0].sources().len(), 1);
-/// assert_eq!(mine.with_peers()?.arrays()[0].targets().len(), 9); // the ranks that rank 1000 sends to
-/// # Ok::<(), reshard_plan::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    arrays: Vec<Array>,
-    hosted: Hosted,
-    /// Bytes that move, reported by every run and counted once.
-    bytes: u64,
-}
-
-/// The ranks that a plan is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Hosted {
-    All,
-    /// These, ascending; whether their peers are listed, too.
-    Ranks {
-        ranks: Vec<u64>,
-        with_peers: bool,
-    },
-}
-
-impl Plan {
-    /// Works out the moves, for all ranks of both sides.
-    pub fn new(moves: Vec<Move>) -> Result<Self> {
-        Self::made(moves, Hosted::All, Array::of_all)
-    }
-
-    /// Works out the moves for some ranks, those that this process hosts. Ranks that take no part are ignored. The engines there are
-    /// today run plans for all ranks and refuse this one.
-    pub fn for_ranks(moves: Vec<Move>, hosted: &[u64]) -> Result<Self> {
-        let mut ranks = hosted.to_vec();
-        ranks.sort_unstable();
-        ranks.dedup();
-        let hosted = Hosted::Ranks { ranks: ranks.clone(), with_peers: false };
-        Self::made(moves, hosted, |wanted| Array::of_hosted(wanted, &ranks))
-    }
-
-    /// Works out the moves for one rank, which this process hosts.
-    pub fn for_rank(moves: Vec<Move>, rank: u64) -> Result<Self> {
-        Self::for_ranks(moves, &[rank])
-    }
-
-    /// Extends the plan by all ranks that the hosted ranks send to and receive from. Takes time and memory in proportion to
-    /// their number.
-    pub fn with_peers(self) -> Result<Self> {
-        match self.hosted {
-            Hosted::Ranks { ranks, with_peers: false } => {
-                let arrays = self.arrays.into_iter().map(Array::with_peers).collect::<Result<_>>()?;
-                Ok(Self { arrays, hosted: Hosted::Ranks { ranks, with_peers: true }, bytes: self.bytes })
-            }
-            _ => Ok(self),
-        }
-    }
-
-    fn made(moves: Vec<Move>, hosted: Hosted, array: impl Fn(Move) -> Result<Array>) -> Result<Self> {
-        let arrays: Vec<Array> = moves.into_iter().map(array).collect::<Result<_>>()?;
-        let of_one = |array: &Array| array.elems().saturating_mul(array.wanted.elem_bytes);
-        let bytes = arrays.iter().map(of_one).fold(0, u64::saturating_add);
-        Ok(Self { arrays, hosted, bytes })
-    }
-
-    /// The hosted ranks, ascending; `None` for all ranks.
-    pub fn hosted(&self) -> Option<&[u64]> {
-        match &self.hosted {
-            Hosted::All => None,
-            Hosted::Ranks { ranks, .. } => Some(ranks),
-        }
-    }
-
-    /// True if the plan lists every rank with which a hosted one shares elements.
-    pub fn lists_peers(&self) -> bool {
-        !matches!(self.hosted, Hosted::Ranks { with_peers: false, .. })
-    }
-
-    /// The arrays, as they were given.
-    pub fn arrays(&self) -> &[Array] {
-        &self.arrays
-    }
-
-    /// All ranks the plan lists, of all arrays, ascending.
-    pub fn ranks(&self) -> Vec<u64> {
-        let sources = self.arrays.iter().flat_map(|array| array.sources.iter().map(|source| source.rank));
-        let targets = self.arrays.iter().flat_map(|array| array.targets.iter().map(|target| target.rank));
-        let mut ranks: Vec<u64> = sources.chain(targets).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
-    }
-
-    /// Bytes that move, of all arrays. Saturates at 2^64 - 1.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
 }
 
 fn check_ranks(grid: &Grid) -> Result<()> {
