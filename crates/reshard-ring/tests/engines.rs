@@ -209,7 +209,7 @@ fn plans_and_parts_that_cannot_be_run_are_refused() {
         }
         assert_eq!(parts, before);
     };
-    says(vec![vec![0; 12]], "1 parts were given for a ring of 2 processes");
+    says(vec![vec![0; 12]], "1 part was given for a ring of 2 processes");
     says(
         vec![vec![0; 12], vec![0; 7]],
         "the part of process 1 has 7 bytes; it needs room for 2 items of 4 bytes, which",
@@ -219,7 +219,7 @@ fn plans_and_parts_that_cannot_be_run_are_refused() {
     let error = even_out(ring(), 1, &mut [vec![1, 2, 3], vec![]]).unwrap_err();
     assert!(error.to_string().contains("process 1 has 0 values; its 1 items of 1 values are 1"), "{error}");
     let error = even_out(ring(), 1, &mut [vec![1, 2, 3]]).unwrap_err();
-    assert!(error.to_string().contains("1 parts were given"), "{error}");
+    assert!(error.to_string().contains("1 part was given"), "{error}");
     let wide = RingPlan::solved(RingProblem::new(vec![1; 5_000], vec![1; 5_000]).unwrap(), 1).unwrap();
     let error = RingMessages::new(Arc::new(wide), None).err().unwrap();
     assert!(error.to_string().contains("at most 4096 are started"), "{error}");

@@ -26,12 +26,13 @@ pub fn of_this_thread() -> u64 {
     COUNT.get()
 }
 
-/// What `run` gave, how often any thread asked for memory while it ran, and how much more there was at most than before.
+/// What `run` gave, how often any thread asked for memory while it ran, and how much more there was at most than before. Where
+/// two threads count at a time, the last number is that of neither.
 pub fn counted<R>(run: impl FnOnce() -> R) -> (R, u64, u64) {
     let (calls, before) = (CALLS.load(Ordering::SeqCst), BYTES.load(Ordering::SeqCst));
     PEAK.store(before, Ordering::SeqCst);
     let outcome = run();
-    (outcome, CALLS.load(Ordering::SeqCst) - calls, PEAK.load(Ordering::SeqCst) - before)
+    (outcome, CALLS.load(Ordering::SeqCst) - calls, PEAK.load(Ordering::SeqCst).saturating_sub(before))
 }
 
 fn took(bytes: usize) {

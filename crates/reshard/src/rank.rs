@@ -11,11 +11,12 @@ pub use reshard_kernel::staged::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedC
 pub use reshard_kernel::tasks::{GroupedTasks, TaskGroup};
 
 use crate::program::{self, MessagesOptions};
-use reshard_plan::{Plan, Result};
+use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 
 /// Returns the packer of a rank, with fragments of at most `fragment_bytes` bytes (or one element, if that is larger), and
-/// the program that says what it sends and receives in which step. For a rank outside the plan both are empty.
+/// the program that says what it sends and receives in which step. For a rank outside the plan both are empty. A plan for some
+/// ranks must be for this one, and list its peers.
 pub fn messages(
     plan: &Arc<Plan>,
     rank: u64,
@@ -23,6 +24,20 @@ pub fn messages(
     fragment_bytes: usize,
 ) -> Result<(RankPacker, Program)> {
     check_reach(plan)?;
+    if plan.hosted().is_some_and(|hosted| !hosted.contains(&rank)) {
+        return Err(Error::new(
+            ErrorKind::Mismatch,
+            format!(
+                "rank {rank} was given a plan for other ranks; make it with Plan::for_rank(moves, {rank})"
+            ),
+        ));
+    }
+    if !plan.lists_peers() {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "a plan was given that does not list the ranks with which its own exchange data; call Plan::with_peers",
+        ));
+    }
     let groups = program::groups_of(plan);
     let packer = RankPacker::new(Arc::clone(plan), &groups, rank, fragment_bytes);
     let program = program::of_rank(plan, &groups, packer.message_set(), rank, options)?;

@@ -143,6 +143,15 @@ pub trait Parts<'a> {
 }
 
 /// Source parts and destination parts of one array, both by ascending rank, and an optional scaling.
+///
+/// ```
+/// use reshard::{Move, Pair, Redistribution};
+/// let mut redistribution = Redistribution::several(vec![Move::of::<f64>("2/1 of 4".parse()?, "1/4 of 4".parse()?)?])?;
+/// let (from, mut to) = ([[1.0, 3.0], [2.0, 4.0]], [[100.0; 4]]);
+/// redistribution.run_all(&mut [&mut Pair::new(&from, &mut to).scaled(10.0, -1.0)])?; // 10 from - to
+/// assert_eq!(to, [[-90.0, -80.0, -70.0, -60.0]]);
+/// # Ok::<(), reshard::Error>(())
+/// ```
 pub struct Pair<'a, T, S, D> {
     from: &'a [S],
     to: Option<&'a mut [D]>,

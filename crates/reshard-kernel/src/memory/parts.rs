@@ -1,13 +1,15 @@
 //! The buffers of a run: the address of every part of every array, borrowed from the caller while the run lasts.
 //!
 //! Callers pass slices; engines need addresses they can share among threads. A [`BufferTable`] stores those addresses (and
-//! keeps its memory from run to run, so that entering them allocates nothing); [`Buffers`] is a table filled for one run,
+//! keeps its memory from run to run, so that entering slices allocates nothing); [`Buffers`] is a table filled for one run,
 //! and keeps the borrows alive.
 
+use super::checks::{check_count, check_length, mismatch};
+use super::raw::RawEntries;
 use crate::store::Scaling;
 use bytemuck::Pod;
 use reshard_plan::error::counted;
-use reshard_plan::{Array, Error, ErrorKind, Plan, Result};
+use reshard_plan::{Array, Plan, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -21,6 +23,7 @@ pub struct BufferTable {
     targets: Vec<*mut u8>,
     target_bytes: Vec<usize>,
     arrays: Vec<ArrayEntry>,
+    raw: RawEntries,
 }
 
 /// One array's entries in the table.
@@ -68,12 +71,14 @@ impl BufferTable {
             targets: vec![std::ptr::null_mut(); targets],
             target_bytes: vec![0; targets],
             arrays,
+            raw: RawEntries::default(),
         }
     }
 
     /// Begins to fill the table. All earlier entries are cleared, as their memory may have been freed.
     pub fn fill(&mut self) -> Buffers<'_> {
-        let Self { arrays, sources, source_bytes, targets, target_bytes, .. } = self;
+        let Self { arrays, sources, source_bytes, targets, target_bytes, raw, .. } = self;
+        raw.clear();
         arrays.iter_mut().for_each(|entry| (entry.entered, entry.scaling) = (None, None));
         sources.fill(std::ptr::null());
         source_bytes.fill(0);
@@ -143,12 +148,12 @@ impl<'a> Buffers<'a> {
     }
 
     /// Checks that elements have the planned size, and that a scaling was made for their type.
-    fn check_type<T: Pod>(&self, array: usize, scaling: Option<&Scaling>) -> Result<()> {
+    pub fn check_type<T: Pod>(&self, array: usize, scaling: Option<&Scaling>) -> Result<()> {
         let elem = self.planned(array)?.wanted().elem_bytes();
         if size_of::<T>() as u64 != elem {
             return Err(mismatch(format!(
-                "elements of {} bytes were given for array {array}, which was planned for elements of {elem}",
-                size_of::<T>()
+                "elements of {} were given for array {array}, which was planned for elements of {elem}",
+                counted(size_of::<T>(), "byte")
             )));
         }
         match scaling {
@@ -169,19 +174,17 @@ impl<'a> Buffers<'a> {
         to: &'a mut [T],
     ) -> Result<()> {
         self.planned(array)?;
-        let BufferTable { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
+        self.forget(array);
+        let BufferTable { plan, arrays, sources, source_bytes, targets, target_bytes, .. } = &mut *self.table;
         let (planned, entry) = (&plan.arrays()[array], &mut arrays[array]);
         let elem = planned.wanted().elem_bytes();
-        (entry.entered, entry.scaling) = (None, None);
         for (at, source) in entry.sources.clone().zip(planned.sources()) {
-            (sources[at], source_bytes[at]) = (std::ptr::null(), 0);
             if source.rank == rank {
                 check_length("source", rank, size_of_val(from), source.span, elem)?;
                 (sources[at], source_bytes[at]) = (from.as_ptr().cast(), size_of_val(from));
             }
         }
         for (at, target) in entry.targets.clone().zip(planned.targets()) {
-            (targets[at], target_bytes[at]) = (std::ptr::null_mut(), 0);
             if target.rank == rank {
                 check_length("destination", rank, size_of_val(to), target.span, elem)?;
                 (targets[at], target_bytes[at]) = (to.as_mut_ptr().cast(), size_of_val(to));
@@ -237,10 +240,84 @@ impl<'a> Buffers<'a> {
         (self.table.targets[at], self.table.target_bytes[at]) = (to, 0);
     }
 
-    fn planned(&self, array: usize) -> Result<&Array> {
+    /// Fails if a scaling is for elements of another size than the array's.
+    pub(super) fn check_scaling(&self, array: usize, scaling: Option<&Scaling>) -> Result<()> {
+        let elem = self.planned(array)?.wanted().elem_bytes();
+        match scaling {
+            Some(scaling) if scaling.elem_bytes() != elem => Err(mismatch(format!(
+                "a scaling made for {} was given for array {array}, which was planned for elements of {}; make it with factors of \
+                 that type",
+                scaling.type_name(),
+                counted(elem, "byte")
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The plan of the table.
+    pub(super) fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.table.plan)
+    }
+
+    /// Forgets all parts of an array.
+    pub(super) fn forget(&mut self, array: usize) {
+        let BufferTable { arrays, sources, source_bytes, targets, target_bytes, raw, .. } = &mut *self.table;
+        let entry = &mut arrays[array];
+        (entry.entered, entry.scaling) = (None, None);
+        raw.forget(&entry.sources, &entry.targets);
+        sources[entry.sources.clone()].fill(std::ptr::null());
+        source_bytes[entry.sources.clone()].fill(0);
+        targets[entry.targets.clone()].fill(std::ptr::null_mut());
+        target_bytes[entry.targets.clone()].fill(0);
+    }
+
+    /// Records that all parts of an array are entered.
+    pub(super) fn set_entered(&mut self, array: usize, entered: Entered, scaling: Option<Scaling>) {
+        let entry = &mut self.table.arrays[array];
+        (entry.entered, entry.scaling) = (Some(entered), scaling);
+    }
+
+    /// Sets the address of a source part; returns its place among those of all arrays. It is never given out as a slice.
+    pub(super) fn set_source(&mut self, array: usize, source: usize, address: *const u8) -> usize {
+        let at = self.table.arrays[array].sources.start + source;
+        (self.table.sources[at], self.table.source_bytes[at]) = (address, 0);
+        at
+    }
+
+    /// Sets the address of a destination part; returns its place among those of all arrays. It is never given out as a slice.
+    pub(super) fn set_target(&mut self, array: usize, target: usize, address: *mut u8) -> usize {
+        let at = self.table.arrays[array].targets.start + target;
+        (self.table.targets[at], self.table.target_bytes[at]) = (address, 0);
+        at
+    }
+
+    pub(super) fn replace_source(&mut self, at: usize, address: *const u8) {
+        self.table.sources[at] = address;
+    }
+
+    /// What was entered as addresses.
+    pub(super) fn raw(&mut self) -> &mut RawEntries {
+        &mut self.table.raw
+    }
+
+    /// True if a source is read from a copy, because a destination overlaps it: then a run that fails leaves the source changed.
+    pub fn is_in_place(&self) -> bool {
+        self.table.raw.has_copies()
+    }
+
+    /// Forgets all parts, and gives back the memory of copies: nothing can be run with this data any more.
+    pub fn clear(&mut self) {
+        (0..self.table.arrays.len()).for_each(|array| self.forget(array));
+        self.table.raw.clear();
+    }
+
+    pub(super) fn planned(&self, array: usize) -> Result<&Array> {
         let arrays = self.table.plan.arrays();
         arrays.get(array).ok_or_else(|| {
-            mismatch(format!("array {array} was given for a plan of {} arrays, counted from 0", arrays.len()))
+            mismatch(format!(
+                "array {array} was given for a plan of {}, counted from 0",
+                counted(arrays.len(), "array")
+            ))
         })
     }
 
@@ -251,10 +328,10 @@ impl<'a> Buffers<'a> {
         to: &'a mut [D],
     ) -> Result<()> {
         self.planned(array)?;
-        let BufferTable { plan, arrays, sources, source_bytes, targets, target_bytes } = &mut *self.table;
+        self.forget(array);
+        let BufferTable { plan, arrays, sources, source_bytes, targets, target_bytes, .. } = &mut *self.table;
         let (planned, entry) = (&plan.arrays()[array], &mut arrays[array]);
         let elem = planned.wanted().elem_bytes();
-        (entry.entered, entry.scaling) = (None, None);
         check_count("source", from.len(), planned.sources().len())?;
         check_count("destination", to.len(), planned.targets().len())?;
         for (at, (part, source)) in entry.sources.clone().zip(from.iter().zip(planned.sources())) {
@@ -395,100 +472,3 @@ impl<'a> Buffers<'a> {
 
 // SAFETY: `Buffers` only hands out addresses (to unsafe code that promises disjoint use) and plain bytes.
 unsafe impl Sync for Buffers<'_> {}
-
-/// Bytes of a part at most: a process maps no more on the 64-bit systems we know, as user space ends at address 2^47 (a few
-/// can be configured otherwise). So sums of a few part sizes do not overflow.
-const MAX_PART_BYTES: u128 = if usize::BITS < 64 { isize::MAX as u128 } else { 1 << 47 };
-
-/// Fails if one rank's part does not fit into the address space of a process. For all other plans, sizes of parts in bytes
-/// do not overflow.
-///
-/// ```
-/// use reshard_kernel::memory::check_reach;
-/// use reshard_plan::{ErrorKind, Layout, Move, MemoryOrder, Plan};
-/// let layout = Layout::new("2/1 of 4611686018427387904".parse()?, MemoryOrder::RowMajor); // 2^62
-/// let plan = Plan::new(vec![Move::of::<f64>(layout.clone(), layout)?])?;
-/// assert_eq!(check_reach(&plan).unwrap_err().kind(), ErrorKind::TooLarge);
-/// # Ok::<(), reshard_plan::Error>(())
-/// ```
-pub fn check_reach(plan: &Plan) -> Result<()> {
-    check_hosts_all(plan)?;
-    for array in plan.arrays() {
-        let sources = array.sources().iter().map(|source| ("source", source.rank, source.span));
-        let targets = array.targets().iter().map(|target| ("destination", target.rank, target.span));
-        for (side, rank, span) in sources.chain(targets) {
-            let bytes = u128::from(span) * u128::from(array.wanted().elem_bytes());
-            if bytes > MAX_PART_BYTES {
-                return Err(Error::new(
-                    ErrorKind::TooLarge,
-                    format!(
-                        "the {side} part of rank {rank} takes {bytes} bytes, and a process can have {MAX_PART_BYTES} at most; use \
-                         more ranks or smaller strides"
-                    ),
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Fails if a plan was worked out for some of its ranks only.
-fn check_hosts_all(plan: &Plan) -> Result<()> {
-    match plan.hosted() {
-        None => Ok(()),
-        Some(ranks) => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "a plan for {} was given, and this engine runs plans for all ranks; make it with Plan::new",
-                counted(ranks.len(), "hosted rank")
-            ),
-        )),
-    }
-}
-
-/// Fails if a source part, or all destinations together, do not fit into the address space of one process: for engines in
-/// which all ranks are in one process. Whether there is enough memory is left to the allocation.
-pub fn check_reach_of_all(plan: &Plan) -> Result<()> {
-    check_hosts_all(plan)?;
-    let most = isize::MAX as u128;
-    let mut written = 0;
-    for array in plan.arrays() {
-        let bytes = |span: u64| u128::from(span) * u128::from(array.wanted().elem_bytes());
-        let read = array.sources().iter().map(|source| bytes(source.span)).max().unwrap_or(0);
-        written += array.targets().iter().map(|target| bytes(target.span)).sum::<u128>();
-        if read.max(written) > most {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!(
-                    "the parts of the plan's arrays take {} bytes, more than this machine can address; move less at once",
-                    read.max(written)
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn mismatch(message: String) -> Error {
-    Error::new(ErrorKind::Mismatch, message)
-}
-
-fn check_count(side: &str, given: usize, expected: usize) -> Result<()> {
-    if given == expected {
-        return Ok(());
-    }
-    Err(mismatch(format!(
-        "{given} {side} parts were given for {expected} {side} ranks; give one for each rank, by ascending rank, empty ones \
-         included"
-    )))
-}
-
-fn check_length(side: &str, rank: u64, bytes: usize, span: u64, elem: u64) -> Result<()> {
-    if u128::from(span) * u128::from(elem) <= bytes as u128 {
-        return Ok(());
-    }
-    Err(mismatch(format!(
-        "the {side} part of rank {rank} has {} elements, but its layout reaches over {span}; give at least as many",
-        bytes as u64 / elem
-    )))
-}

@@ -64,6 +64,7 @@ pub struct Scaling {
     /// The element type, and its name.
     of: TypeId,
     name: fn() -> &'static str,
+    elem_bytes: u64,
     run: unsafe fn(&Self, Strided, usize),
 }
 
@@ -92,6 +93,7 @@ impl Scaling {
             ignores_source: alpha == zero,
             of,
             name,
+            elem_bytes: size_of::<T>() as u64,
             run,
         })
     }
@@ -104,6 +106,11 @@ impl Scaling {
     /// True if the scaling is for elements of type `T`.
     pub(crate) fn is_of<T: 'static>(&self) -> bool {
         self.of == TypeId::of::<T>()
+    }
+
+    /// Returns the bytes of an element.
+    pub(crate) fn elem_bytes(&self) -> u64 {
+        self.elem_bytes
     }
 
     /// Returns the name of the element type.

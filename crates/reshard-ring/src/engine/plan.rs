@@ -1,6 +1,7 @@
 //! What engines for rings run: a problem, a program for it and the bytes of an item, checked together.
 
 use crate::solve::{Program, RingProblem, Side, check, solve};
+use reshard_plan::error::counted;
 use reshard_plan::{Error, ErrorKind, Result};
 
 /// A ring problem, a program for it, and the size of its items: what the engines for rings run.
@@ -144,7 +145,15 @@ impl RingPlan {
         if parts.len() != self.procs() {
             return Err(Error::new(
                 ErrorKind::Mismatch,
-                format!("{} parts were given for a ring of {} processes", parts.len(), self.procs()),
+                format!(
+                    "{} given for a ring of {}; give one for each",
+                    if parts.len() == 1 {
+                        "1 part was".to_string()
+                    } else {
+                        format!("{} parts were", parts.len())
+                    },
+                    counted(self.procs(), "process")
+                ),
             ));
         }
         parts.iter_mut().enumerate().try_for_each(|(rank, part)| self.check_part(rank, part.as_mut()))

@@ -17,13 +17,28 @@ pub use messages::Messages;
 #[doc(hidden)]
 pub use plain::PlainCopy;
 pub use reshard_kernel::Scaling;
-pub use reshard_kernel::memory::{BufferTable, Buffers, Entered};
+pub use reshard_kernel::memory::{BufferTable, Buffers, Entered, RawPart};
 pub use threads::Threads;
 
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 
 /// Runs a plan.
+///
+/// ```
+/// use reshard::engine::{BufferTable, Engine, Threads};
+/// use reshard::{Move, Plan};
+/// use std::sync::Arc;
+/// let plan = Arc::new(Plan::new(vec![Move::of::<u32>("2/1 of 4".parse()?, "1/4 of 4".parse()?)?])?);
+/// let mut engine: Box<dyn Engine> = Box::new(Threads::new(Arc::clone(&plan), None)?);
+/// let mut table = BufferTable::new(plan); // kept from run to run
+/// let (from, mut to) = ([[1_u32, 3], [2, 4]], [[0_u32; 4]]);
+/// let mut data = table.fill();
+/// data.enter(0, &from, &mut to, None)?;
+/// engine.run(&mut data)?;
+/// assert_eq!(to, [[1, 2, 3, 4]]);
+/// # Ok::<(), reshard::Error>(())
+/// ```
 pub trait Engine: Send {
     /// Returns the engine's name on the command line.
     fn name(&self) -> &'static str;
@@ -40,6 +55,15 @@ pub trait Engine: Send {
 }
 
 /// Counts and times of a run.
+///
+/// ```
+/// use reshard::{Move, Redistribution};
+/// let mut redistribution = Redistribution::several(vec![Move::of::<f64>("2/1 of 4".parse()?, "1/4 of 4".parse()?)?])?;
+/// let report = redistribution.run(&[[1.0, 3.0], [2.0, 4.0]], &mut [[0.0; 4]])?;
+/// assert_eq!(report.bytes, 4 * 8);
+/// println!("{} bytes in {} s", report.bytes, report.seconds);
+/// # Ok::<(), reshard::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

@@ -12,6 +12,7 @@ mod bits;
 mod guarded;
 mod hostile;
 mod limits;
+mod raw;
 mod refused;
 mod scaled;
 mod sizes;

@@ -57,7 +57,7 @@ fn says(sentence: &str, words: &[&str]) {
 fn wrong_numbers_of_parts() {
     says(&refusal(1.0, &FROM[..2], &TO), &["2 source parts", "3 source ranks"]);
     says(&refusal(1.0, &[4, 4, 2, 0], &TO), &["4 source parts", "3 source ranks"]);
-    says(&refusal(1.0, &FROM, &TO[..1]), &["1 destination parts", "2 destination ranks"]);
+    says(&refusal(1.0, &FROM, &TO[..1]), &["1 destination part ", "2 destination ranks"]);
     says(&refusal(1.0, &FROM, &[]), &["0 destination parts", "2 destination ranks"]);
 }
 
@@ -127,7 +127,7 @@ fn an_array_that_was_not_entered() {
         says(&error.to_string(), &["array 0 of 1", "not given"]);
         let (from, mut to) = (lengths(1.0, &FROM), lengths(0.0, &TO));
         let error = table.fill().enter(1, &from, &mut to, None).unwrap_err();
-        says(&error.to_string(), &["array 1", "plan of 1 arrays"]);
+        says(&error.to_string(), &["array 1", "plan of 1 array,"]);
     }
 }
 
@@ -155,7 +155,7 @@ fn too_few_arrays_and_too_many() {
     let [second, _] = &mut others;
     let error =
         two.run_all(&mut [&mut Pair::new(&from, &mut to), &mut Pair::new(&from[..1], second)]).unwrap_err();
-    says(&error.to_string(), &["1 source parts", "3 source ranks"]);
+    says(&error.to_string(), &["1 source part ", "3 source ranks"]);
     assert_eq!((to, others), (lengths(0.0, &TO), [lengths(0.0, &TO), lengths(0.0, &TO)]));
 }
 
@@ -175,7 +175,10 @@ fn plans_for_some_ranks_are_refused_by_engines_of_all() {
     let hosted = Plan::for_ranks(vec![Move::of::<f64>(from, to).unwrap()], &[3, 7]).unwrap();
     for plan in [hosted.clone(), hosted.with_peers().unwrap()] {
         let plan = Arc::new(plan);
-        assert!(reshard::rank::messages(&plan, 3, &MessagesOptions::default(), 64).is_err());
+        let of_rank = |rank| reshard::rank::messages(&plan, rank, &MessagesOptions::default(), 64);
+        assert_eq!(of_rank(3).is_ok(), plan.lists_peers());
+        let error = of_rank(5).err().unwrap().to_string();
+        assert!(error.contains("with_peers") || error.contains("a plan for other ranks"), "{error}");
         let messages = Messages::new(Arc::clone(&plan), MessagesOptions::default()).err();
         for refused in [Threads::new(plan, None).err(), messages] {
             let sentence = refused.unwrap().to_string();

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// The contents of slots; only the locks of the mailbox order the accesses to them.
-struct Buffers {
+struct SlotWords {
     slots: usize,
     words: Vec<AtomicU64>,
 }
 
-impl Buffers {
+impl SlotWords {
     fn new(ranks: usize, slots: usize) -> Self {
         Self { slots, words: (0..ranks * slots).map(|_| AtomicU64::new(0)).collect() }
     }
@@ -27,7 +27,7 @@ impl Buffers {
 /// can, and waits when it can do neither.
 fn exchange(
     mailbox: &Mailbox,
-    buffers: &Buffers,
+    buffers: &SlotWords,
     endpoints: &[(usize, usize)],
     rank: usize,
     fragments: u64,
@@ -79,7 +79,7 @@ fn all_pairs(ranks: usize) -> Vec<(usize, usize)> {
 fn many_fragments_through_one_slot_arrive_whole_and_in_order() {
     within_a_minute(|| {
         let endpoints = [(0, 1)];
-        let (mut mailbox, buffers) = (Mailbox::new(2, 1, &endpoints), Buffers::new(2, 1));
+        let (mut mailbox, buffers) = (Mailbox::new(2, 1, &endpoints), SlotWords::new(2, 1));
         for _ in 0..200 {
             thread::scope(|scope| {
                 for rank in 0..2 {
@@ -97,7 +97,8 @@ fn everybody_to_everybody_and_to_itself() {
     within_a_minute(|| {
         for (ranks, slots, rounds) in [(1, 1, 10), (5, 1, 200), (16, 3, 50)] {
             let endpoints = all_pairs(ranks);
-            let (mut mailbox, buffers) = (Mailbox::new(ranks, slots, &endpoints), Buffers::new(ranks, slots));
+            let (mut mailbox, buffers) =
+                (Mailbox::new(ranks, slots, &endpoints), SlotWords::new(ranks, slots));
             let mut pool = ThreadPool::new(ranks).unwrap();
             for _ in 0..rounds {
                 pool.run(&|rank| exchange(&mailbox, &buffers, &endpoints, rank, 3).unwrap()).unwrap();
@@ -111,7 +112,7 @@ fn everybody_to_everybody_and_to_itself() {
 fn five_hundred_ranks_pass_fragments_around_a_ring() {
     within_a_minute(|| {
         let endpoints: Vec<_> = (0..500).map(|rank| (rank, (rank + 1) % 500)).collect();
-        let (mailbox, buffers) = (Mailbox::new(500, 2, &endpoints), Buffers::new(500, 2));
+        let (mailbox, buffers) = (Mailbox::new(500, 2, &endpoints), SlotWords::new(500, 2));
         ThreadPool::new(500)
             .unwrap()
             .run(&|rank| exchange(&mailbox, &buffers, &endpoints, rank, 10).unwrap())
@@ -184,7 +185,7 @@ fn a_failing_rank_wakes_everybody_and_reset_forgets_it() {
     within_a_minute(|| {
         let ranks = 6;
         let endpoints = all_pairs(ranks);
-        let (mut mailbox, buffers) = (Mailbox::new(ranks, 1, &endpoints), Buffers::new(ranks, 1));
+        let (mut mailbox, buffers) = (Mailbox::new(ranks, 1, &endpoints), SlotWords::new(ranks, 1));
         for round in 0..200 {
             let failing_rank = round % ranks;
             thread::scope(|scope| {
