@@ -1,41 +1,26 @@
 //! Agreement: before data moves, all ranks check that they were given equal arguments.
 //!
 //! One rank with another block size would make the others wait without end, or take wrong bytes for right ones. So the
-//! hashes of all arguments are reduced to minimum and maximum up a tree of ranks, and the result is broadcast down the
-//! tree. If all are equal, all ranks go on. If not, all ranks gather what they were given for the first argument that
-//! differs, and all get the same error. A rank that does not answer before the timeout is named, too, by its parent, and
-//! all ranks get that error. Each agreement has a sequence number, so that no late answer is taken for another.
+//! hashes of all arguments are reduced to minimum and maximum over a tree of ranks (`tree.rs`). If
+//! all are equal, all ranks go on. If not, all ranks gather what they were given for the first argument that differs, and all
+//! get the same error. A rank that does not answer before the timeout is named, too, and all ranks get that error.
 
-use crate::owned::OwnedMessage;
-use crate::private_comm::{PrivateComm, Registration};
+use crate::communicator::{Communicator, Registration};
 use crate::registry::TAGS;
+use crate::tree::{TreeExchange, no_answer};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Children of a rank in the tree.
-const TREE_ARITY: usize = 8;
-
-/// MPI tag of messages up the tree.
-const UP_TAG: u32 = 32_000;
-/// MPI tag of messages down the tree.
-const DOWN_TAG: u32 = 32_001;
+/// The first of the two tags of agreements.
+const AGREE_TAG: u32 = 32_000;
 
 /// Bytes of the text in which a rank says what it was given for one argument.
 const VALUE_BYTES: usize = 512;
 
-/// Added to the timeout for each level of the tree below a rank, so that the parent of a missing rank reports it first.
-const GRACE_PER_LEVEL: Duration = Duration::from_millis(500);
-
-/// More agreements than any communicator has; the sequence numbers of two communicators are further apart.
-const MAX_AGREEMENTS: u64 = 1 << 32;
-
 /// Fields of every agreement; unused ones are 0. Equal lengths let ranks detect that they agree on different things.
 const MAX_FIELDS: usize = 20;
-
-/// Polls before a rank yields the processor.
-const MAX_SPINS: u32 = 100;
 
 /// An argument that must be equal on all ranks: its name, and what this rank was given, in words.
 pub struct Field {
@@ -43,13 +28,8 @@ pub struct Field {
     pub value: String,
 }
 
-/// The message up and down the tree: reduced answers of all ranks below.
-#[derive(Clone)]
+/// The answers of all ranks below in the tree, reduced.
 struct ReducedAnswers {
-    /// The sequence number of the agreement.
-    sequence: u64,
-    /// The first rank that did not answer, plus one.
-    missing: u64,
     /// The smallest and the largest of the ranks' proposals.
     proposed: [u64; 2],
     /// For each field, the smallest hash.
@@ -59,11 +39,10 @@ struct ReducedAnswers {
 }
 
 impl ReducedAnswers {
-    const BYTES: usize = (4 + 2 * MAX_FIELDS) * 8;
+    const BYTES: usize = (2 + 2 * MAX_FIELDS) * 8;
 
     fn bytes(&self) -> Vec<u8> {
-        let head = [self.sequence, self.missing, self.proposed[0], self.proposed[1]];
-        let numbers = head.iter().chain(&self.least).chain(&self.most);
+        let numbers = self.proposed.iter().chain(&self.least).chain(&self.most);
         numbers.flat_map(|number| number.to_ne_bytes()).collect()
     }
 
@@ -73,18 +52,13 @@ impl ReducedAnswers {
             u64::from_ne_bytes(eight.unwrap_or_default())
         };
         Self {
-            sequence: number(0),
-            missing: number(1),
-            proposed: [number(2), number(3)],
-            least: std::array::from_fn(|k| number(4 + k)),
-            most: std::array::from_fn(|k| number(4 + MAX_FIELDS + k)),
+            proposed: [number(0), number(1)],
+            least: std::array::from_fn(|k| number(2 + k)),
+            most: std::array::from_fn(|k| number(2 + MAX_FIELDS + k)),
         }
     }
 
     fn join(&mut self, other: &Self) {
-        if self.missing == 0 {
-            self.missing = other.missing;
-        }
         let [least, most] = self.proposed;
         self.proposed = [least.min(other.proposed[0]), most.max(other.proposed[1])];
         self.least.iter_mut().zip(&other.least).for_each(|(mine, theirs)| *mine = (*mine).min(*theirs));
@@ -95,7 +69,7 @@ impl ReducedAnswers {
 /// Agrees on `fields`. Returns the same on all ranks: the smallest and the largest of the ranks' proposals if all ranks
 /// came to make `what`, were given equal fields, and `local` is `Ok` everywhere; else the same error. Collective.
 pub fn agree(
-    comm: &PrivateComm,
+    comm: &Communicator,
     what: &'static str,
     fields: &[Field],
     local: Result<()>,
@@ -108,22 +82,8 @@ pub fn agree(
     let fields: Vec<&Field> = own.iter().chain(fields).collect();
     assert!(fields.len() <= MAX_FIELDS, "{} fields", fields.len());
     let numbers = std::array::from_fn(|k| fields.get(k).map_or(0, |field| hash(field)));
-    let sequence = comm.next_sequence();
-    let mut answers =
-        ReducedAnswers { sequence, missing: 0, proposed: [proposal; 2], least: numbers, most: numbers };
-    reduce_and_broadcast(comm, &mut answers, limit).inspect_err(|error| comm.refuse(error))?;
-    if answers.missing > 0 {
-        let error = Error::new(
-            ErrorKind::External,
-            format!(
-                "rank {} did not answer in time: it has exited, is stuck, or never made the call; call this on all ranks of the \
-                 communicator, or allow more time; nothing was moved",
-                answers.missing - 1
-            ),
-        );
-        comm.refuse(&error);
-        return Err(error);
-    }
+    let own = ReducedAnswers { proposed: [proposal; 2], least: numbers, most: numbers };
+    let answers = reduce(comm, &own, limit).inspect_err(|error| comm.refuse(error))?;
     let differs = (0..MAX_FIELDS).find(|&k| answers.least[k] != answers.most[k]);
     match differs {
         // If all ranks fail with the same error they agree.
@@ -140,7 +100,7 @@ pub fn agree(
 pub fn agree_on_result<T>(
     what: &'static str,
     made: Result<T>,
-    comm: &PrivateComm,
+    comm: &Communicator,
     limit: Option<Duration>,
 ) -> Result<T> {
     let outcome = made.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -151,7 +111,7 @@ pub fn agree_on_result<T>(
 /// Registers an engine with `tags` tags, under a number that all ranks agree on. `proposed` are the smallest and the
 /// largest of the ranks' proposals. Collective.
 pub fn register(
-    comm: &Arc<PrivateComm>,
+    comm: &Arc<Communicator>,
     proposed: (u64, u64),
     tags: u64,
     limit: Option<Duration>,
@@ -187,92 +147,23 @@ fn hash(field: &Field) -> u64 {
     hasher.finish().max(1)
 }
 
-/// Reduces the answers up the tree and broadcasts the result down again.
-fn reduce_and_broadcast(
-    comm: &PrivateComm,
-    answers: &mut ReducedAnswers,
-    limit: Option<Duration>,
-) -> Result<()> {
-    let begin = Instant::now();
-    let rank = comm.rank();
-    let children = || (rank * TREE_ARITY + 1..).take(TREE_ARITY).filter(|&child| child < comm.size());
-    let levels = |mut rank: usize| {
-        let mut levels = 0;
-        while rank * TREE_ARITY + 1 < comm.size() {
-            rank = rank * TREE_ARITY + 1;
-            levels += 1;
-        }
-        levels
+/// Reduces the answers of all ranks. Collective.
+fn reduce(comm: &Communicator, own: &ReducedAnswers, limit: Option<Duration>) -> Result<ReducedAnswers> {
+    let sequence = comm.next_sequence();
+    let exchange = TreeExchange { transport: comm.transport(), sequence, tag: AGREE_TAG, limit };
+    let join = |joined: &mut Vec<u8>, said: &[u8]| {
+        let mut answers = ReducedAnswers::from_bytes(joined);
+        answers.join(&ReducedAnswers::from_bytes(said));
+        *joined = answers.bytes();
     };
-    let left = |levels: u32| {
-        limit.map(|limit| limit.saturating_add(GRACE_PER_LEVEL * levels).saturating_sub(begin.elapsed()))
-    };
-    let mut silent = Vec::new();
-    for child in children() {
-        match answer(comm, answers.sequence, child, UP_TAG, || left(levels(rank)))? {
-            Some(said) => answers.join(&said),
-            None => {
-                silent.push(child);
-                if answers.missing == 0 {
-                    answers.missing = child as u64 + 1;
-                }
-            }
-        }
-    }
-    if rank > 0 {
-        let parent = (rank - 1) / TREE_ARITY;
-        let mut said = OwnedMessage::send(comm, answers.bytes(), parent, UP_TAG)?;
-        match answer(comm, answers.sequence, parent, DOWN_TAG, || left(levels(0) + 2))? {
-            Some(found) => *answers = found,
-            None if answers.missing == 0 => answers.missing = parent as u64 + 1,
-            None => {}
-        }
-        said.is_done()?;
-    }
-    for child in children() {
-        let mut said = OwnedMessage::send(comm, answers.bytes(), child, DOWN_TAG)?;
-        if !silent.contains(&child) {
-            wait_within(&mut said, left(levels(0) + 2))?;
-        }
-    }
-    Ok(())
-}
-
-/// Receives the message of a rank for this agreement; none on timeout. Late messages of earlier agreements are dropped.
-fn answer(
-    comm: &PrivateComm,
-    sequence: u64,
-    from: usize,
-    tag: u32,
-    left: impl Fn() -> Option<Duration>,
-) -> Result<Option<ReducedAnswers>> {
-    loop {
-        let mut answer = OwnedMessage::receive(comm, ReducedAnswers::BYTES, from, tag)?;
-        if !wait_within(&mut answer, left())? {
-            answer.cancel();
-            return Ok(None);
-        }
-        let said = ReducedAnswers::from_bytes(&answer.take());
-        match said.sequence.cmp(&sequence) {
-            std::cmp::Ordering::Equal => return Ok(Some(said)),
-            std::cmp::Ordering::Greater if said.sequence - sequence < MAX_AGREEMENTS => {
-                return Err(Error::new(
-                    ErrorKind::External,
-                    format!(
-                        "rank {from} has made more on this communicator than this rank: all ranks must make engines, rings and shared \
-                         arrays in the same order; nothing was moved"
-                    ),
-                ));
-            }
-            // A late message, or one of another communicator.
-            std::cmp::Ordering::Less | std::cmp::Ordering::Greater => {}
-        }
-    }
+    let bytes = ReducedAnswers::BYTES;
+    let reduced = exchange.run(own.bytes(), |_| bytes, join, |all| all, bytes)?;
+    reduced.map(|all| ReducedAnswers::from_bytes(&all)).map_err(no_answer)
 }
 
 /// Gathers what all ranks were given for a field, and names one that differs. Collective.
 fn disagreement(
-    comm: &PrivateComm,
+    comm: &Communicator,
     field: &Field,
     own_check: bool,
     limit: Option<Duration>,
@@ -310,18 +201,4 @@ fn disagreement(
             field.name
         ),
     ))
-}
-
-/// Waits for a message; false on timeout.
-fn wait_within(message: &mut OwnedMessage, within: Option<Duration>) -> Result<bool> {
-    let begin = Instant::now();
-    let mut polls = 0_u32;
-    while !message.is_done()? {
-        if within.is_some_and(|within| begin.elapsed() > within) {
-            return Ok(false);
-        }
-        polls = polls.saturating_add(1);
-        if polls < MAX_SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
-    }
-    Ok(true)
 }

@@ -25,22 +25,26 @@ mod abi;
 mod agree;
 #[doc(hidden)]
 pub mod baselines;
+pub mod communicator;
 mod engine;
 #[allow(unsafe_code)]
 mod ffi;
+mod fork;
+pub mod in_process;
 mod launch;
 mod mover;
-mod node;
 #[allow(unsafe_code)]
-mod owned;
-mod private_comm;
+mod mpi_transport;
+mod node;
 mod registry;
 mod ring;
 mod search;
 #[allow(unsafe_code)]
 mod shm;
+pub mod transport;
+mod tree;
 
-pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, RunArrays, Running};
+pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, OwnedRun, RunArrays, Running};
 pub use ffi::comm::{Comm, RawComm};
 pub use ffi::library::Mpi;
 pub use ffi::session::Session;
@@ -55,7 +59,7 @@ pub mod mpi {
     pub use crate::ffi::request::Request;
     pub use crate::ffi::wait::wait;
     pub use crate::launch::{Family, Launcher, launched};
-    pub use crate::private_comm::PrivateComm;
+    pub use crate::mpi_transport::PrivateComm;
 }
 
 /// The examples of the documents run with the documentation tests: here, because this crate sees all they use.

@@ -1,14 +1,14 @@
-//! The engines of a communicator: their numbers, their MPI tags, and which of them have failed.
+//! The engines of a communicator: their numbers, their tags, and which of them have failed.
 //!
 //! All ranks make their engines in the same order, so a monotonic number names an engine on all of them. Tags are few: an
 //! engine's first tag is its number modulo [`TAGS`], and it gets a number whose tags no living engine has, on any rank.
 //! A stray message of a dropped engine has another number in its envelope.
 
-use crate::owned::OwnedMessage;
+use crate::transport::MessageBuffer;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, HashMap};
 
-/// MPI tags of engines: those below this number.
+/// Tags of engines: those below this number.
 pub const TAGS: u64 = 30_000;
 
 /// Why an engine cannot go on, from the notice of another rank.
@@ -31,7 +31,7 @@ pub struct Registry {
     /// Failures of engines that live, or that this rank is about to make.
     failures: HashMap<u64, Failure>,
     /// Notices this rank has sent, as long as they are in flight.
-    pub notices: Vec<OwnedMessage>,
+    pub notices: Vec<Box<dyn MessageBuffer>>,
 }
 
 impl Registry {
@@ -76,7 +76,7 @@ impl Registry {
     }
 
     /// Removes an engine. Unless `free`, its tags stay in use, as a message of it may still be in flight: a message longer
-    /// than its buffer is an error of MPI, whichever engine it was for.
+    /// than its buffer is an error of the transport, whichever engine it was for.
     pub fn leave(&mut self, number: u64, free: bool) {
         self.failures.remove(&number);
         if free {

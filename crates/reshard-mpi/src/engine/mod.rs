@@ -5,26 +5,28 @@
 //! [`MpiEngine::start`] and progressed while something else is computed.
 
 mod own;
+mod owned;
 mod running;
 mod strides;
 
 pub use own::{Own, OwnParts, RunArrays};
+pub use owned::OwnedRun;
 pub use running::Running;
 
 use crate::agree::{Field, agree, agree_on_result, register};
 use crate::baselines::alltoall::{AllToAllV, AllToAllW};
-use crate::ffi::collective::Reduce;
-use crate::ffi::comm::Comm;
-use crate::ffi::wait::DEADLINE;
+use crate::communicator::{Communicator, DEADLINE, ToCommunicator};
 use crate::mover::messages::{MessageSizing, MessagesMover};
 use crate::mover::private::PrivateMover;
 use crate::mover::shared::readers::Readers;
 use crate::mover::shared::{SharedMover, WorkSharing};
 use crate::mover::{Mover, MoverBackend, rank_count, too_little_memory};
-use crate::private_comm::PrivateComm;
+use crate::mpi_transport::mpi_of;
 use own::Entering;
 use reshard::engine::{BufferTable, MessagesOptions, Report};
-use reshard_plan::{Error, ErrorKind, Move, Plan, Result};
+use reshard::rank::check_reach;
+use reshard_plan::error::counted;
+use reshard_plan::{Error, ErrorKind, Move, Plan, Result, Triangle};
 use running::MoverDriver;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -139,37 +141,54 @@ pub struct MpiEngine {
 impl MpiEngine {
     /// As [`MpiEngine::new`], for moves that this rank may have failed to make: then all ranks get that error, instead of
     /// waiting for this one. All ranks must call the same of the two. Collective.
-    pub fn of_moves(moves: Result<Vec<Move>>, comm: &Comm, options: MpiOptions) -> Result<Self> {
-        let plan = moves.and_then(Plan::new).map(Arc::new);
-        let private = comm.private_within(options.deadline)?;
-        Self::new(agree_on_result("a plan", plan, &private, options.deadline)?, comm, options)
+    pub fn of_moves(
+        moves: Result<Vec<Move>>,
+        comm: &dyn ToCommunicator,
+        options: MpiOptions,
+    ) -> Result<Self> {
+        let communicator = comm.to_communicator(options.deadline)?;
+        let plan = moves.and_then(|moves| Plan::for_rank(moves, communicator.rank() as u64)).map(Arc::new);
+        Self::new(agree_on_result("a plan", plan, &communicator, options.deadline)?, &communicator, options)
     }
 
-    /// Makes an engine for the plan: rank `r` of the plan is rank `r` of the communicator. Collective; returns the same
-    /// outcome on all ranks. All ranks must make their engines in the same order, and may then run them in any.
-    pub fn new(plan: Arc<Plan>, comm: &Comm, options: MpiOptions) -> Result<Self> {
+    /// Makes an engine for the plan: rank `r` of the plan is rank `r` of the communicator. The plan is for all ranks, or for this
+    /// one ([`Plan::for_rank`]). Collective; returns the same outcome on all ranks. All ranks must make their engines in the same
+    /// order, and may then run them in any.
+    pub fn new(plan: Arc<Plan>, comm: &dyn ToCommunicator, options: MpiOptions) -> Result<Self> {
         Self::with_sharing(plan, comm, options, WorkSharing::All)
     }
 
     /// As [`MpiEngine::new`], but with the mover `Shared` all ranks copy everything, however little, in tasks of
     /// `task_bytes` bytes: for tests.
     #[doc(hidden)]
-    pub fn in_tasks(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, task_bytes: u64) -> Result<Self> {
+    pub fn in_tasks(
+        plan: Arc<Plan>,
+        comm: &dyn ToCommunicator,
+        options: MpiOptions,
+        task_bytes: u64,
+    ) -> Result<Self> {
         Self::with_sharing(plan, comm, options, WorkSharing::AllInTasks(task_bytes))
     }
 
-    fn with_sharing(plan: Arc<Plan>, comm: &Comm, options: MpiOptions, sharing: WorkSharing) -> Result<Self> {
+    fn with_sharing(
+        plan: Arc<Plan>,
+        comm: &dyn ToCommunicator,
+        options: MpiOptions,
+        sharing: WorkSharing,
+    ) -> Result<Self> {
         let (limit, memory) = (options.deadline, options.messages.memory);
-        let comm = comm.private_within(limit)?;
+        let comm = comm.to_communicator(limit)?;
         // One tag for each group of arrays, and one for barriers.
         let tags = plan.arrays().len() as u64 + 1;
         let proposal = comm.propose(0, tags);
-        let local = Self::check(&plan, &comm).and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
+        let local = check_hosts(&plan, comm.rank())
+            .and(Self::check(&plan, comm.size()))
+            .and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
         let proposed =
             agree(&comm, "an engine", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
         let registration = register(&comm, proposed, tags, limit)?;
         let (chosen, why) = choose(options.mover, &comm, limit)?;
-        let mut plan = plan;
+        let mut plan = agree_on_result("a plan", plan_for(chosen, plan), &comm, limit)?;
         let (mut parts, mut readers) = (Vec::new(), None);
         let backend: Box<dyn MoverBackend> = match chosen {
             Mover::Shared | Mover::SharedSource => {
@@ -188,24 +207,24 @@ impl MpiEngine {
                 let sizing = MessageSizing::new(&plan, &comm, &options.messages, mixed, limit);
                 let mut sizing = agree_on_result("fragments", sizing, &comm, limit)?;
                 // Sender and receiver must cut a message into equal fragments.
-                sizing.fragment_bytes =
-                    comm.reduce(sizing.fragment_bytes as u64, Reduce::Min, limit)? as usize;
+                let all = comm.gather_numbers(sizing.fragment_bytes as u64, limit)?;
+                sizing.fragment_bytes = all.into_iter().fold(u64::MAX, u64::min) as usize;
                 let lockstep = chosen == Mover::Lockstep;
                 let groups = plan.arrays().len();
                 let made = MessagesMover::new(&registration, sizing, groups, lockstep, limit);
                 Box::new(agree_on_result("a mover", made, &comm, limit)?)
             }
             Mover::Alltoallv => {
-                let own = comm.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
+                let own = mpi_of(&comm)?.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
                 Box::new(agree_on_result("a mover", AllToAllV::new(&plan, own), &comm, limit)?)
             }
             Mover::Alltoallw => {
-                let own = comm.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
+                let own = mpi_of(&comm)?.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
                 Box::new(agree_on_result("a mover", AllToAllW::new(&plan, own), &comm, limit)?)
             }
         };
         if let Some(memory) = memory {
-            let all = comm.reduce(backend.scratch_bytes(), Reduce::Sum, limit)?;
+            let all = comm.sum(backend.scratch_bytes(), limit)?;
             if all > memory {
                 return Err(too_little_memory(memory, all));
             }
@@ -222,7 +241,7 @@ impl MpiEngine {
         self.driver.counters().tasks
     }
 
-    /// The first MPI tag of the engine's messages.
+    /// The first tag of the engine's messages.
     #[doc(hidden)]
     pub fn tag(&self) -> u32 {
         self.driver.tag()
@@ -238,21 +257,19 @@ impl MpiEngine {
         &self.why
     }
 
-    /// The private communicator of the engine.
-    pub fn comm(&self) -> &Arc<PrivateComm> {
+    /// The communicator of the engine.
+    pub fn comm(&self) -> &Arc<Communicator> {
         self.driver.comm()
     }
 
-    /// Fails if the communicator lacks a rank of the plan, or a part is larger than a process can address.
-    /// [`MpiEngine::new`] checks this first.
-    pub fn check(plan: &Plan, comm: &Comm) -> Result<()> {
-        reshard::rank::check_reach(plan)?;
-        match plan.ranks().last().copied() {
-            Some(most) if most >= comm.size() as u64 => Err(Error::new(
+    /// Fails if the plan has a rank that is not among so many. [`MpiEngine::new`] checks this first.
+    pub fn check(plan: &Plan, ranks: usize) -> Result<()> {
+        match plan.max_rank() {
+            Some(most) if most >= ranks as u64 => Err(Error::new(
                 ErrorKind::OutOfRange,
                 format!(
                     "the plan has a rank {most}, but the communicator has only {}; start {} processes or use smaller grids",
-                    match comm.size() {
+                    match ranks {
                         1 => "rank 0".into(),
                         ranks => format!("{}, 0 to {}", rank_count(ranks), ranks - 1),
                     },
@@ -278,17 +295,19 @@ impl MpiEngine {
         self.driver.scratch_bytes()
     }
 
-    /// Elements that this rank's source part of an array spans in memory; 0 if it has none.
+    /// Elements that this rank's source part of an array spans in memory; 0 if it has none, or there is no such array.
     pub fn source_len(&self, array: usize) -> usize {
         let rank = self.comm().rank() as u64;
-        let mine = self.plan.arrays()[array].sources().iter().find(|source| source.rank == rank);
+        let mine =
+            self.plan.arrays().get(array).and_then(|array| Some(&array.sources()[array.source_of(rank)?]));
         mine.map_or(0, |source| source.span as usize)
     }
 
-    /// Elements that this rank's destination part of an array spans in memory; 0 if it has none.
+    /// Elements that this rank's destination part of an array spans in memory; 0 if it has none, or there is no such array.
     pub fn target_len(&self, array: usize) -> usize {
         let rank = self.comm().rank() as u64;
-        let mine = self.plan.arrays()[array].targets().iter().find(|target| target.rank == rank);
+        let mine =
+            self.plan.arrays().get(array).and_then(|array| Some(&array.targets()[array.target_of(rank)?]));
         mine.map_or(0, |target| target.span as usize)
     }
 
@@ -339,6 +358,7 @@ impl MpiEngine {
         let entered = counted
             .and_then(|()| arrays.each(&mut |array, parts| parts.enter(array, &mut data, &mut entering)));
         if let Err(error) = entered {
+            data.clear();
             return Err(driver.refuse(error));
         }
         data.scaling_number().hash(&mut entering.call);
@@ -352,8 +372,33 @@ impl MpiEngine {
     }
 }
 
+/// Fails if the plan is for other ranks than this one, or a part is larger than a process can address.
+fn check_hosts(plan: &Plan, rank: usize) -> Result<()> {
+    match plan.hosted() {
+        Some(hosted) if !hosted.contains(&(rank as u64)) => Err(Error::new(
+            ErrorKind::Mismatch,
+            format!(
+                "rank {rank} was given a plan for other ranks; make it with Plan::for_rank(moves, {rank}) or Plan::new"
+            ),
+        )),
+        _ => check_reach(plan),
+    }
+}
+
+/// The plan as a mover needs it: messages need that of this rank with its peers; where memory is shared, all ranks must cut that
+/// of all alike.
+fn plan_for(mover: Mover, plan: Arc<Plan>) -> Result<Arc<Plan>> {
+    let plan = match mover {
+        Mover::Messages | Mover::Mixed | Mover::Lockstep if plan.lists_peers() => return Ok(plan),
+        Mover::Messages | Mover::Mixed | Mover::Lockstep => plan.as_ref().clone().with_peers()?,
+        _ if plan.hosted().is_none() => return Ok(plan),
+        _ => Plan::new(plan.arrays().iter().map(|array| array.wanted().clone()).collect())?,
+    };
+    check_reach(&plan).map(|()| Arc::new(plan))
+}
+
 /// Resolves `Auto`: the mover to use, and why. Movers within a node are refused if the ranks are not all on one.
-fn choose(wanted: Mover, comm: &PrivateComm, limit: Option<Duration>) -> Result<(Mover, String)> {
+fn choose(wanted: Mover, comm: &Communicator, limit: Option<Duration>) -> Result<(Mover, String)> {
     let node = comm.node(limit)?;
     match (wanted, node.apart()) {
         (Mover::Shared | Mover::SharedSource | Mover::Private, Some(apart)) => Err(Error::new(
@@ -371,6 +416,12 @@ fn choose(wanted: Mover, comm: &PrivateComm, limit: Option<Duration>) -> Result<
     }
 }
 
+/// A triangle in words.
+fn triangle_words(triangle: Triangle) -> String {
+    let side = if triangle.is_upper() { "above" } else { "below" };
+    format!("all on and {side} diagonal {}", triangle.diagonal())
+}
+
 /// The arguments that must be equal on all ranks, in words.
 fn fields(plan: &Plan, options: &MpiOptions) -> Vec<Field> {
     let all = |of: &dyn Fn(&reshard_plan::Move) -> String| -> String {
@@ -382,7 +433,7 @@ fn fields(plan: &Plan, options: &MpiOptions) -> Vec<Field> {
         field("the version of reshard", env!("CARGO_PKG_VERSION").into()),
         field("the number of arrays", plan.arrays().len().to_string()),
         field("the shape of what moves", all(&|moving| format!("{:?}", moving.problem().shape()))),
-        field("the size of an element", all(&|moving| format!("{} bytes", moving.elem_bytes()))),
+        field("the size of an element", all(&|moving| counted(moving.elem_bytes(), "byte"))),
         field("the source", all(&|moving| format!("{}", moving.from().distribution()))),
         field("the destination", all(&|moving| format!("{}", moving.to().distribution()))),
         field("the order of axes", all(&|moving| format!("{:?}", moving.problem().axes()))),
@@ -396,9 +447,15 @@ fn fields(plan: &Plan, options: &MpiOptions) -> Vec<Field> {
                 )
             }),
         ),
-        field("the triangle", all(&|moving| format!("{:?}", moving.triangle()))),
+        field("the triangle", all(&|moving| moving.triangle().map_or("all of it".into(), triangle_words))),
         field("the order of the destination in memory", all(&|moving| format!("{:?}", moving.to().order()))),
         field("the mover", options.mover.to_string()),
-        field("the options of messages", format!("{:?}", options.messages)),
+        field("the strategy", options.messages.strategy.to_string()),
+        field("the parameters of the strategy", format!("{:?}", options.messages.schedule)),
+        field(
+            "the memory",
+            options.messages.memory.map_or("no limit".into(), |bytes| counted(bytes, "byte")),
+        ),
+        field("barriers", if options.messages.barriers { "after each step" } else { "none" }.into()),
     ]
 }

@@ -1,12 +1,12 @@
 //! The arguments of a run on one rank: its own parts of each array, and how they are scaled on the way.
 
+use crate::communicator::Communicator;
 use crate::mover::shared::readers::Readers;
 use crate::mover::{Mover, Shared};
-use crate::private_comm::PrivateComm;
 use crate::shm::NodeMemory;
 use bytemuck::Pod;
 use reshard::Number;
-use reshard::engine::{Buffers, Scaling};
+use reshard::engine::{Buffers, RawPart, Scaling};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
@@ -21,9 +21,10 @@ use std::sync::Arc;
 /// # Ok(()) }
 /// ```
 pub struct Own<'a, T> {
-    from: Source<'a, T>,
-    /// Taken when the parts are entered into a run.
-    to: Option<Target<'a, T>>,
+    /// Taken when they are entered into a run.
+    parts: Option<PartsOf<'a, T>>,
+    /// The shared source, if there is one: others may read it after the run.
+    shared: Option<&'a Shared<T>>,
     /// The parts are bytes of elements of any size.
     as_bytes: bool,
     /// Alpha, beta, and whether the source is conjugated.
@@ -31,34 +32,50 @@ pub struct Own<'a, T> {
     scaling: Option<Scaling>,
 }
 
-enum Source<'a, T> {
-    Private(&'a [T]),
-    Shared(&'a Shared<T>),
-}
-
-enum Target<'a, T> {
-    Private(&'a mut [T]),
-    Shared(&'a mut Shared<T>),
+/// Source and destination: every combination that there is.
+enum PartsOf<'a, T> {
+    Private(&'a [T], &'a mut [T]),
+    Shared(&'a Shared<T>, &'a mut Shared<T>),
+    SharedSource(&'a Shared<T>, &'a mut [T]),
+    Raw(RawPart, RawPart),
 }
 
 impl<'a, T: Pod> Own<'a, T> {
-    fn of(from: Source<'a, T>, to: Target<'a, T>) -> Self {
-        Self { from, to: Some(to), as_bytes: false, scales: None, scaling: None }
+    fn of(parts: PartsOf<'a, T>) -> Self {
+        let shared = match &parts {
+            PartsOf::Shared(from, _) | PartsOf::SharedSource(from, _) => Some(*from),
+            PartsOf::Private(..) | PartsOf::Raw(..) => None,
+        };
+        Self { parts: Some(parts), shared, as_bytes: false, scales: None, scaling: None }
     }
 
     /// Parts in private memory.
     pub fn new(from: &'a [T], to: &'a mut [T]) -> Self {
-        Self::of(Source::Private(from), Target::Private(to))
+        Self::of(PartsOf::Private(from, to))
     }
 
     /// Parts in memory that the node shares, for the mover [`Mover::Shared`].
     pub fn shared(from: &'a Shared<T>, to: &'a mut Shared<T>) -> Self {
-        Self::of(Source::Shared(from), Target::Shared(to))
+        Self::of(PartsOf::Shared(from, to))
     }
 
     /// A source in memory that the node shares and any destination, for the mover [`Mover::SharedSource`].
     pub fn shared_source(from: &'a Shared<T>, to: &'a mut [T]) -> Self {
-        Self::of(Source::Shared(from), Target::Private(to))
+        Self::of(PartsOf::SharedSource(from, to))
+    }
+}
+
+impl<T: Pod> Own<'static, T> {
+    /// Parts as addresses, in private memory, for callers without Rust's borrows; [`RawPart::NONE`] where this rank has none.
+    /// Source and destination may overlap, or be the same memory: then the source is copied when the run begins, which takes as
+    /// much memory again until it has ended; if it fails, the source may be overwritten.
+    ///
+    /// # Safety
+    /// Until the run has ended, or was dropped: the source can be read over its bytes, the destination can be read and written, and
+    /// nobody else writes to the one or accesses the other.
+    #[allow(unsafe_code)]
+    pub unsafe fn raw(from: RawPart, to: RawPart) -> Self {
+        Self::of(PartsOf::Raw(from, to))
     }
 }
 
@@ -96,7 +113,7 @@ impl<T: Number> Own<'_, T> {
 
 /// What an engine knows while parts are entered into a run.
 pub struct Entering<'e> {
-    pub(super) comm: &'e PrivateComm,
+    pub(super) comm: &'e Communicator,
     pub(super) plan: &'e Plan,
     pub(super) mover: Mover,
     /// For movers of shared arrays: for each array, the sources this rank reads and the destinations it writes.
@@ -118,54 +135,85 @@ pub trait OwnParts<'a> {
 }
 
 impl<'a, T: Pod> OwnParts<'a> for Own<'a, T> {
+    #[allow(unsafe_code)]
     fn enter(&mut self, array: usize, data: &mut Buffers<'a>, entering: &mut Entering<'_>) -> Result<()> {
-        let to = self.to.take().ok_or_else(|| {
+        let parts = self.parts.take().ok_or_else(|| {
             let what = format!("the parts given as array {array} were used in a run before");
             Error::new(ErrorKind::Mismatch, what)
         })?;
-        let fits = match (&self.from, &to) {
-            (Source::Shared(_), Target::Shared(_)) => entering.mover == Mover::Shared,
-            (Source::Shared(_), Target::Private(_)) => entering.mover == Mover::SharedSource,
-            (Source::Private(_), _) => !matches!(entering.mover, Mover::Shared | Mover::SharedSource),
+        let fits = match &parts {
+            PartsOf::Shared(..) => entering.mover == Mover::Shared,
+            PartsOf::SharedSource(..) => entering.mover == Mover::SharedSource,
+            PartsOf::Private(..) | PartsOf::Raw(..) => {
+                !matches!(entering.mover, Mover::Shared | Mover::SharedSource)
+            }
         };
         if !fits {
-            return Err(unfit(entering.mover, matches!(self.from, Source::Shared(_))));
+            return Err(unfit(entering.mover, self.shared.is_some()));
         }
-        let (from, from_parts): (&'a [T], _) = match self.from {
-            Source::Private(from) => (from, None),
-            Source::Shared(from) => {
-                from.check_not_poisoned()?;
-                (from, Some(from.parts()))
-            }
-        };
-        let (to, to_parts) = match (to, entering.readers) {
-            (Target::Private(to), _) => (to, None),
-            (Target::Shared(to), Some(readers)) => {
-                check_same_ranks(to.parts(), entering.comm)?;
-                let (own, parts) = to.own_and_parts(readers)?;
-                (own, Some(parts))
-            }
-            (Target::Shared(_), None) => return Err(unfit(entering.mover, true)),
-        };
         let rank = entering.comm.rank() as u64;
-        if self.as_bytes {
-            data.enter_own_bytes(array, rank, bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to))?;
-        } else {
-            data.enter_own(array, rank, from, to, self.scaling)?;
+        match parts {
+            PartsOf::Private(from, to) => self.enter_slices(array, rank, data, from, to),
+            PartsOf::Raw(from, to) => {
+                if !self.as_bytes {
+                    data.check_type::<T>(array, self.scaling.as_ref())?;
+                }
+                // SAFETY: promised where these parts were made.
+                unsafe { data.enter_own_raw(array, rank, from, to, self.scaling) }
+            }
+            PartsOf::SharedSource(from, to) => {
+                from.check_not_poisoned()?;
+                self.enter_slices(array, rank, data, from, to)?;
+                enter_shared(array, data, entering, from.parts(), None)
+            }
+            PartsOf::Shared(from, to) => {
+                from.check_not_poisoned()?;
+                check_same_ranks(to.parts(), entering.comm)?;
+                let readers = entering.readers.ok_or_else(|| unfit(entering.mover, true))?;
+                let (own, to) = to.own_and_parts(readers)?;
+                self.enter_slices(array, rank, data, from, own)?;
+                enter_shared(array, data, entering, from.parts(), Some(to))
+            }
         }
-        if let Some(from) = from_parts {
-            check_same_ranks(from, entering.comm)?;
-            enter_others(data, array, entering, from, to_parts)?;
-            NodeMemory::fingerprint(from, to_parts).hash(&mut entering.call);
-        }
-        Ok(())
     }
 
     fn add_readers(&self, entering: &Entering<'_>) {
-        if let (Source::Shared(from), Some(readers)) = (&self.from, entering.readers) {
+        if let (Some(from), Some(readers)) = (self.shared, entering.readers) {
             from.add_readers(readers);
         }
     }
+}
+
+impl<'a, T: Pod> Own<'a, T> {
+    fn enter_slices(
+        &self,
+        array: usize,
+        rank: u64,
+        data: &mut Buffers<'a>,
+        from: &'a [T],
+        to: &'a mut [T],
+    ) -> Result<()> {
+        match self.as_bytes {
+            true => {
+                data.enter_own_bytes(array, rank, bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to))
+            }
+            false => data.enter_own(array, rank, from, to, self.scaling),
+        }
+    }
+}
+
+/// Enters what this rank reads and writes of the other ranks' parts.
+fn enter_shared(
+    array: usize,
+    data: &mut Buffers<'_>,
+    entering: &mut Entering<'_>,
+    from: &NodeMemory,
+    to: Option<&NodeMemory>,
+) -> Result<()> {
+    check_same_ranks(from, entering.comm)?;
+    enter_others(data, array, entering, from, to)?;
+    NodeMemory::fingerprint(from, to).hash(&mut entering.call);
+    Ok(())
 }
 
 /// The error for parts that the mover cannot move.
@@ -184,7 +232,7 @@ fn unfit(mover: Mover, shared: bool) -> Error {
 }
 
 /// Refuses shared parts whose ranks are other processes than the engine's, or the same in another order.
-fn check_same_ranks(parts: &NodeMemory, comm: &PrivateComm) -> Result<()> {
+fn check_same_ranks(parts: &NodeMemory, comm: &Communicator) -> Result<()> {
     if parts.belong_to(comm) {
         return Ok(());
     }

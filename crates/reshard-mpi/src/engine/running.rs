@@ -7,9 +7,9 @@
 //! an argument that was refused, a timeout, a panic, a run that was forgotten. An engine that failed on a rank cannot be
 //! used there any more; others on the same communicator go on.
 
-use crate::ffi::library::is_forked;
+use crate::communicator::{Communicator, Registration};
+use crate::fork::is_forked;
 use crate::mover::{Backoff, MoverBackend, Progress, RunCounters};
-use crate::private_comm::{PrivateComm, Registration};
 use reshard::engine::{Buffers, Report};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::borrow::Cow;
@@ -46,7 +46,7 @@ impl MoverDriver {
         Ok(Self { registration, backend, limit, oversubscribed, broken: None, open: false, runs: 0 })
     }
 
-    pub fn comm(&self) -> &Arc<PrivateComm> {
+    pub fn comm(&self) -> &Arc<Communicator> {
         self.registration.comm()
     }
 
@@ -70,18 +70,25 @@ impl MoverDriver {
         mut data: Buffers<'r>,
         call: u64,
     ) -> Result<Running<'r>> {
-        let mut state = self.begin(plan, &mut data, call)?;
-        if self.backend.is_one_call() {
-            self.finish(&mut data, &mut state)?;
+        let state = match self.begin(plan, &mut data, call) {
+            Ok(state) => state,
+            Err(error) => {
+                data.clear();
+                return Err(error);
+            }
+        };
+        let mut running = Running { driver: self, data, state };
+        if running.driver.backend.is_one_call() {
+            running.driver.finish(&mut running.data, &mut running.state)?;
         }
-        Ok(Running { driver: self, data, state })
+        Ok(running)
     }
 
     /// Fails if the engine cannot be used any more: an earlier run failed, here or on another rank.
     pub fn check(&mut self) -> Result<()> {
-        // Not after the end of MPI, not in a fork, and not on a thread that may not call MPI: even movers that need no MPI
+        // Not after the end of MPI, not in a fork, and not on a thread that may not call MPI: even movers that send nothing
         // check for failure notices of other ranks.
-        self.comm().mpi().check_open()?;
+        self.comm().check_open()?;
         if let Err(error) = self.registration.check(self.runs + 1, false) {
             return Err(self.fail_by_notice(error));
         }
@@ -116,7 +123,11 @@ impl MoverDriver {
         report.bytes = plan.bytes();
         let state = RunState {
             begin: Instant::now(),
-            backoff: Backoff::new(self.limit, self.oversubscribed),
+            backoff: if data.is_in_place() {
+                Backoff::in_place(self.limit, self.oversubscribed)
+            } else {
+                Backoff::new(self.limit, self.oversubscribed)
+            },
             waits: 0,
             report,
             ended: false,
@@ -267,6 +278,17 @@ struct RunState {
 ///
 /// Every call progresses this run alone. Two runs in flight at once may be tested in any order on each rank; ranks that
 /// wait for two in different orders deadlock until the timeout: [`Running::wait_all`] waits for several at once.
+///
+/// ```no_run
+/// # fn f(engine: &mut reshard_mpi::MpiEngine, x: &[f64], y: &mut [f64]) -> reshard::Result<()> {
+/// use reshard_mpi::Own;
+/// let mut running = engine.start(Own::new(x, y))?;
+/// while !running.test()? {
+///     // compute something else
+/// }
+/// let report = running.wait()?;
+/// # Ok(()) }
+/// ```
 #[must_use = "a run must be waited for"]
 pub struct Running<'r> {
     driver: &'r mut MoverDriver,
@@ -316,15 +338,17 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if self.state.ended || is_forked() {
+        if is_forked() {
             return;
         }
-        if std::thread::panicking() {
+        if !self.state.ended && std::thread::panicking() {
             let why = Error::new(ErrorKind::External, "it panicked in the middle of the run");
             let _ = self.driver.fail(why, &mut self.state);
-            return;
+        } else if !self.state.ended {
+            // The driver keeps an error: the next run is refused with it.
+            let _ = self.driver.finish(&mut self.data, &mut self.state);
         }
-        // The driver keeps an error: the next run is refused with it.
-        let _ = self.driver.finish(&mut self.data, &mut self.state);
+        // Copies of what was moved in place take no memory beyond the run.
+        self.data.clear();
     }
 }

@@ -2,7 +2,7 @@
 //! exchange them.
 
 use crate::agree::agree_on_result;
-use crate::private_comm::PrivateComm;
+use crate::communicator::Communicator;
 use reshard_plan::{Layout, MAX_DIMS, Move, Plan, Result, Window};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const STRIDES_PER_SIDE: usize = MAX_DIMS;
 
 /// Returns the plan with the strides that each rank has given for its own parts; the same plan if no rank's differ from
 /// what this one assumed. Collective.
-pub fn of_all_ranks(plan: &Arc<Plan>, comm: &PrivateComm, limit: Option<Duration>) -> Result<Arc<Plan>> {
+pub fn of_all_ranks(plan: &Arc<Plan>, comm: &Communicator, limit: Option<Duration>) -> Result<Arc<Plan>> {
     let rank = comm.rank() as u64;
     let mut mine: Vec<u8> = Vec::new();
     for array in plan.arrays() {

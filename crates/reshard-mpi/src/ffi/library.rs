@@ -5,6 +5,7 @@
 
 use super::calls::{CallTable, Calls, each};
 use crate::abi::{Abi, ERROR_TEXT_BYTES, Interface, Raw, SUCCESS, VERSION_TEXT_BYTES};
+use crate::fork::{forked_off, is_forked};
 use crate::launch::launched;
 use crate::search::{known_names, search};
 use libc::{RTLD_GLOBAL, RTLD_NOLOAD, RTLD_NOW};
@@ -12,8 +13,8 @@ use libloading::os::unix::Library;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The MPI library of this process.
 pub struct Mpi {
@@ -39,23 +40,8 @@ pub struct Mpi {
     _library: Library,
 }
 
-/// Whether MPI may be called in this process. A process has one MPI, so this is global.
-static STATE: AtomicU8 = AtomicU8::new(OPEN);
-const OPEN: u8 = 0;
-/// MPI has ended.
-const ENDED: u8 = 1;
-/// This process is a fork of the one that has MPI: its connections and shared memory are its parent's.
-const FORKED: u8 = 2;
-
-/// Runs in a child after `fork`, as Python's multiprocessing does.
-extern "C" fn forked() {
-    STATE.store(FORKED, Ordering::Relaxed);
-}
-
-/// True if this process was forked off one that had begun MPI. It must not touch what its parent shares with other ranks.
-pub(crate) fn is_forked() -> bool {
-    STATE.load(Ordering::Relaxed) == FORKED
-}
+/// True once MPI has ended. A process has one MPI, so this is global.
+static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Which threads may call MPI.
 #[derive(Clone, Copy)]
@@ -204,37 +190,22 @@ impl Mpi {
         Ok(mpi)
     }
 
-    /// Registers the handler that notices forks of this process. MPI has begun.
-    pub(super) fn watch_forks(&self) {
-        static WATCHED: Once = Once::new();
-        // SAFETY: the handler stores a number, which a child may do. If it cannot be registered, forks go unnoticed.
-        WATCHED.call_once(|| unsafe {
-            libc::pthread_atfork(None, None, Some(forked));
-        });
-    }
-
     /// Records that MPI has ended: from now on every call fails.
     pub(super) fn note_end(&self) {
-        let _ = STATE.compare_exchange(OPEN, ENDED, Ordering::Relaxed, Ordering::Relaxed);
+        ENDED.store(true, Ordering::Relaxed);
     }
 
     /// The right to call MPI, to be held during the call. Fails if MPI has ended, this process is a fork, or this thread
     /// may not call MPI.
     pub(super) fn enter(&self) -> Result<CallGuard<'_>> {
-        match STATE.load(Ordering::Relaxed) {
-            OPEN => {}
-            ENDED => {
-                return Err(Error::new(
-                    ErrorKind::External,
-                    "MPI has ended in this process and cannot begin again",
-                ));
-            }
-            _ => {
-                return Err(Error::new(
-                    ErrorKind::External,
-                    "this process was forked off one that has MPI, and cannot use it; let the parent do so, or start the child anew",
-                ));
-            }
+        if is_forked() {
+            return Err(forked_off());
+        }
+        if ENDED.load(Ordering::Relaxed) {
+            return Err(Error::new(
+                ErrorKind::External,
+                "MPI has ended in this process and cannot begin again",
+            ));
         }
         let held = match self.threads.get() {
             Some(Threads::Funneled(thread)) if *thread != this_thread() => {

@@ -49,6 +49,11 @@ impl Request {
         Ok(self.done)
     }
 
+    /// True if the operation is a receive.
+    pub(crate) fn is_receive(&self) -> bool {
+        self.receives
+    }
+
     /// The bytes received; none while the request is in flight.
     pub fn received(&self) -> Option<usize> {
         self.done

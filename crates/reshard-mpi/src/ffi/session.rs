@@ -5,7 +5,8 @@
 
 use super::calls::{Handle, call, each};
 use super::comm::Comm;
-use super::library::{Mpi, Threads, is_forked, this_thread};
+use super::library::{Mpi, Threads, this_thread};
+use crate::fork::{is_forked, watch_forks};
 use crate::launch::launched;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::ffi::c_int;
@@ -118,7 +119,7 @@ impl Mpi {
             (false, false) => Threads::Funneled(this_thread()),
         };
         self.threads.get_or_init(|| threads);
-        self.watch_forks();
+        watch_forks();
         // The attribute notices when the host ends MPI.
         self.key().map(drop)
     }

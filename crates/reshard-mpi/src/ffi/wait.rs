@@ -7,9 +7,6 @@ use super::request::Request;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
 
-/// The default timeout of a rank that waits for others.
-pub const DEADLINE: Duration = Duration::from_secs(120);
-
 /// Polls before the processor is yielded.
 const MAX_SPINS: u32 = 100;
 

@@ -5,6 +5,13 @@ use std::fmt;
 use std::str::FromStr;
 
 /// How bytes get from one process to another.
+///
+/// ```
+/// use reshard_mpi::{Mover, MpiOptions};
+/// let options = MpiOptions::default().with_mover("shared-source".parse()?);
+/// assert_eq!(options.mover, Mover::SharedSource);
+/// # Ok::<(), reshard::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mover {
     /// `Private` if all ranks are on one node, `Messages` if each is on its own, else `Mixed`.

@@ -87,7 +87,7 @@ pub trait MoverBackend: Send {
     fn skip_run(&mut self) {}
 
     /// Ends the use of this mover, after its last run has failed or not. False if a message of it may still be in flight, or
-    /// MPI may still receive something for it.
+    /// the transport may still receive something for it.
     fn shut_down(&mut self, failed: bool) -> bool {
         let _ = failed;
         true

@@ -12,16 +12,15 @@ mod receiving;
 mod sending;
 
 use crate::agree::{Field, agree, agree_on_result, register};
-use crate::ffi::comm::{Comm, LONGEST_MESSAGE};
-use crate::ffi::library::is_forked;
-use crate::ffi::wait::DEADLINE;
+use crate::communicator::{Communicator, DEADLINE, Registration, ToCommunicator};
+use crate::fork::is_forked;
 use crate::mover::{Backoff, rank_count};
-use crate::owned::Envelope;
-use crate::private_comm::Registration;
+use crate::transport::{Envelope, MAX_MESSAGE_BYTES};
 use bytemuck::Pod;
 use rank::RingRank;
+use reshard_plan::error::counted;
 use reshard_plan::{Error, ErrorKind, Result};
-use reshard_ring::{FragmentSize, Report, RingPlan, RingProblem, Side};
+use reshard_ring::{Direction, FragmentSize, Report, RingPlan, RingProblem, Side};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -38,12 +37,12 @@ type Neighbours = [usize; 2];
 struct FragmentTag {
     /// The envelope of every fragment, but for its sequence number.
     envelope: Envelope,
-    /// The first of the ring's MPI tags.
+    /// The first of the ring's tags.
     first_tag: u32,
 }
 
 impl FragmentTag {
-    /// The MPI tag of fragments sent to a side.
+    /// The tag of fragments sent to a side.
     fn of_side(self, side: Side) -> u32 {
         self.first_tag + side.index() as u32
     }
@@ -120,18 +119,18 @@ impl MpiRing {
     pub fn of_problem(
         problem: Result<RingProblem>,
         item_bytes: usize,
-        comm: &Comm,
+        comm: &dyn ToCommunicator,
         options: MpiRingOptions,
     ) -> Result<Self> {
         let plan = problem.and_then(|problem| RingPlan::solved(problem, item_bytes)).map(Arc::new);
-        let private = comm.private_within(options.deadline)?;
-        Self::new(agree_on_result("a plan", plan, &private, options.deadline)?, comm, options)
+        let communicator = comm.to_communicator(options.deadline)?;
+        Self::new(agree_on_result("a plan", plan, &communicator, options.deadline)?, &communicator, options)
     }
 
     /// Makes an engine for the plan. Collective; returns the same outcome on all ranks.
-    pub fn new(plan: Arc<RingPlan>, comm: &Comm, options: MpiRingOptions) -> Result<Self> {
+    pub fn new(plan: Arc<RingPlan>, comm: &dyn ToCommunicator, options: MpiRingOptions) -> Result<Self> {
         let limit = options.deadline;
-        let comm = comm.private_within(limit)?;
+        let comm = comm.to_communicator(limit)?;
         let size = FragmentSize::within(options.memory, &plan, true, Envelope::BYTES);
         let proposal = comm.propose(0, TAGS);
         let local = check(&plan, &comm)
@@ -141,7 +140,7 @@ impl MpiRing {
         let registration = register(&comm, proposed, TAGS, limit)?;
         let size = size?;
         let in_ring = comm.rank() < plan.procs();
-        let rank = in_ring.then(|| RingRank::new(&plan, comm.rank(), &size)).transpose();
+        let rank = in_ring.then(|| RingRank::new(&plan, &comm, &size)).transpose();
         let rank = agree_on_result("fragments", rank, &comm, limit)?;
         let scratch_bytes = if in_ring { size.rank_bytes(&plan, comm.rank()) } else { 0 };
         let oversubscribed = comm.node(limit)?.is_oversubscribed();
@@ -173,7 +172,7 @@ impl MpiRing {
         self.scratch_bytes
     }
 
-    /// The first MPI tag of the ring's messages.
+    /// The first tag of the ring's messages.
     #[doc(hidden)]
     pub fn tag(&self) -> u32 {
         self.registration.tag()
@@ -219,7 +218,7 @@ impl MpiRing {
 
     /// Fails if the ring cannot be used any more: an earlier run failed, here or on another rank.
     fn check(&mut self) -> Result<()> {
-        self.registration.comm().mpi().check_open()?;
+        self.registration.comm().check_open()?;
         if let Err(error) = self.registration.check(self.runs + 1, false) {
             self.broken = Some(error.to_string().into());
             return Err(error);
@@ -268,18 +267,24 @@ fn fields(plan: &RingPlan, options: &MpiRingOptions) -> Vec<Field> {
         field("the version of reshard", env!("CARGO_PKG_VERSION").into()),
         field("the loads", format!("{:?}", problem.loads())),
         field("the targets", format!("{:?}", problem.targets())),
-        field("the size of an item", format!("{} bytes", plan.item_bytes())),
+        field("the size of an item", counted(plan.item_bytes(), "byte")),
         field("the order of items", if problem.is_ordered() { "in order" } else { "without order" }.into()),
-        field("the direction", format!("{:?}", problem.direction())),
+        field(
+            "the direction",
+            match problem.direction() {
+                Direction::Uni => "to the right only".into(),
+                Direction::Bi => "both ways".into(),
+            },
+        ),
         field("the costs to the right", format!("{:?}", problem.right())),
         field("the costs to the left", format!("{:?}", problem.left())),
         field("the program", program),
-        field("the memory", format!("{:?}", options.memory)),
+        field("the memory", options.memory.map_or("no limit".into(), |bytes| counted(bytes, "byte"))),
     ]
 }
 
-/// Fails if the communicator is too small for the ring, or an item too large for MPI.
-fn check(plan: &RingPlan, comm: &Comm) -> Result<()> {
+/// Fails if the communicator is too small for the ring, or an item too large for a message.
+fn check(plan: &RingPlan, comm: &Communicator) -> Result<()> {
     let procs = plan.procs();
     if procs > comm.size() {
         return Err(Error::new(
@@ -290,12 +295,13 @@ fn check(plan: &RingPlan, comm: &Comm) -> Result<()> {
             ),
         ));
     }
-    if plan.item_bytes() > LONGEST_MESSAGE {
+    let most = MAX_MESSAGE_BYTES - Envelope::BYTES;
+    if plan.item_bytes() > most {
         return Err(Error::new(
             ErrorKind::TooLarge,
             format!(
-                "items of {} bytes were given; MPI sends at most {LONGEST_MESSAGE} bytes at once",
-                plan.item_bytes()
+                "items of {} were given; at most {most} bytes are sent at once",
+                counted(plan.item_bytes(), "byte")
             ),
         ));
     }

@@ -3,10 +3,9 @@
 use super::receiving::LinkReceiver;
 use super::sending::RingSender;
 use super::{FragmentTag, Neighbours};
-use crate::ffi::comm::Comm;
+use crate::communicator::{Communicator, Registration};
 use crate::mover::{Backoff, rank_list};
-use crate::owned::{Envelope, Slot};
-use crate::private_comm::Registration;
+use crate::transport::{Envelope, Slot};
 use reshard_plan::Result;
 use reshard_ring::{FragmentSize, RankProgress, RingPlan, Side};
 
@@ -27,11 +26,12 @@ pub struct RingRank {
 }
 
 impl RingRank {
-    /// Allocates the slots of a rank. `size` gives their number and length in bytes.
-    pub fn new(plan: &RingPlan, rank: usize, size: &FragmentSize) -> Result<Self> {
+    /// Allocates the slots of this rank. `size` gives their number and length in bytes.
+    pub fn new(plan: &RingPlan, comm: &Communicator, size: &FragmentSize) -> Result<Self> {
+        let rank = comm.rank();
         let slots = |bytes: usize| {
             let count = if bytes == 0 { 0 } else { size.slots };
-            (0..count).map(|_| Slot::new(bytes)).collect::<Result<Vec<Slot>>>()
+            (0..count).map(|_| Slot::new(comm.transport(), bytes)).collect::<Result<Vec<Slot>>>()
         };
         let progress = RankProgress::new(plan, rank);
         let receiver = |side: Side| -> Result<LinkReceiver> {
@@ -55,7 +55,6 @@ impl RingRank {
         memory: &mut [u8],
         mut backoff: Backoff,
     ) -> Result<()> {
-        let comm: &Comm = registration.comm();
         self.progress.begin();
         self.sender.begin();
         self.receivers.iter_mut().for_each(LinkReceiver::begin);
@@ -63,7 +62,7 @@ impl RingRank {
         self.tag = FragmentTag { envelope, first_tag: registration.tag() };
         let mut polls = 0_u32;
         while !self.is_over()? {
-            if self.advance(comm, memory)? {
+            if self.advance(memory)? {
                 backoff.reset();
             } else {
                 polls = polls.wrapping_add(1);
@@ -86,22 +85,22 @@ impl RingRank {
     }
 
     /// Does what can be done without waiting. Returns whether there was anything.
-    fn advance(&mut self, comm: &Comm, memory: &mut [u8]) -> Result<bool> {
+    fn advance(&mut self, memory: &mut [u8]) -> Result<bool> {
         let Self { progress, neighbours, item_bytes, sender, receivers, tag } = self;
         let mut moved = false;
         for side in SIDES {
             let from = neighbours[side.index()];
             let receiver = &mut receivers[side.index()];
-            moved |= receiver.unpack(comm, memory, progress, (side, from), (*tag, *item_bytes))?;
+            moved |= receiver.unpack(memory, progress, (side, from), (*tag, *item_bytes))?;
         }
-        moved |= sender.pack(comm, memory, progress, *neighbours, *tag)?;
+        moved |= sender.pack(memory, progress, *neighbours, *tag)?;
         if !moved {
-            moved = sender.flush(comm, *neighbours, *tag)?;
+            moved = sender.flush(*neighbours, *tag)?;
         }
         Ok(moved)
     }
 
-    /// Cancels the posted receives. False if MPI may still write to one.
+    /// Cancels the posted receives. False if the transport may still write to one.
     pub fn cancel_receives(&mut self) -> bool {
         Slot::cancel_receives(self.receivers.iter_mut().flat_map(|receiver| &mut receiver.slots))
     }

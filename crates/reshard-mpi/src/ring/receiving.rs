@@ -5,8 +5,7 @@
 //! posted only with a slot whose fragment is unpacked.
 
 use super::FragmentTag;
-use crate::ffi::comm::Comm;
-use crate::owned::{Envelope, Slot};
+use crate::transport::{Envelope, Slot};
 use reshard_plan::{Error, ErrorKind, Result};
 use reshard_ring::{RankProgress, Side};
 
@@ -54,13 +53,12 @@ impl LinkReceiver {
     /// Returns whether any item was unpacked.
     pub fn unpack(
         &mut self,
-        comm: &Comm,
         memory: &mut [u8],
         progress: &mut RankProgress,
         (side, from): (Side, usize),
         (tag, item_bytes): (FragmentTag, usize),
     ) -> Result<bool> {
-        let mpi_tag = tag.of_side(side.opposite());
+        let link_tag = tag.of_side(side.opposite());
         let mut moved = false;
         loop {
             if self.arrived.is_none()
@@ -70,7 +68,7 @@ impl LinkReceiver {
                 let envelope = self.slots[slot].envelope();
                 if envelope.engine != tag.envelope.engine || envelope.run < tag.envelope.run {
                     // A stray fragment of a ring, or a run, that is over.
-                    self.slots[slot].receive(comm, from, mpi_tag)?;
+                    self.slots[slot].receive(from, link_tag)?;
                     continue;
                 }
                 if envelope != (Envelope { sequence: self.sequence, ..tag.envelope }) {
@@ -88,7 +86,7 @@ impl LinkReceiver {
             if self.posted.is_none() && self.awaited > 0 {
                 let taken = self.arrived.map(|fragment| fragment.slot);
                 if let Some(slot) = (0..self.slots.len()).find(|&slot| Some(slot) != taken) {
-                    self.slots[slot].receive(comm, from, mpi_tag)?;
+                    self.slots[slot].receive(from, link_tag)?;
                     self.posted = Some(slot);
                 }
             }

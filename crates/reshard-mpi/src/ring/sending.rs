@@ -1,11 +1,10 @@
 //! The fragments that a rank of a ring sends to its two neighbours.
 //!
-//! Fragments are sent synchronously (`MPI_Issend`): a send completes only when the neighbour has begun to receive, so a
-//! neighbour that is full makes its sender wait instead of filling up MPI's memory.
+//! Fragments are sent synchronously: a send completes only when the neighbour has begun to receive, so a
+//! neighbour that is full makes its sender wait instead of filling up the transport's memory.
 
 use super::{FragmentTag, Neighbours};
-use crate::ffi::comm::Comm;
-use crate::owned::{Envelope, Slot};
+use crate::transport::{Envelope, Slot};
 use reshard_plan::Result;
 use reshard_ring::{RankProgress, Side};
 
@@ -60,7 +59,6 @@ impl RingSender {
     /// Returns whether any item was packed.
     pub fn pack(
         &mut self,
-        comm: &Comm,
         memory: &[u8],
         progress: &mut RankProgress,
         neighbours: Neighbours,
@@ -80,7 +78,7 @@ impl RingSender {
             let (full, open) = (packed == buffer.len(), OpenFragment { packed, ..open });
             moved = true;
             if full || progress.sends_to() != Some(side) {
-                self.send(comm, open, neighbours, tag)?;
+                self.send(open, neighbours, tag)?;
                 self.open = None;
             } else {
                 self.open = Some(open);
@@ -90,9 +88,9 @@ impl RingSender {
     }
 
     /// Sends the fragment that is being packed although it is not full. Returns whether there was one.
-    pub fn flush(&mut self, comm: &Comm, neighbours: Neighbours, tag: FragmentTag) -> Result<bool> {
+    pub fn flush(&mut self, neighbours: Neighbours, tag: FragmentTag) -> Result<bool> {
         let Some(open) = self.open.take() else { return Ok(false) };
-        self.send(comm, open, neighbours, tag)?;
+        self.send(open, neighbours, tag)?;
         Ok(true)
     }
 
@@ -106,20 +104,14 @@ impl RingSender {
         Ok(None)
     }
 
-    fn send(
-        &mut self,
-        comm: &Comm,
-        open: OpenFragment,
-        neighbours: Neighbours,
-        tag: FragmentTag,
-    ) -> Result<()> {
+    fn send(&mut self, open: OpenFragment, neighbours: Neighbours, tag: FragmentTag) -> Result<()> {
         let slot = &mut self.slots[open.slot];
         let range = RankProgress::fragment_range(open.side, slot.bytes().len(), open.packed);
         let sequence = &mut self.sequence[open.side.index()];
         let envelope = Envelope { sequence: *sequence, ..tag.envelope };
         *sequence += 1;
         let to = (neighbours[open.side.index()], tag.of_side(open.side));
-        slot.send(comm, envelope, range, to, true)?;
+        slot.send(envelope, range, to, true)?;
         self.sent_to[open.slot] = open.side;
         self.fragments += 1;
         self.bytes += open.packed as u64;

@@ -3,8 +3,8 @@
 //! `MPI_Comm_split_type`, is a call without a timeout.)
 
 use super::{PageKind, Segment};
-use crate::node::{Identity, Node, process_number};
-use crate::private_comm::PrivateComm;
+use crate::communicator::Communicator;
+use crate::node::{Identity, Node};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsRawFd;
@@ -58,7 +58,7 @@ impl ProbeInfo {
     }
 }
 
-impl PrivateComm {
+impl Communicator {
     /// True if all ranks are on one node and can map each other's memory. Collective the first time.
     pub fn is_one_node(&self, time: Option<Duration>) -> Result<bool> {
         Ok(self.node(time)?.apart().is_none())
@@ -69,7 +69,7 @@ impl PrivateComm {
         if let Some(node) = self.node.get() {
             return Ok(node);
         }
-        let process = process_number();
+        let process = self.transport().identity();
         let made = Segment::create(16, PageKind::Ordinary);
         let who =
             Identity { process, machine: machine().unwrap_or(process as u64), namespaces: namespaces() };

@@ -11,8 +11,8 @@ mod segment;
 pub(crate) use segment::{PageKind, Segment};
 
 use crate::agree::agree_on_result;
+use crate::communicator::Communicator;
 use crate::node::random;
-use crate::private_comm::PrivateComm;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::AsRawFd;
@@ -61,7 +61,12 @@ impl SegmentInfo {
 impl NodeMemory {
     /// Makes a segment of `bytes` bytes, all zero, and maps those of all other ranks of this node. Collective over the whole
     /// communicator; fails on all ranks if it fails on one.
-    pub fn share(comm: &PrivateComm, bytes: usize, pages: PageKind, limit: Option<Duration>) -> Result<Self> {
+    pub fn share(
+        comm: &Communicator,
+        bytes: usize,
+        pages: PageKind,
+        limit: Option<Duration>,
+    ) -> Result<Self> {
         let node = comm.node(limit)?;
         let all_bytes = bytes.checked_add(SEGMENT_HEADER_BYTES).ok_or_else(|| too_large(bytes, 1));
         let made = all_bytes.and_then(|bytes| Segment::create(bytes, pages).map(|made| (made, bytes)));
@@ -110,7 +115,7 @@ impl NodeMemory {
     }
 
     /// True if the ranks of a communicator are these processes, in the same order.
-    pub fn belong_to(&self, comm: &PrivateComm) -> bool {
+    pub fn belong_to(&self, comm: &Communicator) -> bool {
         comm.node.get().is_some_and(|node| node.processes() == self.processes)
     }
 

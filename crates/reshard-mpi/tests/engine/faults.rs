@@ -1,9 +1,10 @@
 //! What goes wrong: ranks that were given something else, do not come, or end in the middle.
 
+use crate::world::World;
 use reshard::engine::{MessagesOptions, Report};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
+use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own, Shared};
 use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use std::ops::Range;
@@ -26,7 +27,7 @@ struct Given {
 }
 
 impl Given {
-    fn engine(&self, world: &Comm) -> reshard::Result<MpiEngine> {
+    fn engine(&self, world: &dyn World) -> reshard::Result<MpiEngine> {
         let layout = |(grid, block): ([u64; 2], [u64; 2]), order: MemoryOrder| {
             let text = format!(
                 "{}x{}/{}x{} of {}x{}",
@@ -87,7 +88,7 @@ const CHANGES: u64 = 20;
 const IMPOSSIBLE: Range<u64> = 16..19;
 
 /// One rank is given one other argument: all ranks are told, by the same sentence, which names that rank.
-pub fn disagreement(world: &Comm, seed: u64, trials: u64) {
+pub fn disagreement(world: &dyn World, seed: u64, trials: u64) {
     let mut random = Random::new(seed);
     let size = world.size() as u64;
     for trial in 0..trials {
@@ -121,11 +122,10 @@ pub fn disagreement(world: &Comm, seed: u64, trials: u64) {
             format!("rank {odd} was given")
         };
         assert!(error.contains(&names), "trial {trial}: {error}");
-        let mut all = vec![0; 600 * world.size()];
         let mut words = [b' '; 600];
         let length = error.len().min(600);
         words[..length].copy_from_slice(&error.as_bytes()[..length]);
-        world.private().unwrap().all_gather_within(&words, &mut all, Some(Duration::from_secs(20))).unwrap();
+        let all = world.gather(&words);
         assert!(all.chunks_exact(600).all(|other| other == words), "trial {trial}: all are told the same");
         // And when all agree again, all is well.
         if trial % 16 == 0 {
@@ -135,16 +135,16 @@ pub fn disagreement(world: &Comm, seed: u64, trials: u64) {
 }
 
 /// A rank that never calls is named by all others, soon after the deadline.
-pub fn absence(world: &Comm) {
+pub fn absence(world: &dyn World) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("3/2 of 100"), layout("3/7 of 100")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
     if world.rank() == 1 {
         // It has been here once, and now stays away.
-        world.private().unwrap();
+        world.communicator();
     }
     if world.rank() != 1 {
-        world.private().unwrap();
+        world.communicator();
         let begin = Instant::now();
         let options = MpiOptions::default().with_deadline(Some(Duration::from_millis(300)));
         let error = MpiEngine::new(Arc::clone(&plan), world, options).err().expect("rank 1 is not here");
@@ -153,11 +153,11 @@ pub fn absence(world: &Comm) {
         assert!(begin.elapsed() < Duration::from_secs(4));
         refused(world, plan);
     }
-    world.barrier_within(Some(Duration::from_secs(30))).unwrap();
+    world.meet();
 }
 
 /// A rank that makes its engine but never runs it is named, and is told when it does.
-pub fn silence(world: &Comm, mover: Mover) {
+pub fn silence(world: &dyn World, mover: Mover) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("2/60 of 120"), layout("2/60 ranks=1,0 of 120")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
@@ -180,7 +180,7 @@ pub fn silence(world: &Comm, mover: Mover) {
         assert!(error.to_string().contains("an earlier run failed"), "{error}");
         assert!(begin.elapsed() < Duration::from_secs(4));
     }
-    world.barrier_within(Some(Duration::from_secs(30))).unwrap();
+    world.meet();
     // Another engine on the same communicator is none the worse for it.
     let (from, mut to) = ([world.rank() as f64; 60], [-1.0; 60]);
     if world.rank() == 1 {
@@ -199,7 +199,7 @@ pub fn silence(world: &Comm, mover: Mover) {
 }
 
 /// A new engine on the same communicator fails at once.
-fn refused(world: &Comm, plan: Arc<Plan>) {
+fn refused(world: &dyn World, plan: Arc<Plan>) {
     let begin = Instant::now();
     let error = MpiEngine::new(plan, world, MpiOptions::default()).err().expect("the ranks are out of step");
     assert!(error.to_string().contains("use another communicator"), "{error}");
@@ -214,7 +214,7 @@ enum Parts {
 
 impl Parts {
     /// The source is full of a value, the destination of -1.
-    fn new(world: &Comm, engine: &MpiEngine, value: f64) -> Self {
+    fn new(world: &dyn World, engine: &MpiEngine, value: f64) -> Self {
         let (from, to) = (engine.source_len(0), engine.target_len(0));
         if engine.mover() != Mover::Shared {
             return Self::Private(vec![value; from], vec![-1.0; to]);
@@ -253,7 +253,7 @@ impl Parts {
 }
 
 /// Many engines and many more runs, in as much memory as few.
-pub fn calls(world: &Comm, mover: Mover, calls: u64) {
+pub fn calls(world: &dyn World, mover: Mover, calls: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("2x1/3x2 of 20x20"), layout("1x2/4x7 of 20x20")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
@@ -281,7 +281,7 @@ pub fn resident() -> u64 {
 }
 
 /// The last rank ends before its run of this number; the others must not wait for ever.
-pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
+pub fn end(world: &dyn World, how: &str, mover: Mover, step: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
@@ -293,7 +293,7 @@ pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
             match how {
                 "panic" => panic!("on purpose"),
                 "exit" => std::process::exit(7),
-                _ => kill_this(),
+                _ => world.kill(),
             }
         }
         if let Err(error) = parts.run(&mut engine) {
@@ -304,14 +304,9 @@ pub fn end(world: &Comm, how: &str, mover: Mover, step: u64) {
     }
 }
 
-fn kill_this() -> ! {
-    let status = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
-    unreachable!("{status:?}")
-}
-
 /// The last rank is killed before or in its run of this number, and the launcher lets the others go on: they are told who is
 /// missing, in this run or the next, and again by the next engine on the same communicator.
-pub fn killed(world: &Comm, mover: Mover, step: u64) {
+pub fn killed(world: &dyn World, mover: Mover, step: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("3/2 of 100000"), layout("3/7 of 100000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
@@ -325,7 +320,7 @@ pub fn killed(world: &Comm, mover: Mover, step: u64) {
             if step % 2 == 1 {
                 parts.run_a_little(&mut engine);
             }
-            kill_this();
+            world.kill();
         }
         parts.run(&mut engine)
     });
@@ -337,6 +332,8 @@ pub fn killed(world: &Comm, mover: Mover, step: u64) {
     assert!(next.contains("rank 2 did not answer"), "{next}");
     assert!(begin.elapsed() < Duration::from_secs(20));
     println!("[{}/2 done]", world.rank());
-    // MPI cannot end without rank 2.
-    std::process::exit(0);
+    if world.mpi().is_some() {
+        // MPI cannot end without rank 2.
+        std::process::exit(0);
+    }
 }

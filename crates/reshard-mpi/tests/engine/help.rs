@@ -1,8 +1,8 @@
 //! Shared destinations, which any rank may write to.
 
+use crate::world::World;
 use reshard::{Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::mpi::Reduce;
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
+use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own, Shared};
 use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use std::io::Write;
@@ -13,19 +13,15 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// An engine that moves numbers from one layout to another, in tasks of `task_bytes` bytes that any rank may copy.
-fn engine(world: &Comm, from: &str, to: &str, task_bytes: u64, deadline: Duration) -> MpiEngine {
+fn engine(world: &dyn World, from: &str, to: &str, task_bytes: u64, deadline: Duration) -> MpiEngine {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let plan = Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap();
     let options = MpiOptions::default().with_mover(Mover::Shared).with_deadline(Some(deadline));
     MpiEngine::in_tasks(Arc::new(plan), world, options, task_bytes).unwrap()
 }
 
-fn meet(world: &Comm) {
-    world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
-}
-
 /// Rank 0 owns everything, rank 1 receives it, and rank 2 is idle: each task is copied once, some by rank 2.
-pub fn everywhere(world: &Comm) {
+pub fn everywhere(world: &dyn World) {
     const ELEMS: usize = 1 << 20;
     const TASKS: u64 = ELEMS as u64 / 512;
     let layout = |ranks: &str| format!("1/{ELEMS}{ranks} of {ELEMS}");
@@ -36,13 +32,13 @@ pub fn everywhere(world: &Comm) {
     for round in 0..100 {
         let value = |at: usize| (round * ELEMS + at) as u64;
         from.iter_mut().enumerate().for_each(|(at, place)| *place = value(at));
-        meet(world);
+        world.meet();
         assert_eq!(engine.run(Own::shared(&from, &mut to)).unwrap().bytes, engine.plan().bytes());
         let wrong = to.iter().enumerate().find(|(at, found)| **found != value(*at));
         assert_eq!(wrong, None, "round {round}");
         let mut tasks = [0; 3];
         tasks[world.rank()] = engine.tasks_copied();
-        world.private().unwrap().all_reduce_within(&mut tasks, Reduce::Sum, None).unwrap();
+        world.sum(&mut tasks);
         assert_eq!(tasks.iter().sum::<u64>(), TASKS, "{tasks:?}");
         helped += tasks[2];
     }
@@ -50,7 +46,7 @@ pub fn everywhere(world: &Comm) {
 }
 
 /// Two arrays that take turns as source and destination, and change on the way, while ranks come early and late.
-pub fn back_and_forth(world: &Comm) {
+pub fn back_and_forth(world: &dyn World) {
     let (rows, cols) = (128, 96);
     let texts = [format!("2x2/5x3 of {rows}x{cols}"), format!("3x1/7x50 ranks=1,3,0 of {rows}x{cols}")];
     let mut there = engine(world, &texts[0], &texts[1], 700, Duration::from_secs(30));
@@ -79,7 +75,7 @@ pub fn back_and_forth(world: &Comm) {
 
 /// What rank 2 has goes to rank 0, and from there to rank 1, who now and then is late: nothing is written to rank 0's part that
 /// rank 1 has not read.
-pub fn passed_on(world: &Comm) {
+pub fn passed_on(world: &dyn World) {
     const ELEMS: usize = 200_000;
     let layout = |rank: usize| format!("1/{ELEMS} ranks={rank} of {ELEMS}");
     let between = |from, to| engine(world, &layout(from), &layout(to), 5_000, Duration::from_secs(30));
@@ -102,7 +98,7 @@ pub fn passed_on(world: &Comm) {
 
 /// Ranks 1, 3 and 4 receive what ranks 0 and 2 own, together, but 2 never begins: 1 and 4 give up, 3, who has more patience, is told,
 /// and 0 need not wait.
-pub fn given_up(world: &Comm) {
+pub fn given_up(world: &dyn World) {
     let limit = if world.rank() == 3 { Duration::from_secs(30) } else { Duration::from_millis(400) };
     let from = "2x1/4x4 ranks=0,2 of 66x64";
     let mut engine = engine(world, from, "3x1/3x3 ranks=1,3,4 of 66x64", 4096, limit);
@@ -132,7 +128,7 @@ pub fn given_up(world: &Comm) {
 }
 
 /// Rank 1 takes one of two arrays for the other, as who changes buffers by turns may: everybody is told.
-pub fn swapped(world: &Comm) {
+pub fn swapped(world: &dyn World) {
     let text = "3/5 of 10000";
     let mut engine = engine(world, text, "3/7 of 10000", 1000, Duration::from_secs(30));
     let part = || Shared::<u64>::zeroed(world, engine.source_len(0).max(engine.target_len(0))).unwrap();
@@ -148,7 +144,7 @@ pub fn swapped(world: &Comm) {
 
 /// Rank 0 owns everything, receives nothing and so runs ahead of rank 1, who is late. In its first run it takes one array for the
 /// other: rank 1 is told, however far rank 0 has gone on.
-pub fn swapped_and_gone_on(world: &Comm, mover: Mover, runs: u32) {
+pub fn swapped_and_gone_on(world: &dyn World, mover: Mover, runs: u32) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("1/5 of 10000"), layout("1/5 ranks=1 of 10000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
@@ -162,7 +158,7 @@ pub fn swapped_and_gone_on(world: &Comm, mover: Mover, runs: u32) {
         Mover::Shared => engine.run(Own::shared(from, &mut shared)),
         _ => engine.run(Own::shared_source(from, &mut private)),
     };
-    meet(world);
+    world.meet();
     if world.rank() == 0 {
         for number in 1..=runs {
             run(if number == 1 { &other } else { &one }).unwrap();
@@ -175,13 +171,13 @@ pub fn swapped_and_gone_on(world: &Comm, mover: Mover, runs: u32) {
 }
 
 /// Rank 0 runs ahead of rank 1, who is late, a few times: then it waits, without being told that it failed.
-pub fn far_ahead(world: &Comm) {
+pub fn far_ahead(world: &dyn World) {
     let layout = |ranks: &str| format!("1/5{ranks} of 10000");
     let mut engine = engine(world, &layout(""), &layout(" ranks=1"), 1000, Duration::from_secs(30));
     let mut from: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let mut to: Shared<u64> = Shared::zeroed(world, engine.target_len(0)).unwrap();
     from.iter_mut().enumerate().for_each(|(at, value)| *value = at as u64);
-    meet(world);
+    world.meet();
     let began = Instant::now();
     if world.rank() == 1 {
         sleep(Duration::from_millis(300));
@@ -197,11 +193,11 @@ pub fn far_ahead(world: &Comm) {
 
 /// Rank 2 helps and is stopped, now and then in the middle of copying: rank 1, who receives it, is told whom it waited for, and
 /// looks no more at what rank 2 may still write to.
-pub fn stopped(world: &Comm) {
+pub fn stopped(world: &dyn World) {
     const ELEMS: u64 = 32 << 20;
     let mut pid = [0; 3];
     pid[world.rank()] = u64::from(std::process::id());
-    world.private().unwrap().all_reduce_within(&mut pid, Reduce::Sum, None).unwrap();
+    world.sum(&mut pid);
     // A shell that is there already is quicker than a program that must be started first.
     let mut shell = Command::new("sh").stdin(Stdio::piped()).spawn().unwrap();
     let mut words = shell.stdin.take().unwrap();
@@ -210,11 +206,11 @@ pub fn stopped(world: &Comm) {
     let mut stuck = 0;
     for round in 0..40 {
         let limit = Duration::from_millis(300);
-        let own = world.split(Some(0), world.rank() as u32).unwrap().unwrap();
-        let mut engine = engine(&own, &layout(""), &layout(" ranks=1"), 4 << 20, limit);
-        let from: Shared<u64> = Shared::zeroed(&own, engine.source_len(0)).unwrap();
-        let mut to: Shared<u64> = Shared::zeroed(&own, engine.target_len(0)).unwrap();
-        meet(world);
+        let own = world.reordered(world.rank() as u32);
+        let mut engine = engine(&*own, &layout(""), &layout(" ranks=1"), 4 << 20, limit);
+        let from: Shared<u64> = Shared::zeroed(&*own, engine.source_len(0)).unwrap();
+        let mut to: Shared<u64> = Shared::zeroed(&*own, engine.target_len(0)).unwrap();
+        world.meet();
         let mut outcome = [0];
         match world.rank() {
             0 => {
@@ -243,7 +239,7 @@ pub fn stopped(world: &Comm) {
                 engine.run(Own::shared(&from, &mut to)).unwrap();
             }
         }
-        world.private().unwrap().all_reduce_within(&mut outcome, Reduce::Sum, None).unwrap();
+        world.sum(&mut outcome);
         stuck += outcome[0];
         if stuck > 0 {
             break;

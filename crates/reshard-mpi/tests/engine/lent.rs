@@ -1,7 +1,8 @@
 //! Shared parts that others may still read after their owner's run has ended.
 
+use crate::world::World;
 use reshard::{Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
+use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own, Shared};
 use reshard_plan::Distribution;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 const ELEMS: usize = 300_000;
 
 /// From one rank to another, with a deadline.
-fn engine(world: &Comm, from: &str, to: &str, deadline: Duration) -> MpiEngine {
+fn engine(world: &dyn World, from: &str, to: &str, deadline: Duration) -> MpiEngine {
     let layout = |text: &str| {
         let distribution: Distribution = format!("{text} of {ELEMS}").parse().unwrap();
         Layout::new(distribution, MemoryOrder::ColMajor)
@@ -21,7 +22,7 @@ fn engine(world: &Comm, from: &str, to: &str, deadline: Duration) -> MpiEngine {
 }
 
 /// Rank 0 owns everything and writes the next values as soon as its run is over; rank 1 reads, now and then late.
-pub fn overwritten(world: &Comm) {
+pub fn overwritten(world: &dyn World) {
     let mut engine = engine(world, "1/7", "1/7 ranks=1", Duration::from_secs(30));
     assert_eq!(engine.mover(), Mover::SharedSource);
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
@@ -51,10 +52,10 @@ pub fn overwritten(world: &Comm) {
 }
 
 /// Rank 1 does not read: its owner is told, once, and has its memory back; who reads too late is told, too.
-pub fn unread(world: &Comm) {
+pub fn unread(world: &dyn World) {
     let mut engine = engine(world, "1/7", "1/7 ranks=1", Duration::from_millis(300));
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
-    let meet = || world.private().unwrap().barrier_within(Some(Duration::from_secs(30))).unwrap();
+    let meet = || world.meet();
     if world.rank() == 0 {
         engine.run(Own::shared_source(&shared, &mut [])).unwrap();
         let said = shared.wait_for_readers().unwrap_err().to_string();
@@ -71,7 +72,7 @@ pub fn unread(world: &Comm) {
 }
 
 /// Rank 1 never reads with one engine, and late with another: the owner waits for both.
-pub fn of_two(world: &Comm) {
+pub fn of_two(world: &dyn World) {
     let mut never = engine(world, "1/7", "1/7 ranks=1", Duration::from_millis(200));
     let mut late = engine(world, "1/5", "1/5 ranks=1", Duration::from_secs(30));
     let mut shared: Shared<u64> = Shared::zeroed(world, never.source_len(0)).unwrap();
@@ -90,7 +91,7 @@ pub fn of_two(world: &Comm) {
 }
 
 /// Ranks 0 and 2 own halves that rank 1 reads, but 2 never begins: 1 gives up, and 0 need not wait for it.
-pub fn given_up(world: &Comm) {
+pub fn given_up(world: &dyn World) {
     let mut engine = engine(world, "2/7 ranks=0,2", "1/7 ranks=1", Duration::from_millis(400));
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let mut to = vec![0; engine.target_len(0)];

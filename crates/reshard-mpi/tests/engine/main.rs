@@ -1,4 +1,5 @@
-//! The engine between processes against the one suite, by value, on the MPIs of this machine.
+//! The engine between processes against the one suite, by value, on the MPIs of this machine; and first of all without any,
+//! every rank a thread of one process.
 //!
 //! The program starts itself under `mpirun`, with many cases in each launch.
 
@@ -17,6 +18,7 @@ mod sums;
 mod trials;
 mod trust;
 mod waits;
+mod world;
 
 use installation::Installation;
 use reshard_mpi::Mover;
@@ -46,9 +48,12 @@ fn main() {
         !installations.is_empty() || std::env::var_os("RESHARD_NEEDS_MPI").is_none(),
         "no MPI is installed, and it must be tested here"
     );
-    for installation in &installations {
+    for installation in [installation::threads()].iter().chain(&installations) {
+        if !is_wanted(&installation.family.to_lowercase().replace(' ', ""), &FAMILIES) {
+            continue;
+        }
         println!("{installation}");
-        for (_, run) in GROUPS.iter().filter(|(name, _)| is_wanted(name)) {
+        for (_, run) in GROUPS.iter().filter(|(name, _)| is_wanted(name, &GROUPS.map(|(group, _)| group))) {
             run(installation);
         }
     }
@@ -56,7 +61,7 @@ fn main() {
 
 type Group = (&'static str, fn(&Installation));
 
-/// Groups of launches, by the names they are asked for with: `cargo test --test engine -- rings faults`.
+/// Groups of launches. `cargo test --test engine -- threads rings faults` runs two of them without MPI.
 const GROUPS: [Group; 7] = [
     ("conformance", conformance),
     ("sums", sums),
@@ -67,16 +72,18 @@ const GROUPS: [Group; 7] = [
     ("faults", faults),
 ];
 
-/// All groups are, unless some are named.
-fn is_wanted(name: &str) -> bool {
+/// What connects the ranks, by the names it is asked for with.
+const FAMILIES: [&str; 3] = ["threads", "openmpi", "mpich"];
+
+/// Whether one of these names is asked for; all are, unless some are.
+fn is_wanted(name: &str, among: &[&str]) -> bool {
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let known = |word: &String| GROUPS.iter().any(|(group, _)| group == word);
-    assert!(
-        asked.iter().all(known),
-        "{asked:?} are asked for; there are {:?}",
-        GROUPS.map(|(group, _)| group)
-    );
-    asked.is_empty() || asked.iter().any(|word| word == name)
+    let groups = GROUPS.map(|(group, _)| group);
+    let known = |word: &&str| groups.contains(word) || FAMILIES.contains(word);
+    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+    assert!(asked.iter().all(known), "{asked:?} are asked for; there are {FAMILIES:?} and {groups:?}");
+    let mut asked = asked.into_iter().filter(|word| among.contains(word)).peekable();
+    asked.peek().is_none() || asked.any(|word| word == name)
 }
 
 /// Every mover against the one suite.
@@ -136,26 +143,36 @@ fn trust(installation: &Installation) {
     for mover in ["private", "messages", "mixed", "shared", "shared-source"] {
         play(&format!("refused-by-one {mover}"), 3);
     }
-    for mover in Mover::ALL {
+    let movers = Mover::ALL.iter().filter(|mover| installation.has_mpi() || !is_call_of_mpi(**mover));
+    for mover in movers.clone() {
         play(&format!("strides-of-its-own {mover}"), 4);
     }
-    for mover in ["private", "messages", "mixed", "lockstep", "alltoallv", "alltoallw"] {
+    for mover in movers.filter(|mover| !matches!(mover, Mover::Auto | Mover::Shared | Mover::SharedSource)) {
         play(&format!("another-alpha {mover}"), 3);
     }
+    for mover in private {
+        play(&format!("owned-and-in-place {mover}"), 3);
+    }
     for mover in ["shared", "shared-source"] {
+        play(&format!("leaked-guard {mover}"), 3);
         play(&format!("of-another-communicator {mover}"), 3);
     }
     for mover in ["private", "messages", "shared"] {
         play(&format!("out-of-reach {mover}"), 2);
-        play(&format!("forked {mover}"), 2);
     }
     play("larger-than-memory private", 2);
     play("larger-than-memory messages", 2);
+    play("looks-do-not-wait", 3);
+    for mover in ["private", "messages", "shared"] {
+        play(&format!("forked {mover}"), 2);
+    }
+    if !installation.has_mpi() {
+        return;
+    }
     play("scalapack-elsewhere", 4);
     for what in ["engine", "engine-and-never", "shared", "ring"] {
         play(&format!("nobody-comes-at-first {what}"), 3);
     }
-    play("looks-do-not-wait", 3);
     // A namespace of processes for each rank: root's privilege, and not everywhere allowed.
     match installation.launch_hidden("trust hidden", 2) {
         Some(outcome) => outcome.succeeded(2),
@@ -180,6 +197,9 @@ fn rings(installation: &Installation) {
 
 /// Messages that really travel, alone and beside shared buffers within a host.
 fn several_hosts(installation: &Installation) {
+    if !installation.has_mpi() {
+        return;
+    }
     let hosts = match Hosts::up(4, None) {
         Ok(hosts) => hosts,
         Err(why) => return println!("  several hosts are left out: {why}"),
@@ -214,7 +234,6 @@ fn faults(installation: &Installation) {
         ("help-gone-on shared-source 9", 2),
         ("help-ahead", 2),
         ("help-given-up", 5),
-        ("help-stopped", 3),
     ] {
         installation.launch(part, ranks).succeeded(ranks);
     }
@@ -225,6 +244,24 @@ fn faults(installation: &Installation) {
     for mover in ["private", "messages", "mixed", "shared"] {
         installation.launch(&format!("calls {mover} {calls}"), 2).succeeded(2);
     }
+    if installation.has_mpi() {
+        installation.launch("help-stopped", 3).succeeded(3);
+        ended_processes(installation);
+    }
+    // Where the launcher lets the others go on, they are told who is missing. MPICH's ends the job, or itself.
+    if installation.family != "MPICH" {
+        let recovery: &[&str] = if installation.has_mpi() { &["--enable-recovery"] } else { &[] };
+        for (number, mover) in ["private", "messages", "shared", "lockstep", "mixed"].iter().enumerate() {
+            let steps = if full_sweep() { 0..9 } else { number % 3..number % 3 + 1 };
+            for step in steps {
+                installation.launch_with(recovery, &format!("killed {mover} {step}"), 3).succeeded(2);
+            }
+        }
+    }
+}
+
+/// Processes that end in the middle, and messages that are longer than any test of threads needs.
+fn ended_processes(installation: &Installation) {
     if full_sweep() {
         for mover in ["messages", "private"] {
             installation.launch(&format!("huge {mover}"), 2).succeeded(2);
@@ -242,15 +279,9 @@ fn faults(installation: &Installation) {
             }
         }
     }
-    // Where the launcher lets the others go on, they are told who is missing. MPICH's ends the job, or itself.
-    if installation.family == "Open MPI" {
-        for (number, mover) in ["private", "messages", "shared", "lockstep", "mixed"].iter().enumerate() {
-            let steps = if full_sweep() { 0..9 } else { number % 3..number % 3 + 1 };
-            for step in steps {
-                installation
-                    .launch_with(&["--enable-recovery"], &format!("killed {mover} {step}"), 3)
-                    .succeeded(2);
-            }
-        }
-    }
+}
+
+/// True if the mover is one call of MPI, which nothing else has.
+fn is_call_of_mpi(mover: Mover) -> bool {
+    matches!(mover, Mover::Alltoallv | Mover::Alltoallw)
 }

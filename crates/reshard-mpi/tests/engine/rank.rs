@@ -1,11 +1,12 @@
 //! What a launched process does: its own part of every case, with every mover.
 
+use crate::installation::THREADS;
+use crate::world::{World, in_threads};
 use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, waits};
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::mpi::Reduce;
-use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, Shared};
+use reshard_mpi::{Mover, Mpi, MpiEngine, MpiOptions, Own, Shared};
 use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use reshard_testkit::allocations::counted;
@@ -17,8 +18,20 @@ use std::time::Duration;
 const MARGIN: usize = 100;
 
 pub fn play(part: &str) {
-    let session = Mpi::load(None).unwrap().init().unwrap();
-    let world = session.world();
+    match std::env::var(THREADS) {
+        Ok(ranks) => {
+            let part = part.to_string();
+            in_threads(ranks.parse().unwrap(), move |world| play_on(world, &part));
+        }
+        Err(_) => {
+            let session = Mpi::load(None).unwrap().init().unwrap();
+            play_on(session.world(), part);
+            drop(session);
+        }
+    }
+}
+
+fn play_on(world: &dyn World, part: &str) {
     let words: Vec<&str> = part.split(' ').collect();
     match words[..] {
         ["conformance", seed, cases] => {
@@ -48,6 +61,8 @@ pub fn play(part: &str) {
                 "forgotten" | "panicked" => trust::left_behind(world, mover, what),
                 "on-the-next-communicator" => trust::on_the_next_communicator(world, mover),
                 "run-after-a-failure" => trust::run_after_a_failure(world, mover),
+                "owned-and-in-place" => trust::owned_and_in_place(world, mover),
+                "leaked-guard" => trust::leaked_guard(world, mover),
                 "strides-of-its-own" => trust::strides_of_its_own(world, mover),
                 "of-another-communicator" => trust::of_another_communicator(world, mover),
                 "another-alpha" => trust::another_alpha(world, mover),
@@ -90,14 +105,12 @@ pub fn play(part: &str) {
         ["killed", mover, step] => faults::killed(world, mover.parse().unwrap(), step.parse().unwrap()),
         _ => panic!("no part {part}"),
     }
-    let line = format!("[{}/{} done]", world.rank(), world.size());
-    drop(session);
-    println!("{line}");
+    println!("[{}/{} done]", world.rank(), world.size());
 }
 
 /// All ranks draw the same cases, and each looks at its own part. `usual` is what is chosen where nothing is wished for; if
 /// it is not for one node, there are several, and movers for one may be refused.
-fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
+fn conformance(world: &dyn World, seed: u64, cases: u64, usual: Mover) {
     let several = usual != Mover::Private;
     let mut random = Random::new(seed);
     let mut done = 0;
@@ -111,8 +124,10 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
             continue;
         }
         done += 1;
-        // Each rank knows the strides of its own parts alone.
-        let plan = Arc::new(Plan::new(vec![case.seen_by(world.rank() as u64)]).unwrap());
+        // Each rank knows the strides of its own parts alone, and half of the time plans for no other.
+        let (rank, moves) = (world.rank() as u64, vec![case.seen_by(world.rank() as u64)]);
+        let planned = if done % 2 == 0 { Plan::new(moves) } else { Plan::for_rank(moves, rank) };
+        let plan = Arc::new(planned.unwrap());
         for mover in Mover::ALL {
             let strategy = Strategy::ALL[random.within(0, Strategy::ALL.len() as u64 - 1) as usize];
             let memory = random.one_in(3).then(|| random.within(1, 1 << 16) << random.within(0, 8));
@@ -144,14 +159,14 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
             }
             if let Some(memory) = memory {
                 let mut all = [engine.scratch_bytes()];
-                world.private().unwrap().all_reduce_within(&mut all, Reduce::Sum, None).unwrap();
+                world.sum(&mut all);
                 assert!(all[0] <= memory, "{mover}: {} bytes of {memory}: {case:?}", all[0]);
             }
             // Twice: what one run leaves behind must not disturb the next. Once looked after, once waited for.
             for looks in [false, true] {
                 let allocations = run(&case, &mut engine, world, looks);
-                // MPI_Alltoallw wants lists of handles, which are made for each call.
-                let frugal = looks && mover != Mover::Alltoallw;
+                // MPI_Alltoallw wants lists of handles, which are made for each call, and threads copy every message.
+                let frugal = looks && mover != Mover::Alltoallw && world.mpi().is_some();
                 assert!(
                     !frugal || allocations == 0,
                     "{allocations} allocations in a second run: {mover}: {case:?}"
@@ -163,7 +178,7 @@ fn conformance(world: &Comm, seed: u64, cases: u64, usual: Mover) {
 
 /// Arrays too large for the caches, for which those of [`conformance`] are too small: they are written with non-temporal stores, through many staging buffers,
 /// or few if there is little memory; or copied by all ranks together. Four ranks.
-fn large(world: &Comm) {
+fn large(world: &dyn World) {
     let layout = |text: &str, order: MemoryOrder| {
         let text = format!("{text} of 1100x1000");
         Layout::new(text.parse::<Distribution>().unwrap(), order)
@@ -204,7 +219,7 @@ fn large(world: &Comm) {
 }
 
 /// Parts of more than 2^31 elements that change places: a message of 2.3 GB each way, every element looked at.
-fn huge(world: &Comm, mover: Mover) {
+fn huge(world: &dyn World, mover: Mover) {
     const PART: u64 = 2_300_000_000;
     let layout = |ranks: &str| {
         let text = format!("2/{PART}{ranks} of {}", 2 * PART);
@@ -228,7 +243,7 @@ fn huge(world: &Comm, mover: Mover) {
 }
 
 /// Runs a case, looks at every element and says how often memory was asked for meanwhile, by all but MPI itself.
-fn run(case: &Case, engine: &mut MpiEngine, world: &Comm, looks: bool) -> u64 {
+fn run(case: &Case, engine: &mut MpiEngine, world: &dyn World, looks: bool) -> u64 {
     let rank = world.rank() as u64;
     let mut parts = case.parts();
     let place = |ranks: Vec<u64>| ranks.iter().position(|&other| other == rank);

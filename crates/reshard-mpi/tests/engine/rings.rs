@@ -3,10 +3,10 @@
 #[path = "../../../reshard-ring/tests/oracle/mod.rs"]
 mod oracle;
 
+use crate::world::World;
 use oracle::{Items, any_ring};
 use reshard::ErrorKind;
-use reshard_mpi::mpi::Reduce;
-use reshard_mpi::{Comm, MpiRing, MpiRingOptions};
+use reshard_mpi::{MpiRing, MpiRingOptions};
 use reshard_ring::{Direction, Program, RingPlan, RingProblem, Side, Transfer};
 use reshard_testkit::Random;
 use std::sync::Arc;
@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 
 /// All ranks draw the same rings, of as many processes as there are ranks or fewer, and each looks at its own part. Twice:
 /// what one run leaves behind must not disturb the next.
-pub fn any(world: &Comm, seed: u64, rings: u64) {
+pub fn any(world: &dyn World, seed: u64, rings: u64) {
     let mut random = Random::new(seed);
-    let comm = world.private().unwrap();
     for ring in 0..rings {
         let size = world.size() as u64;
         let procs = if random.one_in(4) { random.within(1, size) } else { size };
@@ -43,19 +42,19 @@ pub fn any(world: &Comm, seed: u64, rings: u64) {
             Err(error) => panic!("{error}: {plan:?}"),
         };
         let mut scratch = [engine.scratch_bytes()];
-        comm.all_reduce_within(&mut scratch, Reduce::Sum, None).unwrap();
+        world.sum(&mut scratch);
         let senders = (0..plan.procs()).filter(|&rank| !plan.program().sends(rank as u64).is_empty()).count();
         // A fragment has an envelope of 32 bytes.
         assert!(scratch[0] <= 2 * 3 * senders as u64 * (item_bytes.max(1 << 16) + 32));
         for run in 0..2 {
-            run_once(&comm, &mut engine, 2 * ring + run);
+            run_once(world, &mut engine, 2 * ring + run);
         }
     }
 }
 
 /// A program of one's own in which items go round: each process waits for what comes before it can send all, so nobody may
 /// wait for a fragment to become full.
-pub fn round(world: &Comm) {
+pub fn round(world: &dyn World) {
     let procs = world.size();
     let ring = RingProblem::new(vec![2; procs], vec![2; procs]).unwrap();
     for side in [Side::Right, Side::Left] {
@@ -65,15 +64,15 @@ pub fn round(world: &Comm) {
         let options = MpiRingOptions::default().with_deadline(Some(Duration::from_secs(20)));
         let mut engine = MpiRing::new(plan, world, options).unwrap();
         for run in 0..2 {
-            run_once(&world.private().unwrap(), &mut engine, run);
+            run_once(world, &mut engine, run);
         }
     }
 }
 
-fn run_once(comm: &Comm, engine: &mut MpiRing, seed: u64) {
+fn run_once(world: &dyn World, engine: &mut MpiRing, seed: u64) {
     let plan = Arc::clone(engine.plan());
     let items = Items::new(plan.problem(), plan.item_bytes(), seed);
-    let rank = comm.rank();
+    let rank = world.rank();
     if rank >= plan.procs() {
         assert_eq!(engine.room(), 0);
         assert_eq!(engine.run(&mut [0_u8; 0]).unwrap().hops, 0);
@@ -85,22 +84,20 @@ fn run_once(comm: &Comm, engine: &mut MpiRing, seed: u64) {
     let most = plan.problem().targets().iter().max().copied().unwrap_or(0) as usize * plan.item_bytes() + 1;
     let mut mine = held.to_vec();
     mine.resize(most, 0);
-    let mut all = vec![0; most * comm.size()];
-    comm.all_gather_within(&mine, &mut all, None).unwrap();
+    let all = world.gather(&mine);
     let targets = plan.problem().targets().iter().enumerate();
     let held: Vec<u8> = targets
         .flat_map(|(rank, &target)| all[rank * most..][..target as usize * plan.item_bytes()].to_vec())
         .collect();
     items.check_all(&held);
     let mut hops = [report.hops];
-    comm.all_reduce_within(&mut hops, Reduce::Sum, None).unwrap();
+    world.sum(&mut hops);
     assert_eq!(hops[0], plan.hops());
 }
 
 /// One rank is given something else: all ranks are told, by the same sentence, which names that rank.
-pub fn disagreement(world: &Comm, seed: u64) {
+pub fn disagreement(world: &dyn World, seed: u64) {
     let mut random = Random::new(seed);
-    let comm = world.private().unwrap();
     let procs = world.size();
     let options = MpiRingOptions::default().with_deadline(Some(Duration::from_secs(20)));
     let ring = || RingProblem::new(vec![4; procs], vec![4; procs]);
@@ -133,8 +130,7 @@ pub fn disagreement(world: &Comm, seed: u64) {
         assert!(error.to_string().contains(&says), "{what}: {error}");
         let mut words = [b' '; 600];
         words[..error.to_string().len()].copy_from_slice(error.to_string().as_bytes());
-        let mut all = vec![0; 600 * procs];
-        comm.all_gather_within(&words, &mut all, Some(Duration::from_secs(20))).unwrap();
+        let all = world.gather(&words);
         assert!(all.chunks_exact(600).all(|other| other == words), "{what}: all are told the same");
     }
     // And when all agree again, all is well; a ring for more ranks than there are is not.
@@ -148,11 +144,11 @@ pub fn disagreement(world: &Comm, seed: u64) {
 }
 
 /// A rank that never calls is named: where the ring is made, and where it is run.
-pub fn absence(world: &Comm, when: &str) {
+pub fn absence(world: &dyn World, when: &str) {
     let options = MpiRingOptions::default().with_deadline(Some(Duration::from_millis(300)));
     let ring = || RingProblem::new(vec![40, 0, 0], vec![0, 20, 20]);
     let begin = Instant::now();
-    world.private().unwrap();
+    world.communicator();
     if when == "make" {
         if world.rank() != 1 {
             let error = MpiRing::of_problem(ring(), 8, world, options).err().expect("rank 1 is not here");
@@ -184,5 +180,5 @@ pub fn absence(world: &Comm, when: &str) {
         assert!(error.to_string().contains(says), "{error}");
         assert!(begin.elapsed() < Duration::from_secs(8));
     }
-    world.barrier_within(Some(Duration::from_secs(30))).unwrap();
+    world.meet();
 }

@@ -5,11 +5,12 @@
 
 #![allow(unsafe_code)]
 
+use crate::world::World;
 use reshard::engine::MessagesOptions;
 use reshard::schedule::Strategy;
 use reshard::{Layout, MemoryOrder, Move, Plan, Result};
-use reshard_mpi::mpi::{PrivateComm, wait};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own};
+use reshard_mpi::transport::{MessageBuffer, Transport};
+use reshard_mpi::{Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own};
 use reshard_plan::Distribution;
 use reshard_ring::RingProblem;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ enum Carrier {
 }
 
 impl Carrier {
-    fn new(world: &Comm, what: &str) -> Self {
+    fn new(world: &dyn World, what: &str) -> Self {
         if what == "ring" {
             let items = ITEMS as u64;
             let problem = RingProblem::new(vec![0, items], vec![items, 0]);
@@ -61,7 +62,7 @@ impl Carrier {
     }
 }
 
-fn engine(world: &Comm, mover: Mover, barriers: bool) -> MpiEngine {
+fn engine(world: &dyn World, mover: Mover, barriers: bool) -> MpiEngine {
     let layout = |text: String| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let [from, to] = [" ranks=1", ""].map(|ranks| layout(format!("1/{ITEMS}{ranks} of {ITEMS}")));
     let plan = Arc::new(Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap());
@@ -74,57 +75,56 @@ fn engine(world: &Comm, mover: Mover, barriers: bool) -> MpiEngine {
     .unwrap()
 }
 
-/// Rank 0 takes the next message that comes from rank 1 with one of these tags.
-fn take(comm: &PrivateComm, tags: &[u32]) -> (usize, Vec<u8>) {
+/// Takes the next message that comes with one of these tags.
+fn take(transport: &dyn Transport, tags: &[u32]) -> (usize, Vec<u8>) {
     let begin = Instant::now();
     loop {
         assert!(Some(begin.elapsed()) < LIMIT, "nothing comes");
         for (at, &tag) in tags.iter().enumerate() {
-            if let Some((_, length)) = comm.iprobe(Some(1), tag).unwrap() {
-                let mut bytes = vec![0; length];
-                // SAFETY: the memory is there until it is done.
-                let request = unsafe { comm.irecv(bytes.as_mut_ptr(), length, 1, tag).unwrap() };
-                wait(&mut [request], LIMIT).unwrap();
-                return (at, bytes);
+            if let Some((from, length)) = transport.probe(tag).unwrap() {
+                let mut buffer = transport.buffer(length).unwrap();
+                buffer.receive(from, tag).unwrap();
+                finish(&mut *buffer);
+                return (at, buffer.bytes().to_vec());
             }
         }
     }
 }
 
-fn send(comm: &Comm, bytes: &[u8], to: usize, tag: u32) {
-    // SAFETY: the memory is there until it is done.
-    let request = unsafe { comm.isend(bytes.as_ptr(), bytes.len(), to, tag).unwrap() };
-    wait(&mut [request], LIMIT).unwrap();
+fn send(transport: &dyn Transport, bytes: &[u8], to: usize, tag: u32) {
+    let mut buffer = transport.buffer(bytes.len()).unwrap();
+    buffer.bytes().copy_from_slice(bytes);
+    buffer.send(0..bytes.len(), to, tag, false).unwrap();
+    finish(&mut *buffer);
+}
+
+fn finish(buffer: &mut dyn MessageBuffer) {
+    let begin = Instant::now();
+    while buffer.test().unwrap().is_none() {
+        assert!(Some(begin.elapsed()) < LIMIT, "it does not arrive");
+    }
 }
 
 /// A tag of nobody.
 const HANDED_BACK: u32 = 32_100;
 
 /// Rank 0 takes a message with one of the first tags; rank 1 sends it so often with the same of the other tags.
-fn astray(comm: &PrivateComm, taken: &[u32], sent: &[u32], times: usize) {
-    if comm.rank() == 0 {
-        let (at, bytes) = take(comm, taken);
-        send(comm, &[&[at as u8], &bytes[..]].concat(), 1, HANDED_BACK);
+fn astray(world: &dyn World, taken: &[u32], sent: &[u32], times: usize) {
+    let communicator = world.communicator();
+    // SAFETY: all parts are private, and what is sent astray is what the test is about.
+    let transport = unsafe { communicator.transport_of_engines() };
+    if world.rank() == 0 {
+        let (at, bytes) = take(transport, taken);
+        send(transport, &[&[at as u8], &bytes[..]].concat(), 1, HANDED_BACK);
     } else {
-        let begin = Instant::now();
-        let length = loop {
-            assert!(Some(begin.elapsed()) < LIMIT, "rank 0 took nothing");
-            if let Some((_, length)) = comm.iprobe(Some(0), HANDED_BACK).unwrap() {
-                break length;
-            }
-        };
-        let mut bytes = vec![0; length];
-        // SAFETY: the memory is there until it is done.
-        let request = unsafe { comm.irecv(bytes.as_mut_ptr(), length, 0, HANDED_BACK).unwrap() };
-        wait(&mut [request], LIMIT).unwrap();
-        (0..times).for_each(|_| send(comm, &bytes[1..], 0, sent[usize::from(bytes[0])]));
+        let (_, bytes) = take(transport, &[HANDED_BACK]);
+        (0..times).for_each(|_| send(transport, &bytes[1..], 0, sent[usize::from(bytes[0])]));
     }
-    comm.barrier_within(LIMIT).unwrap();
+    world.meet();
 }
 
 /// Of another engine or ring, of an earlier run and of a later one.
-pub fn of_fragments(world: &Comm, what: &str) {
-    let comm = world.private().unwrap();
+pub fn of_fragments(world: &dyn World, what: &str) {
     let (mut other, mut carrier) = (Carrier::new(world, what), Carrier::new(world, what));
     let (others, tags) = (other.tags(), carrier.tags());
     let sends = world.rank() == 1;
@@ -132,20 +132,20 @@ pub fn of_fragments(world: &Comm, what: &str) {
     if sends {
         other.run(sends, 1).unwrap();
     }
-    astray(&comm, &others, &tags, 1);
+    astray(world, &others, &tags, 1);
     assert!(carrier.run(sends, 2).unwrap(), "elements of another engine");
     // The second run, twice: once too often for the third.
     if sends {
         carrier.run(sends, 3).unwrap();
     }
-    astray(&comm, &tags, &tags, 2);
+    astray(world, &tags, &tags, 2);
     assert!(sends || carrier.run(sends, 3).unwrap());
     assert!(carrier.run(sends, 4).unwrap(), "elements of the run before");
     // The fourth is lost in flight, and the fifth is not taken for it.
     if sends {
         carrier.run(sends, 5).unwrap();
     }
-    astray(&comm, &tags, &tags, 0);
+    astray(world, &tags, &tags, 0);
     match (sends, carrier.run(sends, 6)) {
         (true, outcome) => assert!(outcome.is_ok() || outcome.unwrap_err().to_string().contains("rank 0")),
         (false, outcome) => {
@@ -153,12 +153,11 @@ pub fn of_fragments(world: &Comm, what: &str) {
             assert!(said.contains("rank 1 is "), "{said}");
         }
     }
-    comm.barrier_within(LIMIT).unwrap();
+    world.meet();
 }
 
 /// Of another engine's barrier.
-pub fn of_barriers(world: &Comm) {
-    let comm = world.private().unwrap();
+pub fn of_barriers(world: &dyn World) {
     let [mut other, mut engine] = [0; 2].map(|_| engine(world, Mover::Messages, true));
     // Behind the tag of the only group.
     let (others, tags) = ([other.tag() + 1], [engine.tag() + 1]);
@@ -173,7 +172,7 @@ pub fn of_barriers(world: &Comm) {
         // To drop it would be to wait for rank 0.
         std::mem::forget(running);
     }
-    astray(&comm, &others, &tags, 1);
+    astray(world, &others, &tags, 1);
     engine.run(Own::new(&from, &mut to)).unwrap();
     assert!(to.iter().all(|&value| value == 1));
 }

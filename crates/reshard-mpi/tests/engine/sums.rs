@@ -1,14 +1,15 @@
 //! Arrays that are scaled on their way between processes, by value: `alpha * op(A) + beta * B`.
 
+use crate::world::World;
 use reshard::{Number, Plan};
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
+use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own, Shared};
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{C64, C128, Element, Kinds, Scaled};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A number of cases of each of the four types, with every mover that scales.
-pub fn any(world: &Comm, seed: u64, cases: u64) {
+pub fn any(world: &dyn World, seed: u64, cases: u64) {
     let mut random = Random::new(seed);
     for _ in 0..cases {
         one::<f32>(world, &mut random);
@@ -18,7 +19,7 @@ pub fn any(world: &Comm, seed: u64, cases: u64) {
     }
 }
 
-fn one<T: Element + Number>(world: &Comm, random: &mut Random) {
+fn one<T: Element + Number>(world: &dyn World, random: &mut Random) {
     let rank = world.rank() as u64;
     let kinds = Kinds { elems: 600, own_strides: true, ranks: Some(world.size() as u64), ..Kinds::default() };
     let scaled = Scaled::<T>::random(random, &kinds);

@@ -1,13 +1,12 @@
 //! Many faults, each followed by runs on the same communicator; and many engines, more than there are tags.
 
 use crate::programs::Load;
+use crate::world::World;
 use reshard::{Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::mpi::Reduce;
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own};
+use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own};
 use reshard_plan::Distribution;
 use reshard_testkit::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ const FAULTS: [Fault; 6] =
 
 /// Runs a number of faults on all movers in turn. Each run ends with the right data or an error that names somebody; the next run, of an
 /// engine that was there before or of a new one, with the right data.
-pub fn faults(world: &Comm, seed: u64, count: u64) {
+pub fn faults(world: &dyn World, seed: u64, count: u64) {
     let mut random = Random::new(seed);
     std::panic::set_hook(Box::new(|info| {
         if !info.to_string().contains("on purpose") {
@@ -61,7 +60,7 @@ pub fn faults(world: &Comm, seed: u64, count: u64) {
         load.fill(world, mover);
         let begin = Instant::now();
         let outcome = match world.rank() == faulty {
-            true => go_wrong(fault, trial % 4 < 2, &mut engine, &mut load),
+            true => go_wrong(world, fault, trial % 4 < 2, &mut engine, &mut load),
             false => load.start(&mut engine).and_then(reshard_mpi::Running::wait).map(|_| true),
         };
         match outcome {
@@ -93,7 +92,7 @@ pub fn faults(world: &Comm, seed: u64, count: u64) {
         }
     }
     let mut all = counts.as_flattened().to_vec();
-    world.private().unwrap().all_reduce_within(&mut all, Reduce::Sum, LONG).unwrap();
+    world.sum(&mut all);
     if world.rank() == 0 {
         let each: Vec<String> = FAULTS
             .iter()
@@ -109,7 +108,13 @@ pub fn faults(world: &Comm, seed: u64, count: u64) {
 }
 
 /// What the rank with the fault does, perhaps after it has moved something. Whether its run ended well.
-fn go_wrong(fault: Fault, moves: bool, engine: &mut MpiEngine, load: &mut Load) -> reshard::Result<bool> {
+fn go_wrong(
+    world: &dyn World,
+    fault: Fault,
+    moves: bool,
+    engine: &mut MpiEngine,
+    load: &mut Load,
+) -> reshard::Result<bool> {
     match fault {
         Fault::Refused => engine.start(&mut [][..]).and_then(reshard_mpi::Running::wait).map(|_| true),
         Fault::Absent => {
@@ -123,11 +128,7 @@ fn go_wrong(fault: Fault, moves: bool, engine: &mut MpiEngine, load: &mut Load) 
         Fault::Stopped => {
             let mut running = load.start(engine)?;
             let early = if moves { running.test() } else { Ok(false) };
-            let pid = std::process::id();
-            let wake = format!("sleep 0.4; kill -CONT {pid}");
-            let mut shell = Command::new("sh").args(["-c", &wake]).spawn().unwrap();
-            let stopped = Command::new("kill").args(["-STOP", &pid.to_string()]).status();
-            assert!(stopped.unwrap().success() && shell.wait().unwrap().success());
+            world.stop_for(Duration::from_millis(400));
             early?;
             running.wait().map(|_| true)
         }
@@ -152,7 +153,7 @@ fn go_wrong(fault: Fault, moves: bool, engine: &mut MpiEngine, load: &mut Load) 
 /// Makes a number of engines on one communicator, two always in flight: their numbers wrap around the tags more than once, and memory
 /// does not grow.
 #[allow(unsafe_code)]
-pub fn many_engines(world: &Comm, count: u64) {
+pub fn many_engines(world: &dyn World, count: u64) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let plan = |number: u64| {
         let elems = 40 + number % 7;

@@ -1,8 +1,10 @@
 //! Runs that must not say that all is well when it is not: each of these once went wrong. Waits are in `waits.rs`.
 
+use crate::world::World;
+use reshard::engine::RawPart;
 use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::baselines::Scalapack;
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, Own, Shared};
+use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own, Shared};
 use reshard_plan::Distribution;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,10 +29,6 @@ pub fn options(mover: Mover, deadline: Duration) -> MpiOptions {
     MpiOptions::default().with_mover(mover).with_deadline(Some(deadline))
 }
 
-pub fn meet(world: &Comm) {
-    world.barrier_within(Some(LONG)).unwrap();
-}
-
 /// Cut into blocks of one size, or of another.
 pub struct Exchange {
     elems: u64,
@@ -39,7 +37,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    pub fn new(world: &Comm, number: u64) -> Self {
+    pub fn new(world: &dyn World, number: u64) -> Self {
         Self { elems: 20_000 + number, from: [3 + number, 7], ranks: world.size() as u64 }
     }
 
@@ -60,7 +58,7 @@ impl Exchange {
 
 /// Two engines; both ranks begin one run of each in the same order, and wait in the same order, but look after them in
 /// different orders.
-pub fn looked_after_in_another_order(world: &Comm, mover: Mover) {
+pub fn looked_after_in_another_order(world: &dyn World, mover: Mover) {
     let exchanges = [Exchange::new(world, 1), Exchange::new(world, 2)];
     let mut engines = exchanges
         .each_ref()
@@ -94,7 +92,7 @@ pub fn looked_after_in_another_order(world: &Comm, mover: Mover) {
 }
 
 /// Two engines of one plan, begun in another order on rank 1: each has its own data.
-pub fn begun_in_another_order(world: &Comm, mover: Mover) {
+pub fn begun_in_another_order(world: &dyn World, mover: Mover) {
     let exchange = Exchange::new(world, 0);
     let mut engines = [0, 1].map(|_| MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap());
     let from = [1, 2].map(|salt| exchange.values(world.rank(), 0, salt));
@@ -126,7 +124,7 @@ pub fn one_way(elems: u64) -> Arc<Plan> {
 
 /// Rank 0 forgets a run, or panics in it and is caught, while a message to it is in flight: the next engine's run has its own
 /// data.
-pub fn left_behind(world: &Comm, mover: Mover, how: &str) {
+pub fn left_behind(world: &dyn World, mover: Mover, how: &str) {
     let begin = Instant::now();
     for round in 0..4 {
         let plan = one_way(100);
@@ -165,25 +163,25 @@ pub fn left_behind(world: &Comm, mover: Mover, how: &str) {
 
 /// A message in flight to rank 0 on a communicator that is freed does not reach an engine on the next one, to which MPI may give
 /// the same number.
-pub fn on_the_next_communicator(world: &Comm, mover: Mover) {
+pub fn on_the_next_communicator(world: &dyn World, mover: Mover) {
     for round in 0..20 {
         let plan = one_way(100);
-        let own = || world.split(Some(0), world.rank() as u32).unwrap().unwrap();
+        let own = || world.reordered(world.rank() as u32);
         {
             let comm = own();
-            let mut engine = MpiEngine::new(Arc::clone(&plan), &comm, options(mover, LONG)).unwrap();
+            let mut engine = MpiEngine::new(Arc::clone(&plan), &*comm, options(mover, LONG)).unwrap();
             let from = vec![round; engine.source_len(0)];
             let mut to = vec![u64::MAX; engine.target_len(0)];
             if world.rank() == 0 {
                 std::mem::forget(engine.start(Own::new(&from, &mut to)).unwrap());
-                meet(world);
+                world.meet();
             } else {
                 let _ = engine.start(Own::new(&from, &mut to)).and_then(|mut running| running.test());
-                meet(world);
+                world.meet();
             }
         }
         let comm = own();
-        let mut engine = MpiEngine::new(plan, &comm, options(mover, LONG)).unwrap();
+        let mut engine = MpiEngine::new(plan, &*comm, options(mover, LONG)).unwrap();
         let from = vec![round + 100; engine.source_len(0)];
         let mut to = vec![u64::MAX; engine.target_len(0)];
         engine.run(Own::new(&from, &mut to)).unwrap();
@@ -192,7 +190,7 @@ pub fn on_the_next_communicator(world: &Comm, mover: Mover) {
 }
 
 /// Rank 1 is late beyond the deadline of one engine; another that was there before is run then.
-pub fn run_after_a_failure(world: &Comm, mover: Mover) {
+pub fn run_after_a_failure(world: &dyn World, mover: Mover) {
     // In several fragments.
     let plan = one_way(163_840);
     let [mut fails, mut follows] =
@@ -215,8 +213,107 @@ pub fn run_after_a_failure(world: &Comm, mover: Mover) {
     }
 }
 
+/// Runs that own their engine, in place: source and destination are the same memory, given as an address.
+#[allow(unsafe_code)]
+pub fn owned_and_in_place(world: &dyn World, mover: Mover) {
+    let exchange = Exchange::new(world, 0);
+    let mut engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
+    for round in 0..5 {
+        let (mine, expected) =
+            (exchange.values(world.rank(), 0, round), exchange.values(world.rank(), 1, round));
+        let mut memory = mine.clone();
+        memory.resize(mine.len().max(expected.len()), u64::MAX);
+        let address = memory.as_mut_ptr().cast::<u8>();
+        let (from, to) = (RawPart::new(address, 8 * mine.len()), RawPart::new(address, 8 * expected.len()));
+        // SAFETY: the memory is there until the run has ended, and nobody else uses it.
+        let own = unsafe { Own::<u64>::raw(from.with_strides(&[1]), to) };
+        let mut run = engine.start_owned(own).map_err(|(_, error)| error).unwrap();
+        while round % 2 == 0 && !run.test().unwrap() {
+            std::thread::yield_now();
+        }
+        let outcome;
+        (engine, outcome) = run.wait();
+        assert_eq!(outcome.unwrap().bytes, engine.plan().bytes());
+        assert!(memory[..expected.len()] == expected, "round {round} with {mover}");
+    }
+    // One that fails does not say that the source, which is the destination, is untouched.
+    let mut lonely = MpiEngine::new(exchange.plan(), world, options(mover, SHORT)).unwrap();
+    if world.rank() == 0 {
+        let (from, to) = (exchange.values(0, 0, 0).len(), exchange.values(0, 1, 0).len());
+        let mut memory = vec![0_u64; from.max(to)];
+        let address = memory.as_mut_ptr().cast::<u8>();
+        // SAFETY: the memory is there until the run has ended, and nobody else uses it.
+        let own = unsafe { Own::<u64>::raw(RawPart::new(address, 8 * from), RawPart::new(address, 8 * to)) };
+        let said = lonely.run(own).unwrap_err().to_string();
+        assert!(said.contains("moved in place is only partly written"), "{said}");
+    }
+    world.meet();
+    drop(lonely);
+    // Of one that cannot begin everybody is told; one that is dropped is waited for.
+    // SAFETY: refused, as a null pointer is no part.
+    let none = unsafe { Own::<u64>::raw(RawPart::NONE, RawPart::NONE) };
+    let (mut engine, error) = engine.start_owned(none).err().expect("there are elements");
+    assert!(error.to_string().contains("of rank"), "{error}");
+    let again = engine.run(Own::new(&[0_u64; 0], &mut [])).unwrap_err().to_string();
+    assert!(again.contains("rank") || again.contains("an earlier run failed"), "{again}");
+    drop(engine);
+    let engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
+    let from = exchange.values(world.rank(), 0, 9).leak();
+    let to = vec![0; exchange.values(world.rank(), 1, 0).len()].leak();
+    let address = to.as_ptr();
+    drop(engine.start_owned(Own::new(from, to)).map_err(|(_, error)| error).unwrap());
+    // SAFETY: leaked above, and the run that borrowed it has ended.
+    let to = unsafe { std::slice::from_raw_parts(address, exchange.values(world.rank(), 1, 0).len()) };
+    assert!(to == exchange.values(world.rank(), 1, 9));
+}
+
+/// Rank 0 leaks the guard of a run on shared parts and drops the parts and the engine: nobody reads or writes memory that is gone, and
+/// the others end with the right data or an error.
+pub fn leaked_guard(world: &dyn World, mover: Mover) {
+    let exchange = Exchange::new(world, 0);
+    for round in 0..30 {
+        let mut engine = MpiEngine::in_tasks(exchange.plan(), world, options(mover, SHORT), 512).unwrap();
+        let (mine, expected) =
+            (exchange.values(world.rank(), 0, round), exchange.values(world.rank(), 1, round));
+        let mut from: Shared<u64> = Shared::zeroed(world, mine.len()).unwrap();
+        let mut to: Shared<u64> = Shared::zeroed(world, expected.len()).unwrap();
+        let mut private = vec![0; expected.len()];
+        from.copy_from_slice(&mine);
+        let begun = match mover {
+            Mover::Shared => engine.start(Own::shared(&from, &mut to)),
+            _ => engine.start(Own::shared_source(&from, &mut private)),
+        };
+        if world.rank() == 0 {
+            let mut running = begun.unwrap();
+            let over = (0..round % 5).any(|_| running.test().unwrap());
+            std::mem::forget(running);
+            // The memory of all three is free for others now; so it is looked at, if it may be.
+            let seen = catch_unwind(AssertUnwindSafe(|| to.iter().filter(|&&value| value != 0).count()));
+            assert!(!over || mover != Mover::Shared || seen.is_ok_and(|seen| seen + 1 >= expected.len()));
+            private.fill(u64::MAX);
+            drop(private);
+            match round % 3 {
+                0 => drop((from, to, engine)),
+                1 => drop((engine, to, from)),
+                _ => {
+                    // Waits for its readers, or is told that they do not come back.
+                    let _ = from.wait_for_readers();
+                    drop((to, engine, from));
+                }
+            }
+        } else {
+            match begun.and_then(reshard_mpi::Running::wait) {
+                Ok(_) if mover == Mover::Shared => assert!(to[..] == expected, "round {round}"),
+                Ok(_) => assert!(private == expected, "round {round}"),
+                Err(error) => assert!(error.to_string().contains("rank"), "{error}"),
+            }
+        }
+        world.meet();
+    }
+}
+
 /// Every rank has a leading dimension of its own, and tells nobody.
-pub fn strides_of_its_own(world: &Comm, mover: Mover) {
+pub fn strides_of_its_own(world: &dyn World, mover: Mover) {
     let (rows, cols, rank) = (37, 29, world.rank() as u64);
     let texts = ["4x1/3x5", "1x4/4x2"].map(|text| format!("{text} of {rows}x{cols}"));
     let own = |text: &str| {
@@ -263,13 +360,13 @@ pub fn strides_of_its_own(world: &Comm, mover: Mover) {
 }
 
 /// Shared arrays that were made on a communicator whose ranks are the same processes in another order.
-pub fn of_another_communicator(world: &Comm, mover: Mover) {
-    let backwards = world.split(Some(0), (world.size() - world.rank()) as u32).unwrap().unwrap();
+pub fn of_another_communicator(world: &dyn World, mover: Mover) {
+    let backwards = world.reordered((world.size() - world.rank()) as u32);
     let exchange = Exchange::new(world, 0);
     let mut engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
     let len = exchange.elems as usize;
-    let mut from: Shared<u64> = Shared::zeroed(&backwards, len).unwrap();
-    let mut to: Shared<u64> = Shared::zeroed(&backwards, len).unwrap();
+    let mut from: Shared<u64> = Shared::zeroed(&*backwards, len).unwrap();
+    let mut to: Shared<u64> = Shared::zeroed(&*backwards, len).unwrap();
     from.fill(world.rank() as u64);
     let said = match mover {
         Mover::Shared => engine.run(Own::shared(&from, &mut to)),
@@ -278,19 +375,19 @@ pub fn of_another_communicator(world: &Comm, mover: Mover) {
     let said = said.unwrap_err().to_string();
     assert!(said.contains("another communicator"), "{said}");
     // The same processes in the same order will do.
-    let same = world.split(Some(0), world.rank() as u32).unwrap().unwrap();
+    let same = world.reordered(world.rank() as u32);
     let mut engine = MpiEngine::new(exchange.plan(), world, options(Mover::Shared, LONG)).unwrap();
     let values = exchange.values(world.rank(), 0, 7);
-    let mut from: Shared<u64> = Shared::zeroed(&same, values.len()).unwrap();
+    let mut from: Shared<u64> = Shared::zeroed(&*same, values.len()).unwrap();
     let expected = exchange.values(world.rank(), 1, 7);
-    let mut to: Shared<u64> = Shared::zeroed(&same, expected.len()).unwrap();
+    let mut to: Shared<u64> = Shared::zeroed(&*same, expected.len()).unwrap();
     from.copy_from_slice(&values);
     engine.run(Own::shared(&from, &mut to)).unwrap();
     assert!(to[..] == expected);
 }
 
 /// Rank 0 gives another alpha than the others: whoever receives something of it is told, or its data is right.
-pub fn another_alpha(world: &Comm, mover: Mover) {
+pub fn another_alpha(world: &dyn World, mover: Mover) {
     let ranks = world.size();
     // Everybody receives something of rank 0.
     let text = format!("{ranks}/1 of {}", ranks * ranks * 40);
@@ -313,7 +410,7 @@ pub fn another_alpha(world: &Comm, mover: Mover) {
             }
         }
         assert!(begin.elapsed() < SOON, "long before the deadline");
-        meet(world);
+        world.meet();
         drop(engine);
     }
     let mut engine = MpiEngine::new(plan(&text, &to), world, options(mover, LONG)).unwrap();
@@ -325,7 +422,7 @@ pub fn another_alpha(world: &Comm, mover: Mover) {
 }
 
 /// Strides that reach further than any memory, for few elements.
-pub fn out_of_reach(world: &Comm, mover: Mover) {
+pub fn out_of_reach(world: &dyn World, mover: Mover) {
     let stride = 1 << 59;
     let far = layout("1x1/8x8 of 8x4").with_strides(&[1, stride]).unwrap();
     let near = layout("1x1/8x8 ranks=1 of 8x4");
@@ -338,8 +435,8 @@ pub fn out_of_reach(world: &Comm, mover: Mover) {
 }
 
 /// ScaLAPACK numbers processes by the world: on another communicator it is not even tried.
-pub fn scalapack_elsewhere(world: &Comm) {
-    let part = world.split(Some(world.rank() as u32 % 2), 0).unwrap().unwrap();
+pub fn scalapack_elsewhere(world: &dyn World) {
+    let part = world.mpi().unwrap().split(Some(world.rank() as u32 % 2), 0).unwrap().unwrap();
     let layout = layout("1x1/8x8 of 64x64");
     assert!(Scalapack::new(&part, &layout, &layout).is_none());
 }

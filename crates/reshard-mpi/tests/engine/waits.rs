@@ -1,14 +1,15 @@
 //! Waits that must have an end, and ranks that are told why: each of these once went wrong.
 
 use crate::trust::{Exchange, LONG, SHORT, SOON, options, plan};
+use crate::world::World;
 use reshard::engine::MessagesOptions;
-use reshard_mpi::{Comm, Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own, Shared};
+use reshard_mpi::{Mover, MpiEngine, MpiOptions, MpiRing, MpiRingOptions, Own, Shared};
 use reshard_ring::RingProblem;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// What is made first on a communicator, in which rank 1 does not take part, until it does.
-pub fn nobody_comes_at_first(world: &Comm, what: &str) {
+pub fn nobody_comes_at_first(world: &dyn World, what: &str) {
     let exchange = Exchange::new(world, 0);
     let make = |deadline: Duration| -> reshard::Result<()> {
         match what {
@@ -38,7 +39,7 @@ pub fn nobody_comes_at_first(world: &Comm, what: &str) {
 }
 
 /// Rank 1 gives a part that is too short: all ranks are told so, at once.
-pub fn refused_by_one(world: &Comm, mover: Mover) {
+pub fn refused_by_one(world: &dyn World, mover: Mover) {
     let exchange = Exchange::new(world, 0);
     let begin = Instant::now();
     let mut engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
@@ -80,7 +81,7 @@ pub fn refused_by_one(world: &Comm, mover: Mover) {
 }
 
 /// With barriers between the steps, looking after a run does not wait for a rank that is not there.
-pub fn looks_do_not_wait(world: &Comm) {
+pub fn looks_do_not_wait(world: &dyn World) {
     let exchange = Exchange::new(world, 0);
     let messages = MessagesOptions::default().with_barriers(true);
     let options =
@@ -107,7 +108,7 @@ pub fn looks_do_not_wait(world: &Comm) {
 }
 
 /// Arrays larger than any memory are refused at once, and those that some machine may hold do not take long to plan.
-pub fn larger_than_memory(world: &Comm, mover: Mover) {
+pub fn larger_than_memory(world: &dyn World, mover: Mover) {
     let begin = Instant::now();
     let sides = |elems: u64| plan(&format!("2/64 of {elems}"), &format!("2/48 of {elems}"));
     let error =
@@ -120,7 +121,7 @@ pub fn larger_than_memory(world: &Comm, mover: Mover) {
 
 /// A child of this process drops what its parent runs on: neither the parent nor the other ranks notice.
 #[allow(unsafe_code)]
-pub fn forked(world: &Comm, mover: Mover) {
+pub fn forked(world: &dyn World, mover: Mover) {
     let exchange = Exchange::new(world, 0);
     let mut engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
     let expected = exchange.values(world.rank(), 1, 1);
@@ -165,7 +166,7 @@ pub fn forked(world: &Comm, mover: Mover) {
 }
 
 /// What is chosen where ranks cannot see each other's memory, and why; movers that need it are refused.
-pub fn hidden(world: &Comm) {
+pub fn hidden(world: &dyn World) {
     let exchange = Exchange::new(world, 0);
     let mut engine = MpiEngine::new(exchange.plan(), world, options(Mover::Auto, LONG)).unwrap();
     assert_eq!(engine.mover(), Mover::Messages, "{}", engine.why());

@@ -17,6 +17,9 @@ fn time_limit() -> Duration {
     Duration::from_secs(if full_sweep() { 3600 } else { 240 })
 }
 
+/// The number of ranks that are threads of this process, if they are to be.
+pub const THREADS: &str = "RESHARD_MPI_TEST_THREADS";
+
 /// One launcher with one library.
 #[derive(Clone, Debug)]
 pub struct Installation {
@@ -27,6 +30,11 @@ pub struct Installation {
     pub choice: String,
     /// Whether it belongs to the system, and is found by name.
     pub system: bool,
+}
+
+/// No MPI at all: every rank is a thread of one process, which `env` starts.
+pub fn threads() -> Installation {
+    Installation { launcher: "env".into(), family: "threads", choice: "no MPI".into(), system: false }
 }
 
 /// All there are: those of the system under each of their names, and those in `target/mpi`, by path.
@@ -94,6 +102,11 @@ impl Installation {
         Self { choice: choice.to_string(), ..self.clone() }
     }
 
+    /// True if ranks are processes, connected by MPI.
+    pub fn has_mpi(&self) -> bool {
+        self.family != "threads"
+    }
+
     /// Starts this program with a part to play, and waits for it, but not for ever.
     pub fn launch(&self, part: &str, ranks: usize) -> Outcome {
         self.play(self.launcher(ranks), part, ranks)
@@ -108,10 +121,11 @@ impl Installation {
 
     fn launcher(&self, ranks: usize) -> Command {
         let mut command = Command::new(&self.launcher);
-        if self.family == "Open MPI" {
-            command.args(["--allow-run-as-root", "--oversubscribe"]);
-        }
-        command.args(["-n", &ranks.to_string()]);
+        match self.family {
+            "threads" => command.arg(format!("{THREADS}={ranks}")),
+            "Open MPI" => command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]),
+            _ => command.args(["-n", &ranks.to_string()]),
+        };
         command
     }
 

@@ -135,7 +135,7 @@ pub fn splits(world: &Comm) -> Result<()> {
         part.private()?.all_reduce(&mut sum, Reduce::Sum)?;
         assert_eq!(sum[0] as usize, members.iter().sum::<usize>());
     }
-    assert!(world.private()?.is_one_node(SOON)?, "all test ranks share a node");
+    assert!(world.private()?.communicator().is_one_node(SOON)?, "all test ranks share a node");
     Ok(())
 }
 

@@ -1,11 +1,11 @@
 //! Barriers between the steps of a schedule, without blocking: a dissemination barrier over messages of the engine's own.
 //!
 //! In each round a rank tells another one, twice as far away as in the round before, that it has come so far, and is told so
-//! by one. MPI's own barriers would not do: a rank that aborts cannot leave them.
+//! by one. MPI's own barriers would not do: a rank that aborts cannot leave them, and other transports have none.
 
 use super::network::RunTag;
-use crate::owned::{Envelope, Slot};
-use crate::private_comm::PrivateComm;
+use crate::communicator::Communicator;
+use crate::transport::{Envelope, Slot, Transport};
 use reshard_plan::{Error, ErrorKind, Result};
 
 /// One rank's side of all barriers of a run.
@@ -26,8 +26,8 @@ impl Barriers {
     /// Bytes of the barriers' slots: two messages without content.
     pub const BYTES: usize = 2 * Envelope::BYTES;
 
-    pub fn new() -> Result<Self> {
-        let (send_slot, receive_slot) = (Slot::new(0)?, Slot::new(0)?);
+    pub fn new(transport: &dyn Transport) -> Result<Self> {
+        let (send_slot, receive_slot) = (Slot::new(transport, 0)?, Slot::new(transport, 0)?);
         Ok(Self { passed: 0, round: 0, sent: false, posted: false, send_slot, receive_slot })
     }
 
@@ -42,7 +42,7 @@ impl Barriers {
     }
 
     /// Passes barriers until `step` is reached, without blocking. Returns the number of barriers passed.
-    pub fn advance(&mut self, comm: &PrivateComm, tag: RunTag, step: u64) -> Result<u64> {
+    pub fn advance(&mut self, comm: &Communicator, tag: RunTag, step: u64) -> Result<u64> {
         while self.passed < step {
             let distance = 1 << self.round;
             if distance >= comm.size() {
@@ -55,12 +55,12 @@ impl Barriers {
                     break;
                 }
                 let to = (comm.rank() + distance) % comm.size();
-                self.send_slot.send(comm, expected, 0..0, (to, tag.barrier_tag), false)?;
+                self.send_slot.send(expected, 0..0, (to, tag.barrier_tag), false)?;
                 self.sent = true;
             }
             let from = self.waits_for(comm);
             if !self.posted {
-                self.receive_slot.receive(comm, from, tag.barrier_tag)?;
+                self.receive_slot.receive(from, tag.barrier_tag)?;
                 self.posted = true;
             }
             if self.receive_slot.poll()?.is_none() {
@@ -87,11 +87,11 @@ impl Barriers {
     }
 
     /// The rank whose message of this round is awaited.
-    pub fn waits_for(&self, comm: &PrivateComm) -> usize {
+    pub fn waits_for(&self, comm: &Communicator) -> usize {
         (comm.rank() + comm.size() - (1 << self.round) % comm.size()) % comm.size()
     }
 
-    /// Cancels the posted receive. False if MPI may still write to it.
+    /// Cancels the posted receive. False if the transport may still write to it.
     pub fn cancel_receives(&mut self) -> bool {
         Slot::cancel_receives([&mut self.receive_slot].into_iter())
     }

@@ -7,8 +7,8 @@ use super::super::{RunCounters, call_mismatch};
 use super::double_buffer::DoubleBuffer;
 pub use super::double_buffer::{BUFFERS_PER_PAIR, HEADER_BYTES};
 use super::network::ScheduledRange;
+use crate::communicator::Communicator;
 use crate::node::Node;
-use crate::private_comm::PrivateComm;
 use crate::shm::{NodeMemory, PageKind};
 use reshard::engine::Buffers;
 use reshard::rank::{Cursor, MessageRange, RankPacker};
@@ -47,7 +47,7 @@ struct NodeChannel {
 impl NodeChannels {
     /// Shares the double buffers of the node. `sends` and `receives` are the ranges that stay within the node. Collective.
     pub fn new(
-        comm: &PrivateComm,
+        comm: &Communicator,
         node: &Node,
         packer: &RankPacker,
         [sends, receives]: [Vec<ScheduledRange>; 2],

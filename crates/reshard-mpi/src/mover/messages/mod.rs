@@ -1,7 +1,7 @@
 //! Packed messages in the order of a schedule: how data travels between nodes.
 //!
 //! A step of the schedule sends ranges of messages, and a range travels in fragments of at most a slot's length: through
-//! [MPI](network), or, between ranks of one node, through [buffers that both map](in_node). While nothing can be sent or
+//! [the network](network), or, between ranks of one node, through [buffers that both map](in_node). While nothing can be sent or
 //! received, a rank copies what it keeps.
 
 mod barriers;
@@ -11,10 +11,9 @@ mod in_node;
 mod network;
 
 use super::{MoverBackend, Progress, RunCounters, rank_list};
-use crate::ffi::comm::Comm;
+use crate::communicator::{Communicator, Registration};
 use crate::node::Node;
-use crate::owned::Envelope;
-use crate::private_comm::{PrivateComm, Registration};
+use crate::transport::{Envelope, Slot};
 use barriers::Barriers;
 use in_node::{BUFFERS_PER_PAIR, HEADER_BYTES, NodeChannels};
 use network::{MAX_POSTED_PER_RANGE, NetworkReceiver, NetworkSender, RunTag, ScheduledRange};
@@ -78,14 +77,14 @@ impl MessageSizing {
     /// take the network. Collective the first time for a communicator.
     pub fn new(
         plan: &Arc<Plan>,
-        comm: &PrivateComm,
+        comm: &Communicator,
         options: &MessagesOptions,
         mixed: bool,
         limit: Option<Duration>,
     ) -> Result<Self> {
         let node = comm.node(limit)?;
         let one_node = node.largest() == comm.size();
-        // The buffers within a node should stay in the caches, slots for MPI need not.
+        // The buffers within a node should stay in the caches, slots of the transport need not.
         let max_bytes = if one_node && !mixed { MAX_FRAGMENT_BYTES_ON_ONE_NODE } else { MAX_FRAGMENT_BYTES };
         let made = messages(plan, comm.rank() as u64, options, max_bytes);
         let node = mixed.then_some(node);
@@ -113,7 +112,7 @@ impl MessageSizing {
         let mut fragment_bytes = packer.fragment_bytes();
         if let Some(memory) = options.memory {
             // Each rank has an equal share: so the plan's ranks together stay within the limit.
-            let ranks = plan.ranks().len().max(1) as u64;
+            let ranks = plan.rank_count().max(1);
             let barriers = if program.barriers { Barriers::BYTES } else { 0 };
             let fixed = packer.scratch_bytes() + (counts.channels * HEADER_BYTES + barriers) as u64;
             let mine = (memory / ranks).saturating_sub(fixed);
@@ -177,7 +176,7 @@ fn split_by_node(
 /// The movers `messages`, `mixed` and `lockstep`.
 pub struct MessagesMover {
     packer: RankPacker,
-    comm: Arc<PrivateComm>,
+    comm: Arc<Communicator>,
     tag: RunTag,
     sender: NetworkSender,
     receiver: NetworkReceiver,
@@ -213,15 +212,17 @@ impl MessagesMover {
             .map(|node| NodeChannels::new(comm, node, &packer, in_node, fragment_bytes, limit))
             .transpose()?;
         let pace = match (program.barriers, lockstep) {
-            (true, _) => Pace::Barriers(Barriers::new()?),
+            (true, _) => Pace::Barriers(Barriers::new(comm.transport())?),
             (false, true) => Pace::Lockstep,
             (false, false) => Pace::Free,
         };
         let [sends, receives] = network;
         let SlotCounts { sent_ranges, received_ranges, send_slots, receive_slots, .. } = counts;
-        let sender = NetworkSender::new(&packer, sends, sent_ranges, send_slots, fragment_bytes, lockstep)?;
-        let receiver =
-            NetworkReceiver::new(&packer, receives, received_ranges, receive_slots, fragment_bytes)?;
+        let slots = |count| -> Result<Vec<Slot>> {
+            (0..count).map(|_| Slot::new(comm.transport(), fragment_bytes)).collect()
+        };
+        let sender = NetworkSender::new(&packer, sends, sent_ranges, slots(send_slots)?, lockstep);
+        let receiver = NetworkReceiver::new(&packer, receives, received_ranges, slots(receive_slots)?);
         let barriers = if program.barriers { Barriers::BYTES } else { 0 };
         let slot_bytes =
             ((send_slots + receive_slots) * (fragment_bytes + Envelope::BYTES) + barriers) as u64;
@@ -279,9 +280,8 @@ impl MoverBackend for MessagesMover {
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let last = self.last_step()?;
         let Self { packer, comm, tag, sender, receiver, channels, counters, .. } = self;
-        let comm: (&Comm, RunTag) = (comm, *tag);
-        let mut moved = receiver.advance(packer, comm, data, last, counters)?
-            || sender.advance(packer, comm, data, last, counters)?;
+        let mut moved = receiver.advance(packer, (*tag, comm.rank()), data, last, counters)?
+            || sender.advance(packer, *tag, data, last, counters)?;
         if !moved && let Some(channels) = channels {
             moved = channels.advance(packer, data, counters)?;
         }

@@ -1,4 +1,4 @@
-//! Fragments that travel through MPI: those that leave a rank, and those that come to it.
+//! Fragments that travel through the transport: those that leave a rank, and those that come to it.
 //!
 //! A step of the schedule sends ranges of messages ([`ScheduledRange`]); each range travels in fragments that fit a slot.
 //! Ranges go in the order of the schedule, both ways independently: a rank sends its next step while something of an
@@ -6,7 +6,7 @@
 //! MPI's eager protocol, and every few of them one is sent synchronously, so that it completes only when the receiver has
 //! begun to receive: a slow receiver holds up its senders (flow control) instead of filling up with unexpected messages.
 //!
-//! Even contiguous data is packed into a slot. Sent in place, it would still be read by MPI after a rank has stopped
+//! Even contiguous data is packed into a slot. Sent in place, it would still be read by the transport after a rank has stopped
 //! waiting and its owner has the memory back; a slot can be leaked. The copy is made in the caches while earlier fragments
 //! travel.
 //!
@@ -15,8 +15,7 @@
 //! later one gets a slot.
 
 use super::super::{RunCounters, call_mismatch, rank_list};
-use crate::ffi::comm::Comm;
-use crate::owned::{Envelope, Slot};
+use crate::transport::{Envelope, Slot};
 use reshard::engine::Buffers;
 use reshard::rank::{Cursor, MessageRange, RankPacker};
 use reshard_plan::{Error, ErrorKind, Result};
@@ -40,9 +39,9 @@ pub struct ScheduledRange {
 /// Identifies the fragments of one run of one engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTag {
-    /// The MPI tag of the engine's first group of arrays; the other groups follow.
+    /// The tag of the engine's first group of arrays; the other groups follow.
     pub tag: u32,
-    /// The MPI tag of barriers, after those of all groups.
+    /// The tag of barriers, after those of all groups.
     pub barrier_tag: u32,
     /// The number of the engine on its communicator.
     pub engine: u64,
@@ -109,26 +108,25 @@ impl SendProgress {
 }
 
 impl NetworkSender {
-    /// At most `max_ranges` ranges go in a step; fragments have at most `fragment_bytes` bytes.
+    /// At most `max_ranges` ranges go in a step.
     pub fn new(
         packer: &RankPacker,
         ranges: Vec<ScheduledRange>,
         max_ranges: usize,
-        slots: usize,
-        fragment_bytes: usize,
+        slots: Vec<Slot>,
         lockstep: bool,
-    ) -> Result<Self> {
+    ) -> Self {
         let to = |range: &MessageRange| (packer.ends(range).1, packer.ends(range).2);
-        Ok(Self {
+        Self {
             ordinals: ordinals(&ranges, to),
             ranges,
             first: 0,
             progress: vec![SendProgress::default(); max_ranges],
             open: 0,
-            slots: new_slots(slots, fragment_bytes)?,
-            sent_to: vec![0; slots],
+            sent_to: vec![0; slots.len()],
+            slots,
             lockstep,
-        })
+        }
     }
 
     /// Begins a run.
@@ -151,7 +149,7 @@ impl NetworkSender {
     pub fn advance(
         &mut self,
         packer: &mut RankPacker,
-        (comm, tag): (&Comm, RunTag),
+        tag: RunTag,
         data: &Buffers<'_>,
         last: u64,
         counters: &mut RunCounters,
@@ -189,7 +187,7 @@ impl NetworkSender {
             let synchronous =
                 self.lockstep || progress.fragments % SYNCHRONOUS_INTERVAL == SYNCHRONOUS_INTERVAL - 1;
             let envelope = tag.envelope(self.ordinals[self.first + k], progress.fragments);
-            slot.send(comm, envelope, 0..bytes, (to as usize, tag.tag + group as u32), synchronous)?;
+            slot.send(envelope, 0..bytes, (to as usize, tag.tag + group as u32), synchronous)?;
             self.sent_to[number] = to as usize;
             progress.fragments += 1;
             free -= 1;
@@ -244,7 +242,7 @@ struct ReceiveProgress {
     unpacked: usize,
 }
 
-/// Receives with one source and tag: MPI completes them in the order they were posted, so only the next one is tested.
+/// Receives with one source and tag: a transport completes them in the order they were posted, so only the next one is tested.
 #[derive(Clone, Copy, Default)]
 struct ReceiveQueue {
     posted: usize,
@@ -263,14 +261,13 @@ struct PostedReceive {
 }
 
 impl NetworkReceiver {
-    /// At most `max_ranges` ranges are received at a time; fragments have at most `fragment_bytes` bytes.
+    /// At most `max_ranges` ranges are received at a time.
     pub fn new(
         packer: &RankPacker,
         ranges: Vec<ScheduledRange>,
         max_ranges: usize,
-        slots: usize,
-        fragment_bytes: usize,
-    ) -> Result<Self> {
+        slots: Vec<Slot>,
+    ) -> Self {
         let from = |range: &MessageRange| (packer.ends(range).0, packer.ends(range).2);
         let ordinals = ordinals(&ranges, from);
         let (mut latest, mut numbers) = (HashMap::new(), HashMap::new());
@@ -280,7 +277,7 @@ impl NetworkReceiver {
         };
         let queue_of: Vec<usize> = ranges.iter().map(&mut queue_of).collect();
         let predecessor = queue_of.iter().enumerate().map(|(at, queue)| latest.insert(*queue, at));
-        Ok(Self {
+        Self {
             predecessor: predecessor.collect(),
             ordinals,
             queues: vec![ReceiveQueue::default(); numbers.len()],
@@ -289,9 +286,9 @@ impl NetworkReceiver {
             first: 0,
             end: 0,
             progress: vec![ReceiveProgress::default(); max_ranges],
-            slots: new_slots(slots, fragment_bytes)?,
-            posted: vec![None; slots],
-        })
+            posted: vec![None; slots.len()],
+            slots,
+        }
     }
 
     /// Begins a run.
@@ -315,7 +312,7 @@ impl NetworkReceiver {
     pub fn advance(
         &mut self,
         packer: &mut RankPacker,
-        (comm, tag): (&Comm, RunTag),
+        (tag, me): (RunTag, usize),
         data: &mut Buffers<'_>,
         last: u64,
         counters: &mut RunCounters,
@@ -330,8 +327,8 @@ impl NetworkReceiver {
             self.progress[self.end % window] = ReceiveProgress { cursor, fragments, posted: 0, unpacked: 0 };
             self.end += 1;
         }
-        self.post(packer, comm, tag)?;
-        let moved = self.unpack(packer, (comm, tag), data, counters)?;
+        self.post(packer, tag)?;
+        let moved = self.unpack(packer, (tag, me), data, counters)?;
         while self.first < self.end {
             let progress = &self.progress[self.first % window];
             if progress.unpacked < progress.fragments {
@@ -343,7 +340,7 @@ impl NetworkReceiver {
     }
 
     /// Posts receives: one for each range before a second one for any, earlier ranges first.
-    fn post(&mut self, packer: &RankPacker, comm: &Comm, tag: RunTag) -> Result<()> {
+    fn post(&mut self, packer: &RankPacker, tag: RunTag) -> Result<()> {
         let window = self.progress.len();
         for max_posted in 1..=MAX_POSTED_PER_RANGE {
             for at in self.first..self.end {
@@ -359,7 +356,7 @@ impl NetworkReceiver {
                     continue;
                 }
                 let Some(slot) = self.posted.iter().position(Option::is_none) else { return Ok(()) };
-                self.receive(slot, at, packer, (comm, tag))?;
+                self.receive(slot, at, packer, tag)?;
                 self.progress[at % window].posted += 1;
             }
         }
@@ -367,15 +364,9 @@ impl NetworkReceiver {
     }
 
     /// Posts a receive with a slot, for the next fragment that comes through the queue of a range.
-    fn receive(
-        &mut self,
-        slot: usize,
-        range: usize,
-        packer: &RankPacker,
-        (comm, tag): (&Comm, RunTag),
-    ) -> Result<()> {
+    fn receive(&mut self, slot: usize, range: usize, packer: &RankPacker, tag: RunTag) -> Result<()> {
         let (from, _, group) = packer.ends(&self.ranges[range].range);
-        self.slots[slot].receive(comm, from as usize, tag.tag + group as u32)?;
+        self.slots[slot].receive(from as usize, tag.tag + group as u32)?;
         let queue = &mut self.queues[self.queue_of[range]];
         self.posted[slot] = Some(PostedReceive { range, number: queue.posted, arrived: None });
         queue.posted += 1;
@@ -386,13 +377,13 @@ impl NetworkReceiver {
     fn unpack(
         &mut self,
         packer: &mut RankPacker,
-        (comm, tag): (&Comm, RunTag),
+        (tag, me): (RunTag, usize),
         data: &mut Buffers<'_>,
         counters: &mut RunCounters,
     ) -> Result<bool> {
         let window = self.progress.len();
         for slot in 0..self.posted.len() {
-            let Some((at, fragment, bytes)) = self.poll(slot, packer, comm, tag)? else { continue };
+            let Some((at, fragment, bytes)) = self.poll(slot, packer, tag, me)? else { continue };
             if fragment != self.progress[at % window].unpacked {
                 continue;
             }
@@ -425,8 +416,8 @@ impl NetworkReceiver {
         &mut self,
         slot: usize,
         packer: &RankPacker,
-        comm: &Comm,
         tag: RunTag,
+        me: usize,
     ) -> Result<Option<(usize, usize, usize)>> {
         let Some(PostedReceive { range, number, arrived }) = self.posted[slot] else { return Ok(None) };
         if let Some((fragment, bytes)) = arrived {
@@ -440,7 +431,7 @@ impl NetworkReceiver {
         queue.completed += 1;
         let envelope = self.slots[slot].envelope();
         if envelope.engine != tag.engine || envelope.run < tag.run {
-            self.receive(slot, range, packer, (comm, tag))?;
+            self.receive(slot, range, packer, tag)?;
             return Ok(None);
         }
         let (from, _, group) = packer.ends(&self.ranges[range].range);
@@ -452,7 +443,7 @@ impl NetworkReceiver {
             ));
         }
         if envelope.call != tag.call {
-            return Err(call_mismatch(from as usize, comm.rank()));
+            return Err(call_mismatch(from as usize, me));
         }
         let (ordinal, fragment) =
             (envelope.sequence >> 32, (envelope.sequence & u64::from(u32::MAX)) as usize);
@@ -466,7 +457,7 @@ impl NetworkReceiver {
         Ok(Some((range, fragment, bytes)))
     }
 
-    /// Cancels the posted receives. False if MPI may still write to one.
+    /// Cancels the posted receives. False if the transport may still write to one.
     pub fn cancel_receives(&mut self) -> bool {
         Slot::cancel_receives(self.slots.iter_mut())
     }
@@ -476,8 +467,4 @@ impl NetworkReceiver {
         let open = self.ranges[self.first..self.end].iter();
         open.map(|scheduled| packer.ends(&scheduled.range).0 as usize).collect()
     }
-}
-
-fn new_slots(count: usize, fragment_bytes: usize) -> Result<Vec<Slot>> {
-    (0..count).map(|_| Slot::new(fragment_bytes)).collect()
 }

@@ -17,8 +17,7 @@
 pub(super) mod queue;
 
 use super::{MoverBackend, Progress, RunCounters, call_mismatch, rank_list, too_little_memory};
-use crate::ffi::collective::Reduce;
-use crate::private_comm::PrivateComm;
+use crate::communicator::Communicator;
 use crate::shm::{NodeMemory, PageKind};
 use queue::{
     BufferHandle, BufferRing, Consumer, LINE, MAX_BUFFERS_PER_PAIR, Producer, WarmBuffers, publish_emptied,
@@ -85,7 +84,7 @@ impl PrivateMover {
     /// all ranks would take more than `memory` bytes. Collective.
     pub fn new(
         plan: &Arc<Plan>,
-        comm: &PrivateComm,
+        comm: &Communicator,
         chunk: u64,
         memory: Option<u64>,
         limit: Option<Duration>,
@@ -311,7 +310,7 @@ impl MoverBackend for PrivateMover {
 /// Collective.
 fn fitting(
     plan: &Arc<Plan>,
-    comm: &PrivateComm,
+    comm: &Communicator,
     chunk: u64,
     memory: Option<u64>,
     limit: Option<Duration>,
@@ -324,7 +323,7 @@ fn fitting(
             (MIN_BUFFERS_PER_PAIR..=max_buffers).rev().find(within_budget).unwrap_or(MIN_BUFFERS_PER_PAIR);
         let Some(memory) = memory else { return Ok((staged, chunk, max_here)) };
         let taken = NodeMemory::taken(segment_bytes(&staged, chunk, max_here), PAGES);
-        let all = comm.reduce(staged.scratch_bytes() + taken as u64, Reduce::Sum, limit)?;
+        let all = comm.sum(staged.scratch_bytes() + taken as u64, limit)?;
         if all <= memory {
             return Ok((staged, chunk, max_here));
         }

@@ -2,9 +2,8 @@
 
 use super::readers::Readers;
 use crate::agree::agree;
-use crate::ffi::comm::Comm;
-use crate::ffi::library::is_forked;
-use crate::ffi::wait::DEADLINE;
+use crate::communicator::{DEADLINE, ToCommunicator};
+use crate::fork::is_forked;
 use crate::shm::{NodeMemory, PageKind, SEGMENT_HEADER_BYTES, too_large};
 use bytemuck::Pod;
 use reshard_plan::{Error, ErrorKind, Result};
@@ -21,6 +20,16 @@ use std::time::Duration;
 /// if one does not finish within the engine's deadline that panics; call [`Shared::wait_for_readers`] before to get an error
 /// instead. Borrowing the destination of a run that failed because a rank exited, or got stuck, while copying to it panics,
 /// too: the part is poisoned.
+///
+/// ```no_run
+/// # fn f(engine: &mut reshard_mpi::MpiEngine, world: &reshard_mpi::Comm) -> reshard::Result<()> {
+/// use reshard_mpi::{Own, Shared};
+/// let mut from: Shared<f64> = Shared::zeroed(world, engine.source_len(0))?;
+/// let mut to: Shared<f64> = Shared::zeroed(world, engine.target_len(0))?;
+/// from.fill(1.0);
+/// engine.run(Own::shared(&from, &mut to))?; // an engine with `Mover::Shared`
+/// # Ok(()) }
+/// ```
 pub struct Shared<T> {
     memory: NodeMemory,
     len: usize,
@@ -41,14 +50,14 @@ struct PartUse {
 impl<T: Pod> Shared<T> {
     /// Allocates `len` zeros on this rank; each rank chooses its own `len`. Collective over the communicator, whose ranks
     /// must be on one node. Fails if the other ranks do not come within two minutes: see [`Shared::zeroed_within`].
-    pub fn zeroed(comm: &Comm, len: usize) -> Result<Self> {
+    pub fn zeroed(comm: &dyn ToCommunicator, len: usize) -> Result<Self> {
         Self::zeroed_within(comm, len, Some(DEADLINE))
     }
 
     /// As [`Shared::zeroed`], with a timeout of the caller's choice; `None` waits without one.
-    pub fn zeroed_within(comm: &Comm, len: usize, limit: Option<Duration>) -> Result<Self> {
+    pub fn zeroed_within(comm: &dyn ToCommunicator, len: usize, limit: Option<Duration>) -> Result<Self> {
         const { assert!(align_of::<T>() <= SEGMENT_HEADER_BYTES, "elements of ordinary alignment") };
-        let comm = comm.private_within(limit)?;
+        let comm = comm.to_communicator(limit)?;
         let bytes = len
             .checked_mul(size_of::<T>())
             .filter(|&bytes| bytes <= isize::MAX as usize - SEGMENT_HEADER_BYTES);

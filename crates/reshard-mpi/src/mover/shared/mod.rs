@@ -17,8 +17,7 @@ pub(super) mod progress;
 pub mod readers;
 
 use super::{MoverBackend, Progress, RunCounters};
-use crate::ffi::collective::Reduce;
-use crate::private_comm::PrivateComm;
+use crate::communicator::Communicator;
 use groups::{GroupState, TaskGroups};
 use progress::{MAX_TASKS, ProgressBoard};
 use readers::Readers;
@@ -69,7 +68,7 @@ impl SharedMover {
     /// Cuts the plan into tasks and shares the progress board. Collective.
     pub fn new(
         plan: &Arc<Plan>,
-        comm: &PrivateComm,
+        comm: &Communicator,
         sharing: WorkSharing,
         limit: Option<Duration>,
     ) -> Result<Self> {
@@ -181,12 +180,11 @@ fn sorted(mut ranks: Vec<usize>) -> Vec<usize> {
 
 /// Fails unless all ranks have cut the plan into equal groups: else two ranks would take one task index for different tasks.
 /// Collective.
-fn check_equal_groups(comm: &PrivateComm, groups: &[GroupState], limit: Option<Duration>) -> Result<()> {
+fn check_equal_groups(comm: &Communicator, groups: &[GroupState], limit: Option<Duration>) -> Result<()> {
     let mut hasher = DefaultHasher::new();
     groups.hash(&mut hasher);
     let number = hasher.finish();
-    let most = comm.reduce(number, Reduce::Max, limit)?;
-    if comm.reduce(number, Reduce::Min, limit)? != most {
+    if comm.gather_numbers(number, limit)?.iter().any(|&other| other != number) {
         return Err(Error::new(
             ErrorKind::External,
             "the ranks have cut the same plan differently: their processors are not alike; use the mover `shared-source`",

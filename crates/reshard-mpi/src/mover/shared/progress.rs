@@ -1,7 +1,7 @@
 //! Monotonic counters by which the ranks of a node see each other's progress, and from which they take tasks.
 
 use super::super::word::{OrderingSite, SharedMemory, Word};
-use crate::private_comm::PrivateComm;
+use crate::communicator::Communicator;
 use crate::shm::{NodeMemory, PageKind};
 use reshard_plan::Result;
 use std::sync::atomic::Ordering;
@@ -66,7 +66,7 @@ pub struct ProgressBoard<M = NodeMemory> {
 
 impl ProgressBoard {
     /// Maps a board with `groups` task counters on this rank. Collective.
-    pub fn share(comm: &PrivateComm, groups: usize, limit: Option<Duration>) -> Result<Self> {
+    pub fn share(comm: &Communicator, groups: usize, limit: Option<Duration>) -> Result<Self> {
         let memory = NodeMemory::share(comm, Self::bytes(groups), PageKind::Ordinary, limit)?;
         Ok(Self { memory })
     }

@@ -1,0 +1,307 @@
+//! What the engines on one transport share: their numbers and tags, agreement on what is made, and which have failed.
+//!
+//! An engine that fails on one rank sends a failure notice to all others: a few bytes to each. Only ranks that wait probe
+//! for notices, so they cost nothing while all is well.
+
+use crate::fork::{forked_off, is_forked, watch_forks};
+use crate::node::Node;
+use crate::registry::{Failure, Registry, TAGS};
+use crate::transport::{MAX_MESSAGE_BYTES, Transport};
+use crate::tree::{HEAD_BYTES, TreeExchange, gather, no_answer, send_once, wait_within};
+use reshard_plan::{Error, ErrorKind, Result, memory};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// The default timeout of a rank that waits for others.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The tag of failure notices.
+const NOTICE_TAG: u32 = 32_002;
+
+/// The first of the two tags of gathers.
+const GATHER_TAG: u32 = 32_003;
+
+/// The most bytes of a failure notice: which engine, in which run, and why.
+const MAX_NOTICE_BYTES: usize = 512;
+
+/// The ranks that engines are made on, over a [`Transport`].
+pub struct Communicator {
+    transport: Box<dyn Transport>,
+    pub(crate) node: OnceLock<Node>,
+    registry: Mutex<Registry>,
+    /// Exchanges so far.
+    exchanges: AtomicU64,
+    /// The first sequence number: that of the transport.
+    first: OnceLock<u64>,
+    /// Why it cannot be used any more.
+    refused: OnceLock<String>,
+}
+
+/// What engines are made on: a [`Communicator`], or what has one, as a communicator of MPI.
+pub trait ToCommunicator {
+    /// The communicator of engines. Collective the first time; fails on timeout, and if it cannot be used any more.
+    fn to_communicator(&self, limit: Option<Duration>) -> Result<Arc<Communicator>>;
+}
+
+impl ToCommunicator for Arc<Communicator> {
+    fn to_communicator(&self, limit: Option<Duration>) -> Result<Arc<Communicator>> {
+        self.check_open()?;
+        self.check_usable()?;
+        self.begin(limit)?;
+        Ok(Self::clone(self))
+    }
+}
+
+impl Communicator {
+    /// A communicator over a transport. It must be made on all ranks.
+    pub fn new(transport: impl Transport) -> Arc<Self> {
+        watch_forks();
+        Arc::new(Self {
+            transport: Box::new(transport),
+            node: OnceLock::new(),
+            registry: Mutex::default(),
+            exchanges: AtomicU64::new(0),
+            first: OnceLock::new(),
+            refused: OnceLock::new(),
+        })
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.transport.rank()
+    }
+
+    /// The number of ranks.
+    pub fn size(&self) -> usize {
+        self.transport.size()
+    }
+
+    /// What carries its messages.
+    pub(crate) fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    /// What carries its messages, to interfere with them: for tests.
+    ///
+    /// # Safety
+    /// Ranks that share memory agree over it who writes where: nothing is sent that could be taken for such a message, and none is
+    /// received.
+    #[doc(hidden)]
+    #[allow(unsafe_code)]
+    pub unsafe fn transport_of_engines(&self) -> &dyn Transport {
+        self.transport()
+    }
+
+    /// Fails if nothing can be sent or received: in a fork of a rank, after the end of MPI, on a thread that may not call it.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if is_forked() {
+            return Err(forked_off());
+        }
+        self.transport.check_open()
+    }
+
+    /// Fails if it cannot be used any more.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        let Some(why) = self.refused.get() else { return Ok(()) };
+        Err(Error::new(
+            ErrorKind::External,
+            format!(
+                "nothing more can be made on this communicator since an earlier failure ({why}); see what became of the others, \
+                 and use another communicator"
+            ),
+        ))
+    }
+
+    /// Takes the first sequence number. Collective the first time.
+    pub(crate) fn begin(&self, limit: Option<Duration>) -> Result<()> {
+        if self.first.get().is_none() {
+            let first = self.transport.number(limit).inspect_err(|error| self.refuse(error))?;
+            self.first.get_or_init(|| first);
+            self.registry().begin(first);
+        }
+        Ok(())
+    }
+
+    /// Gives the communicator up: the ranks are out of step, and the next exchange would be matched with another one. The
+    /// first reason is kept.
+    pub(crate) fn refuse(&self, why: &Error) {
+        self.transport.poison();
+        let _ = self.refused.set(why.to_string());
+    }
+
+    /// The sequence number of the next exchange.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        let first = self.first.get().copied().unwrap_or_default();
+        first + self.exchanges.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Gathers the bytes of all ranks on all ranks, in the order of ranks; all must give equally many. Collective.
+    pub fn gather(&self, mine: &[u8], limit: Option<Duration>) -> Result<Vec<u8>> {
+        self.check_open()?;
+        self.check_usable()?;
+        self.begin(limit)?;
+        let all = mine.len() as u128 * self.size() as u128;
+        if all > (MAX_MESSAGE_BYTES - HEAD_BYTES) as u128 {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "{all} bytes of all ranks were to be gathered, and a message has at most {MAX_MESSAGE_BYTES}"
+                ),
+            ));
+        }
+        let sequence = self.next_sequence();
+        let exchange = TreeExchange { transport: self.transport(), sequence, tag: GATHER_TAG, limit };
+        // A message, what it is made of, and what is made of it.
+        let gathered = memory::check(3 * all, "what all ranks say").and_then(|()| gather(&exchange, mine));
+        let gathered = gathered.and_then(|gathered| gathered.map_err(no_answer));
+        gathered.inspect_err(|error| self.refuse(error))
+    }
+
+    /// Gathers a number of each rank on all ranks. Collective.
+    pub fn gather_numbers(&self, number: u64, limit: Option<Duration>) -> Result<Vec<u64>> {
+        let all = self.gather(&number.to_ne_bytes(), limit)?;
+        let number = |eight: &[u8]| u64::from_ne_bytes(eight.try_into().unwrap_or_default());
+        Ok(all.chunks_exact(8).map(number).collect())
+    }
+
+    /// The sum of a number of each rank. Collective.
+    pub(crate) fn sum(&self, number: u64, limit: Option<Duration>) -> Result<u64> {
+        Ok(self.gather_numbers(number, limit)?.into_iter().fold(0, u64::saturating_add))
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Proposes a number of at least `least` for an engine, free as far as this rank knows.
+    pub(crate) fn propose(&self, least: u64, tags: u64) -> Result<u64> {
+        self.registry().propose(least, tags)
+    }
+
+    /// Registers an engine with `tags` tags, under a number that all ranks have agreed on.
+    pub(crate) fn enter(self: &Arc<Self>, number: u64, tags: u64) -> Result<Registration> {
+        let first = self.first.get().copied().unwrap_or_default();
+        if number >= first + TAGS {
+            self.drain(number, tags)?;
+        }
+        self.registry().enter(number, tags);
+        Ok(Registration { comm: Arc::clone(self), number, keeps_tags: false })
+    }
+
+    /// Receives and drops stray messages with the tags of a new engine: the tags are reused, and no engine waits for those
+    /// messages.
+    fn drain(&self, number: u64, tags: u64) -> Result<()> {
+        for tag in number % TAGS..number % TAGS + tags {
+            while let Some((rank, bytes)) = self.transport.probe(tag as u32)? {
+                self.take(rank, bytes, tag as u32)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives a message that a probe has found.
+    fn take(&self, rank: usize, bytes: usize, tag: u32) -> Result<Vec<u8>> {
+        let mut message = self.transport.buffer(bytes)?;
+        message.receive(rank, tag)?;
+        if !wait_within(&mut *message, Some(DEADLINE))? {
+            return Err(Error::new(
+                ErrorKind::External,
+                format!("a message of rank {rank} was announced and did not arrive"),
+            ));
+        }
+        Ok(message.bytes().to_vec())
+    }
+
+    /// Sends all other ranks a failure notice for an engine, without waiting. A rank that cannot be reached runs into its
+    /// timeout.
+    fn notify(&self, number: u64, run: u64, why: &str) {
+        let mut length = why.len().min(MAX_NOTICE_BYTES - 16);
+        while !why.is_char_boundary(length) {
+            length -= 1;
+        }
+        let notice = [&number.to_ne_bytes(), &run.to_ne_bytes(), &why.as_bytes()[..length]].concat();
+        let mut registry = self.registry();
+        registry.notices.retain_mut(|sent| !matches!(sent.test(), Ok(Some(_))));
+        for rank in (0..self.size()).filter(|&rank| rank != self.rank()) {
+            if let Ok(sent) = send_once(self.transport(), &notice, rank, NOTICE_TAG) {
+                registry.notices.push(sent);
+            }
+        }
+    }
+
+    /// Receives the failure notices of other ranks.
+    fn receive_notices(&self) -> Result<MutexGuard<'_, Registry>> {
+        let mut registry = self.registry();
+        while let Some((rank, bytes)) = self.transport.probe(NOTICE_TAG)? {
+            let notice = self.take(rank, bytes, NOTICE_TAG)?;
+            if let Some((number, rest)) = notice.split_first_chunk()
+                && let Some((run, why)) = rest.split_first_chunk()
+            {
+                let (run, why) = (u64::from_ne_bytes(*run), String::from_utf8_lossy(why).into_owned());
+                registry.fail(u64::from_ne_bytes(*number), Failure { rank, run, why });
+            }
+        }
+        Ok(registry)
+    }
+}
+
+/// An engine's number and tags on its communicator, its own as long as this lives.
+pub(crate) struct Registration {
+    comm: Arc<Communicator>,
+    number: u64,
+    /// A message of the engine may still be in flight.
+    keeps_tags: bool,
+}
+
+impl Registration {
+    pub fn comm(&self) -> &Arc<Communicator> {
+        &self.comm
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The first tag of the engine.
+    pub fn tag(&self) -> u32 {
+        (self.number % TAGS) as u32
+    }
+
+    /// Keeps the tags from being used again: a message may still be in flight.
+    pub fn keep_tags(&mut self) {
+        self.keeps_tags = true;
+    }
+
+    /// Sends all other ranks a notice that the engine has failed on this rank in a run.
+    pub fn notify(&self, run: u64, why: &str) {
+        if !is_forked() {
+            self.comm.notify(self.number, run, why);
+        }
+    }
+
+    /// Fails if another rank has sent a notice that the engine failed there in this run or before: a rank that failed in a
+    /// later run has done its part of this one. With `probes`, new notices are received first.
+    pub fn check(&self, run: u64, probes: bool) -> Result<()> {
+        let registry = if probes { self.comm.receive_notices()? } else { self.comm.registry() };
+        match registry.failure(self.number) {
+            Some(Failure { rank, run: failed, why }) if *failed <= run => {
+                Err(Error::new(ErrorKind::External, format!("rank {rank} cannot go on: {why}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // Another thread of the parent may hold the lock for ever.
+        if is_forked() {
+            return;
+        }
+        if self.keeps_tags {
+            self.comm.transport.poison();
+        }
+        self.comm.registry().leave(self.number, !self.keeps_tags);
+    }
+}
