@@ -315,3 +315,39 @@ fn the_code_map_names_files_that_exist() {
         );
     }
 }
+
+/// The names in the first column of the table of nouns.
+fn nouns() -> Vec<String> {
+    let text = std::fs::read_to_string(tree::root().join("ARCHITECTURE.md")).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let names = rows.filter_map(|row| row.split(" | ").next().map(String::from));
+    names
+        .flat_map(|names| names.split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>())
+        .collect()
+}
+
+/// A stranger learns a noun by an example: every one of the table has one in its documentation.
+#[test]
+fn every_noun_has_an_example() {
+    let nouns = nouns();
+    assert!(nouns.len() > 25 && nouns.contains(&"Redistribution".to_string()), "{nouns:?}");
+    let mut without: Vec<&String> = nouns.iter().collect();
+    for path in tree::sources(&tree::root().join("crates")) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let defines = |noun: &str| {
+                ["struct", "enum", "trait"].iter().any(|kind| {
+                    line.strip_prefix(&format!("pub {kind} {noun}"))
+                        .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
+                })
+            };
+            let above =
+                lines[..at].iter().rev().take_while(|line| line.starts_with("///") || line.starts_with("#["));
+            if above.into_iter().any(|line| line.contains("```")) {
+                without.retain(|noun| !defines(noun));
+            }
+        }
+    }
+    assert!(without.is_empty(), "no example in the documentation of {without:?}");
+}

@@ -14,6 +14,7 @@ use crate::screen::Screen;
 use crate::simulate::time;
 use reshard::engine::{MessagesOptions, PlainCopy};
 use reshard::memory::{Memory, use_huge_pages};
+use reshard::rank::check_reach;
 use reshard::schedule::Strategy;
 use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::baselines::{Scalapack, makespan};
@@ -128,7 +129,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
     let world = session.world();
     let plan = Arc::new(Plan::new(vec![moving.clone()])?);
-    MpiEngine::check(&plan, world).map_err(failed)?;
+    MpiEngine::check(&plan, world.size()).and_then(|()| check_reach(&plan)).map_err(failed)?;
     let copies = COPIES.map(|(name, _)| name);
     let names: Vec<&str> =
         copies.into_iter().chain([SCALAPACK]).chain(MOVERS.map(|(name, ..)| name)).collect();

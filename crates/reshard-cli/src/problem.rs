@@ -3,6 +3,7 @@
 
 use crate::args;
 use crate::failure::Failure;
+use crate::screen::counted;
 use reshard_plan::notation::{parse_index, parse_pattern, parse_shape};
 use reshard_plan::{Error, MemoryOrder, Pattern, Problem, Window, one_period};
 use serde::Serialize;
@@ -48,7 +49,8 @@ impl MoveRequest {
         let dims = from.grid().dims();
         if dims != to.grid().dims() {
             return Err(Failure::usage(&format!(
-                "--from has {dims} dimensions and --to {}; they must have the same number",
+                "--from has {} and --to {}; give both layouts as many as the array has",
+                counted(dims, "dimension"),
                 to.grid().dims()
             )));
         }
@@ -109,8 +111,8 @@ fn numbers(
     let numbers = parse(text).map_err(Failure::of_flag(flag))?;
     if numbers.len() != dims {
         return Err(Failure::usage(&format!(
-            "{flag}: {text:?} has {} dimensions, but the layouts have {dims}; give one number for each",
-            numbers.len()
+            "{flag}: {text:?} has {}, but the layouts have {dims}; give one number for each",
+            counted(numbers.len(), "dimension")
         )));
     }
     Ok(Some(numbers))

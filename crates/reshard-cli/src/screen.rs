@@ -1,5 +1,7 @@
 //! Output on standard output: colour only on a terminal, and never where `NO_COLOR` is set.
 
+pub use reshard_plan::error::counted;
+
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::Path;
@@ -71,10 +73,4 @@ pub fn write_drawing(path: &Path, text: &str) -> io::Result<bool> {
 /// Writes numbers as an index: `(3, 4)`.
 pub fn index(numbers: &[u64]) -> String {
     format!("({})", numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))
-}
-
-/// Writes a number with its noun: "1 message", "2 messages".
-pub fn counted(count: impl Into<u128>, what: &str) -> String {
-    let count = count.into();
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

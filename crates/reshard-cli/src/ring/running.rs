@@ -197,7 +197,7 @@ fn verified(
         items.fill(rank, &mut part);
     }
     let comm = world.private_within(limit).map_err(failed)?;
-    let one_node = comm.is_one_node(limit).map_err(failed)?;
+    let one_node = comm.communicator().is_one_node(limit).map_err(failed)?;
     let moved = makespan(&comm, limit, one_node, || engine.run(&mut part[..]));
     let (_, run_seconds) = moved.map_err(failed)?;
     let mut seen = items.none_seen();

@@ -143,7 +143,10 @@ impl<'a> RankBench<'a> {
         let source = RankPart::zeroed(world, shares_source, from)?;
         // Long enough for a copy of the source, too.
         let target = RankPart::zeroed(world, shares_target, target_bytes.max(from))?;
-        let one_node = world.private().and_then(|comm| comm.is_one_node(options.deadline)).map_err(failed)?;
+        let one_node = world
+            .private()
+            .and_then(|comm| comm.communicator().is_one_node(options.deadline))
+            .map_err(failed)?;
         let copy = PlainCopy::new(1).map_err(failed)?;
         Ok(Self { world, engine, options, copy, source, target, target_bytes, one_node })
     }
