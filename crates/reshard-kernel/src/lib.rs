@@ -5,7 +5,7 @@
 //!
 //! | folder | what it does |
 //! |---|---|
-//! | `simd` | vector primitives (copy, non-temporal store, gather, transpose): portable, AVX2 and AVX-512 behind one trait |
+//! | `simd` | vector primitives (copy, non-temporal store, lines of masked loads, transpose): portable, AVX2 and AVX-512 behind one trait |
 //! | `store` | sinks that write rows: plain stores, non-temporal stores, or scaled elements |
 //! | `route` | what is copied: a part of a plan compiled to byte offsets, with ordered axes and a chosen kernel |
 //! | `copy` | how it is copied: row, transpose and element kernels |

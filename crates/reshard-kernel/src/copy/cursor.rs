@@ -1,6 +1,6 @@
 //! Cursors over the slow axes: they advance from row to row and know where each begins in sources and destinations.
 
-use crate::route::{Destination, LocalSource, MAX_DESTINATIONS, OuterAxis, PieceList, Route};
+use crate::route::{Destination, LocalSource, MAX_DESTINATIONS, OuterAxis, PieceList, Route, SourcePart};
 use reshard_plan::{MAX_DIMS, Stretch, Track};
 
 /// A position on the track of one slow axis.
@@ -87,6 +87,49 @@ pub enum Advance {
     Elsewhere,
 }
 
+/// A position on each slow axis but the last.
+#[derive(Clone, Copy)]
+pub struct Plane {
+    axes: [Option<AxisCursor>; MAX_DIMS],
+    /// Index in the route's parts of those with the first peer along the last slow axis and the fast one.
+    pub first: usize,
+}
+
+impl Plane {
+    /// Returns plane number `number` of a route.
+    pub fn at(route: &Route, number: u64) -> Self {
+        let mut axes = [None; MAX_DIMS];
+        let (mut number, mut first) = (number, 0);
+        let slow = route.outer.len() - 1;
+        for (k, outer) in route.outer[..slow].iter().enumerate().rev() {
+            let elems = outer.track.elems();
+            let axis = AxisCursor::at(outer, number % elems);
+            first += axis.here.peer as usize * outer.peer_stride;
+            axes[k] = Some(axis);
+            number /= elems;
+        }
+        Self { axes, first }
+    }
+
+    /// Returns the byte offset of the plane in a source with these strides.
+    #[inline(always)]
+    pub fn from(&self, strides: &[usize; MAX_DIMS]) -> usize {
+        let of_axis = |(axis, stride): (&AxisCursor, &usize)| {
+            ((axis.here.from + axis.within) as usize).wrapping_mul(*stride)
+        };
+        self.axes.iter().map_while(Option::as_ref).zip(strides).map(of_axis).sum()
+    }
+
+    /// Returns the byte offset of the plane in a destination with these strides.
+    #[inline(always)]
+    pub fn to(&self, strides: &[usize; MAX_DIMS]) -> usize {
+        let of_axis = |(axis, stride): (&AxisCursor, &usize)| {
+            ((axis.here.to + axis.within) as usize).wrapping_mul(*stride)
+        };
+        self.axes.iter().map_while(Option::as_ref).zip(strides).map(of_axis).sum()
+    }
+}
+
 /// A row: a position on each slow axis, and the row's address in the part of each peer of the fast axis.
 pub struct RowCursor<'a> {
     axes: [Option<AxisCursor>; MAX_DIMS],
@@ -160,17 +203,8 @@ impl<'a> RowCursor<'a> {
             && let Some(axis) = &mut self.axes[last]
         {
             axis.within += count;
-            for (base, part) in self.bases.iter_mut().zip(&route.parts[self.first..][..route.peers]) {
-                *base = base.wrapping_add(part.strides[last].wrapping_mul(count as usize));
-            }
+            advance_bases(self.bases, &route.parts[self.first..][..route.peers], last, count);
         }
-    }
-
-    /// Advances by `count` rows, at least one and at most [`RowCursor::left_in_stretch`].
-    #[inline(always)]
-    pub fn skip(&mut self, route: &Route, from: &[*const u8], count: u64) {
-        self.step(route, count - 1);
-        self.advance(route, from);
     }
 
     /// Advances to the next row.
@@ -181,9 +215,7 @@ impl<'a> RowCursor<'a> {
             let Some(axis) = &mut self.axes[k] else { continue };
             match axis.advance(&route.outer[k]) {
                 AxisStep::Within if k + 1 == slow => {
-                    for (peer, base) in self.bases.iter_mut().enumerate().take(route.peers) {
-                        *base = base.wrapping_add(route.parts[self.first + peer].strides[k]);
-                    }
+                    advance_bases(self.bases, &route.parts[self.first..][..route.peers], k, 1);
                     return Advance::Next;
                 }
                 AxisStep::Around => {}
@@ -215,16 +247,11 @@ impl<'a> RowCursor<'a> {
         row_starts: &mut [*mut u8; MAX_DESTINATIONS],
     ) {
         let Some(last) = route.outer.len().checked_sub(1) else { return };
-        let further = |row_start: *mut u8, destination: &Destination| {
-            row_start.wrapping_add(destination.strides[last].wrapping_mul(count as usize))
-        };
-        if let [only] = &route.destinations[..] {
-            // Its own branch keeps the address in a scalar register; in the loop it would be moved out of a vector.
-            row_starts[0] = further(row_starts[0], only);
-            return;
-        }
-        for (row_start, destination) in row_starts.iter_mut().zip(&route.destinations) {
-            *row_start = further(*row_start, destination);
+        match &route.destinations[..] {
+            [only] => {
+                row_starts[0] = row_starts[0].wrapping_add(only.strides[last].wrapping_mul(count as usize));
+            }
+            several => advance_several(row_starts, several, last, count),
         }
     }
 
@@ -258,5 +285,30 @@ impl<'a> RowCursor<'a> {
             axis.as_ref().map_or(0, |axis| (axis.here.to + axis.within) as usize * stride)
         };
         self.axes.iter().zip(strides).map(of_axis).sum()
+    }
+}
+
+/// Advances the address of each peer by `count` rows along an axis.
+#[inline(always)]
+fn advance_bases(bases: &mut [*const u8], parts: &[SourcePart], axis: usize, count: u64) {
+    match parts {
+        [only] => bases[0] = bases[0].wrapping_add(only.strides[axis].wrapping_mul(count as usize)),
+        several => advance_several_bases(bases, several, axis, count),
+    }
+}
+
+/// As [`advance_bases`]. Not inlined into kernels: compiled for their levels, the loop would be made of gathers.
+#[inline(never)]
+fn advance_several_bases(bases: &mut [*const u8], parts: &[SourcePart], axis: usize, count: u64) {
+    for (base, part) in bases.iter_mut().zip(parts) {
+        *base = base.wrapping_add(part.strides[axis].wrapping_mul(count as usize));
+    }
+}
+
+/// The same for the destinations of a row.
+#[inline(never)]
+fn advance_several(row_starts: &mut [*mut u8], destinations: &[Destination], axis: usize, count: u64) {
+    for (row_start, destination) in row_starts.iter_mut().zip(destinations) {
+        *row_start = row_start.wrapping_add(destination.strides[axis].wrapping_mul(count as usize));
     }
 }

@@ -2,11 +2,11 @@
 
 mod cursor;
 mod elements;
-mod lines;
 mod pieces;
 mod plain;
 mod rows;
-mod transpose;
+mod short;
+mod turned;
 
 pub use plain::plain_copy;
 
@@ -17,7 +17,7 @@ use crate::simd::{Level, Portable, Vector};
 use crate::store::{PlainSink, ScaledSink, Scaling, Sink, StreamingSink};
 use reshard_plan::Array;
 use rows::RowMode;
-use transpose::Tile;
+use turned::{TurnScratch, TurnSizes};
 
 /// Arrays of at least this many bytes do not stay in the caches: non-temporal stores and prefetching pay off.
 const LARGE_ARRAY_BYTES: u64 = 8 << 20;
@@ -31,7 +31,7 @@ pub fn exceeds_caches(array: &Array) -> bool {
 pub struct Scratch {
     level: Level,
     rows: rows::RowScratch,
-    tile: Tile,
+    turn: TurnScratch,
 }
 
 // SAFETY: the addresses it holds are only used during a run, which borrows the memory they point to, by the thread that runs.
@@ -40,34 +40,32 @@ unsafe impl Send for Scratch {}
 impl Scratch {
     /// Allocates scratch for all these routes: [`Scratch::bytes`] bytes, at no moment more.
     pub fn new<'a>(level: Level, routes: impl Iterator<Item = &'a Route>) -> Self {
-        let Needs { peers, lanes, tile } = Needs::of(routes);
-        Self { level, rows: rows::RowScratch::new(peers, lanes), tile: Tile::new(tile) }
+        let Needs { peers, origins, turn } = Needs::of(routes);
+        Self { level, rows: rows::RowScratch::new(peers, origins), turn: TurnScratch::new(turn) }
     }
 
     /// Returns the bytes of scratch for all these routes.
     pub fn bytes<'a>(routes: impl Iterator<Item = &'a Route>) -> u64 {
-        let Needs { peers, lanes, tile } = Needs::of(routes);
-        rows::RowScratch::bytes(peers, lanes) + tile as u64
+        let Needs { peers, origins, turn } = Needs::of(routes);
+        rows::RowScratch::bytes(peers, origins) + turn.bytes()
     }
 }
 
 /// The largest scratch any of some routes needs, of each kind.
 struct Needs {
     peers: usize,
-    lanes: usize,
-    /// Bytes of a tile.
-    tile: usize,
+    /// Peers that a loop of short pieces takes from.
+    origins: usize,
+    turn: TurnSizes,
 }
 
 impl Needs {
     fn of<'a>(routes: impl Iterator<Item = &'a Route>) -> Self {
-        let mut needs = Self { peers: 0, lanes: 0, tile: 0 };
+        let mut needs = Self { peers: 0, origins: 0, turn: TurnSizes::default() };
         for route in routes {
             needs.peers = needs.peers.max(route.peers);
-            needs.lanes = needs.lanes.max(route.lanes());
-            if matches!(route.kernel(), Kernel::Tiles { .. }) {
-                needs.tile = needs.tile.max(Tile::bytes(route));
-            }
+            needs.origins = needs.origins.max(route.short_origins());
+            needs.turn = needs.turn.with(route);
         }
         needs
     }
@@ -116,7 +114,7 @@ pub unsafe fn copy(job: CopyJob<'_>, scratch: &mut Scratch) {
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => avx2(job, scratch),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => avx512(job, scratch),
+            Level::Avx512 | Level::Avx512Vbmi => avx512(job, scratch),
             #[cfg(not(target_arch = "x86_64"))]
             _ => run::<Portable>(job, scratch),
         }
@@ -161,9 +159,27 @@ unsafe fn run<V: Vector>(job: CopyJob<'_>, scratch: &mut Scratch) {
 unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratch, sink: S) {
     let CopyJob { route, mode, from, to, range } = job;
     let mut sinks = [sink; MAX_DESTINATIONS];
-    let Scratch { rows: row_scratch, tile, .. } = scratch;
+    let Scratch { rows: row_scratch, turn, .. } = scratch;
     let target = to[route.destinations[0].target];
     let elems = route.destinations[0].elems;
+    if let CopyRange::Share { row, parts, of } = range {
+        // SAFETY: by the caller's contract; only rows are shared out.
+        unsafe {
+            rows::copy_share::<V, S>(
+                route,
+                from,
+                to,
+                row,
+                parts,
+                of,
+                mode.prefetch_reads,
+                row_scratch,
+                &mut sinks,
+            );
+            sinks.iter_mut().for_each(|sink| sink.close());
+        }
+        return;
+    }
     let row_mode = RowMode { exact: !matches!(range, CopyRange::Rows(_)), prefetches: mode.prefetch_reads };
     // Each kernel is called at one place only, so that it is inlined into this function and compiled for this level.
     for (rows, part) in range.stretches(elems) {
@@ -188,18 +204,9 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratc
                     );
                     sinks[0].close();
                 }
-                (Kernel::Tiles { across }, None)
-                    if across + 1 == route.outer.len() && !ignores_source(mode) =>
-                {
-                    transpose::copy::<V, S>(
-                        route,
-                        from,
-                        target,
-                        rows,
-                        &mut row_scratch.here,
-                        tile,
-                        &mut sinks[0],
-                    );
+                (Kernel::Tiles { .. }, None) if route.turned.is_some() && !ignores_source(mode) => {
+                    let scratch = (&mut *turn, &mut row_scratch.short);
+                    turned::copy::<V, S>(route, from, target, rows, scratch, &mut sinks[0]);
                 }
                 (_, part) => {
                     let part = part.unwrap_or(0..elems);

@@ -37,7 +37,9 @@ pub fn plain_copy(to: &mut [u8], from: &[u8], non_temporal: bool) {
         }
         // SAFETY: both slices have `lines` lines, the destination is aligned to a line, and the processor supports the level.
         match Level::best() {
-            Level::Avx512 => return unsafe { widest(middle.as_mut_ptr(), source.as_ptr(), lines) },
+            Level::Avx512 | Level::Avx512Vbmi => {
+                return unsafe { widest(middle.as_mut_ptr(), source.as_ptr(), lines) };
+            }
             Level::Avx2 => return unsafe { wide(middle.as_mut_ptr(), source.as_ptr(), lines) },
             Level::Portable => {}
         }

@@ -9,8 +9,9 @@
 //! 1.6 times as fast.
 
 use super::cursor::{Advance, RowCursor};
-use crate::route::{Destination, GatherLanes, InnerLoop, InnerStretch, MAX_DESTINATIONS, PieceList, Route};
-use crate::simd::{Vector, prefetch, prefetch_piece};
+use super::short::ShortScratch;
+use crate::route::{Destination, InnerLoop, InnerStretch, MAX_DESTINATIONS, PieceList, Route, ShortPieces};
+use crate::simd::{Vector, prefetch_piece};
 use crate::store::Sink;
 use std::ops::Range;
 
@@ -20,23 +21,23 @@ pub struct RowScratch {
     pub(crate) here: Vec<*const u8>,
     /// Addresses of the prefetched row, one for each peer.
     pub(crate) ahead: Vec<*const u8>,
-    /// Gather addresses.
-    lanes: Vec<u64>,
+    pub(super) short: ShortScratch,
 }
 
 impl RowScratch {
-    /// Allocates scratch for routes of at most `peers` peers and `lanes` gather lanes: [`RowScratch::bytes`] bytes.
-    pub fn new(peers: usize, lanes: usize) -> Self {
+    /// Allocates scratch for routes of at most `peers` peers, of which short pieces come from `origins`:
+    /// [`RowScratch::bytes`] bytes.
+    pub fn new(peers: usize, origins: usize) -> Self {
         Self {
             here: vec![std::ptr::null(); peers],
             ahead: vec![std::ptr::null(); peers],
-            lanes: vec![0; lanes],
+            short: ShortScratch::new(origins),
         }
     }
 
-    /// Returns the bytes of scratch for routes of at most `peers` peers and `lanes` gather lanes.
-    pub fn bytes(peers: usize, lanes: usize) -> u64 {
-        (peers * 2 * size_of::<*const u8>() + lanes * size_of::<u64>()) as u64
+    /// Returns the bytes of scratch for routes of at most `peers` peers, of which short pieces come from `origins`.
+    pub fn bytes(peers: usize, origins: usize) -> u64 {
+        (peers * 2 * size_of::<*const u8>()) as u64 + ShortScratch::bytes(origins)
     }
 }
 
@@ -74,6 +75,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     // 0: rows in the caches are not prefetched.
     let ahead_rows =
         if prefetches { (PREFETCH_AHEAD_BYTES / route.row_bytes().max(1)).clamp(1, 32) } else { 0 };
+    scratch.short.ahead = 0;
     let mut here = RowCursor::at(route, from, rows.start, &mut scratch.here);
     let mut ahead = RowCursor::at(route, from, rows.start, &mut scratch.ahead);
     for row in rows.start + 1..=rows.start + ahead_rows {
@@ -120,14 +122,21 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
             let ahead_bases = if prefetch_ahead { ahead.bases() } else { &[] };
             for ((destination, sink), row_start) in destinations.iter().zip(sinks.iter_mut()).zip(row_starts)
             {
-                if let (Some(lines), false) = (destination.single_round(), at_boundary)
+                if let (Some(short), false) = (destination.one_short_round(), at_boundary)
                     && sink.reads()
+                    && short.suits::<V, S>()
                 {
                     // Such rows are short, so the general path would cost more than the copy.
-                    let mut sink_copy = *sink;
                     // SAFETY: the whole row lies inside the parts the cursor points into and inside the destination.
-                    unsafe { lines.copy::<V, S>([here.bases(), ahead_bases], row_start, 0, &mut sink_copy) };
-                    *sink = sink_copy;
+                    unsafe {
+                        short.copy_rounds::<V, S>(
+                            [here.bases(), ahead_bases],
+                            row_start,
+                            0..1,
+                            &mut scratch.short,
+                            sink,
+                        );
+                    }
                     continue;
                 }
                 let head =
@@ -142,7 +151,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
                         [here.bases(), ahead_bases],
                         row_start,
                         range,
-                        &mut scratch.lanes,
+                        &mut scratch.short,
                         sink,
                     );
                 };
@@ -199,6 +208,53 @@ unsafe fn copy_piece_rows<V: Vector, S: Sink<V>>(
     }
 }
 
+/// Bytes of a row, of all destinations together, that are copied before the destinations take turns again: a row that is longer
+/// than the caches is read once nevertheless, as all destinations take from the same lines of the sources.
+const TURN_BYTES: u64 = 1 << 16;
+
+/// Copies the same share of one row for each destination: some parts out of `of`.
+///
+/// # Safety
+/// As for [`copy`].
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+pub unsafe fn copy_share<V: Vector, S: Sink<V>>(
+    route: &Route,
+    from: &[*const u8],
+    to: &[*mut u8],
+    row: u64,
+    parts: Range<u64>,
+    of: u64,
+    prefetches: bool,
+    scratch: &mut RowScratch,
+    sinks: &mut [S],
+) {
+    let here = RowCursor::at(route, from, row, &mut scratch.here);
+    let turns = (route.row_bytes() / of).div_ceil(TURN_BYTES).max(1);
+    for turn in parts.start * turns..parts.end * turns {
+        for (destination, sink) in here.destinations(route).0.iter().zip(sinks.iter_mut()) {
+            let target = to[destination.target];
+            let begin = |part| Route::part_begin(destination, part, of * turns);
+            let row_start = target.wrapping_add(here.to(&destination.strides));
+            // The next turn, which begins when all destinations had theirs.
+            scratch.short.ahead = if prefetches { destination.elems / (of * turns) } else { 0 };
+            // SAFETY: by the caller's contract.
+            unsafe {
+                copy_row::<V, S>(
+                    route,
+                    destination,
+                    row,
+                    [here.bases(), &[]],
+                    row_start,
+                    begin(turn)..begin(turn + 1),
+                    &mut scratch.short,
+                    sink,
+                );
+            }
+        }
+    }
+}
+
 /// Copies some positions of one row.
 ///
 /// # Safety
@@ -213,6 +269,7 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
     scratch: &mut RowScratch,
     sink: &mut S,
 ) {
+    scratch.short.ahead = 0;
     let here = RowCursor::at(route, from, row, &mut scratch.here);
     let destination = &here.destinations(route).0[0];
     let row_start = to.wrapping_add(here.to(&destination.strides));
@@ -225,7 +282,7 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
             [here.bases(), &[]],
             row_start,
             range,
-            &mut scratch.lanes,
+            &mut scratch.short,
             sink,
         );
     };
@@ -244,7 +301,7 @@ unsafe fn copy_row<V: Vector, S: Sink<V>>(
     bases: [&[*const u8]; 2],
     to: *mut u8,
     range: Range<u64>,
-    addresses: &mut [u64],
+    scratch: &mut ShortScratch,
     sink: &mut S,
 ) {
     let mut range = range;
@@ -268,24 +325,9 @@ unsafe fn copy_row<V: Vector, S: Sink<V>>(
         let inside = range.start.saturating_sub(each.at)..(range.end - each.at).min(each.rounds * each.elems);
         // SAFETY: `inside` are positions of this loop; the rest is the caller's contract.
         unsafe {
-            match &each.lanes {
-                Some(lanes) if inside.end - inside.start >= 2 * each.elems * lanes.rounds => {
-                    let first = inside.start.next_multiple_of(each.elems);
-                    let groups = (inside.end - first) / each.elems / lanes.rounds;
-                    let last = first + groups * lanes.rounds * each.elems;
-                    copy_pieces::<V, S>(route, each, bases, to, inside.start..first, &mut sink_copy);
-                    gather_groups::<V, S>(
-                        route,
-                        each,
-                        lanes,
-                        bases,
-                        to,
-                        first,
-                        groups,
-                        addresses,
-                        &mut sink_copy,
-                    );
-                    copy_pieces::<V, S>(route, each, bases, to, last..inside.end, &mut sink_copy);
+            match &each.short {
+                Some(short) if sink_copy.reads() && short.suits::<V, S>() => {
+                    copy_short::<V, S>(route, each, short, bases, to, inside, scratch, &mut sink_copy);
                 }
                 _ => copy_pieces::<V, S>(route, each, bases, to, inside, &mut sink_copy),
             }
@@ -294,40 +336,75 @@ unsafe fn copy_row<V: Vector, S: Sink<V>>(
     *sink = sink_copy;
 }
 
-/// Copies groups of whole rounds, from position `first` of a loop on, with gathers.
+/// Copies some positions of a loop of short pieces, counted from its first: whole sections by their tables, the rest piece by
+/// piece.
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-unsafe fn gather_groups<V: Vector, S: Sink<V>>(
+unsafe fn copy_short<V: Vector, S: Sink<V>>(
     route: &Route,
     each: &InnerLoop,
-    lanes: &GatherLanes,
-    [bases, ahead_bases]: [&[*const u8]; 2],
+    short: &ShortPieces,
+    bases: [&[*const u8]; 2],
     to: *mut u8,
-    first: u64,
-    groups: u64,
-    addresses: &mut [u64],
+    range: Range<u64>,
+    scratch: &mut ShortScratch,
     sink: &mut S,
 ) {
-    let ahead = first / each.elems * (lanes.shift / lanes.rounds);
-    let addresses = &mut addresses[..lanes.lanes.len()];
-    for (address, &(peer, offset)) in addresses.iter_mut().zip(&lanes.lanes) {
-        *address = (bases[peer as usize].expose_provenance() as u64).wrapping_add(offset + ahead);
-    }
-    // SAFETY: the lanes gather elements of whole rounds, which lie in the parts the bases point into; the rounds are
-    // contiguous in the destination.
+    let rounds = range.start.div_ceil(each.elems)..range.end / each.elems;
+    // SAFETY: these rounds and sections are parts of the range; the rest is the caller's contract.
     unsafe {
-        sink.open(to.wrapping_add((each.stretches[0].stretch.to + first) as usize * route.elem));
-        for group in 0..groups {
-            let shift = group * lanes.shift;
-            if lanes.prefetches {
-                for next in ahead_bases {
-                    prefetch(next.wrapping_add((ahead + shift) as usize), lanes.shift as usize);
-                }
+        if rounds.start + short.rounds <= rounds.end {
+            let (first, last) = (rounds.start * each.elems, rounds.end * each.elems);
+            if range.start < first {
+                copy_in_round::<V, S>(route, each, short, bases, to, range.start..first, scratch, sink);
             }
-            match lanes.width {
-                4 => sink.gather::<4>(addresses, shift),
-                _ => sink.gather::<8>(addresses, shift),
+            short.copy_rounds::<V, S>(bases, to, rounds, scratch, sink);
+            if last < range.end {
+                copy_in_round::<V, S>(route, each, short, bases, to, last..range.end, scratch, sink);
             }
+            return;
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let end = ((at / each.elems + 1) * each.elems).min(range.end);
+            copy_in_round::<V, S>(route, each, short, bases, to, at..end, scratch, sink);
+            at = end;
+        }
+    }
+}
+
+/// Copies some positions of one round of a loop of short pieces.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+unsafe fn copy_in_round<V: Vector, S: Sink<V>>(
+    route: &Route,
+    each: &InnerLoop,
+    short: &ShortPieces,
+    bases: [&[*const u8]; 2],
+    to: *mut u8,
+    range: Range<u64>,
+    scratch: &mut ShortScratch,
+    sink: &mut S,
+) {
+    let round = range.start / each.elems;
+    let (begin, end) = (range.start - round * each.elems, range.end - round * each.elems);
+    // Without several rounds in a batch: the sections that lie inside.
+    let first = short.sections.partition_point(|section| section.at < begin);
+    let last = short.sections.partition_point(|section| section.at + section.elems <= end);
+    // SAFETY: by the caller's contract.
+    unsafe {
+        if short.rounds > 1 || first >= last {
+            return copy_pieces::<V, S>(route, each, bases, to, range, sink);
+        }
+        let (from, until) =
+            (short.sections[first].at, short.sections[last - 1].at + short.sections[last - 1].elems);
+        if begin < from {
+            copy_pieces::<V, S>(route, each, bases, to, range.start..range.start + from - begin, sink);
+        }
+        short.locate(bases, round, scratch);
+        short.copy_sections::<V, S>(first..last, to, round, 0, scratch, sink);
+        if until < end {
+            copy_pieces::<V, S>(route, each, bases, to, range.end + until - end..range.end, sink);
         }
     }
 }
@@ -350,19 +427,19 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
         let done = round * each.elems;
         let (begin, end) = (range.start.saturating_sub(done), (range.end - done).min(each.elems));
         let whole = begin == 0 && end == each.elems && each.in_order;
-        if let (Some(lines), true) = (&each.lines, whole)
-            && sink.reads()
-        {
-            // SAFETY: by the caller's contract, for a whole round.
-            unsafe { lines.copy::<V, S>([bases, ahead_bases], to, round, sink) };
-            continue;
-        }
         if whole {
             let first = &each.stretches[0].stretch;
             // SAFETY: the round's first element lies in the destination.
             unsafe { sink.open(to.wrapping_add((first.to + round * first.to_step) as usize * elem)) };
         }
-        for InnerStretch { stretch, prefetch_bytes } in &each.stretches {
+        let first = match begin {
+            0 => 0,
+            begin => each.stretches.partition_point(|s| s.stretch.at + s.stretch.len <= begin),
+        };
+        for InnerStretch { stretch, prefetch_bytes } in &each.stretches[first..] {
+            if stretch.at >= end {
+                break;
+            }
             let peer = stretch.peer as usize;
             let from = (stretch.from + round * stretch.from_step) as usize * elem;
             if let Some(next) = ahead_bases.get(peer) {

@@ -1,7 +1,7 @@
 //! A destination of a route: its strides, and the inner loops along its fast axis.
 
 use super::inner::InnerLoop;
-use super::lines::ComposedLines;
+use super::short::ShortPieces;
 use reshard_plan::MAX_DIMS;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,10 +22,11 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Returns the composed lines of a row, if the row is one round of short pieces.
-    pub(crate) fn single_round(&self) -> Option<&ComposedLines> {
+    /// Returns the tables of a row, if the row is one round of short pieces.
+    #[inline(always)]
+    pub(crate) fn one_short_round(&self) -> Option<&ShortPieces> {
         match &self.loops[..] {
-            [InnerLoop { rounds: 1, lines: Some(lines), .. }] if self.clip.is_none() => Some(lines),
+            [InnerLoop { rounds: 1, short, .. }] if self.clip.is_none() => short.as_ref(),
             _ => None,
         }
     }

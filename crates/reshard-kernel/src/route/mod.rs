@@ -10,27 +10,36 @@
 
 mod destination;
 mod inner;
-mod lines;
 mod order;
 mod pieces;
 mod range;
+mod short;
 mod spec;
+mod turned;
 
 pub use destination::Destination;
-pub(crate) use inner::{GatherLanes, InnerLoop, InnerStretch};
-pub(crate) use lines::ComposedLines;
+pub(crate) use inner::{InnerLoop, InnerStretch};
 pub use order::{by_order, by_stride};
 pub(crate) use pieces::{Piece, PieceList};
 pub use range::CopyRange;
+pub(crate) use short::{MoveTable, ROW_LIMITS, ShortMove, ShortPieces, Tables};
 pub use spec::{DestinationSpec, LocalSpec, RouteSpec, source_at};
+pub(crate) use turned::Turned;
 
 use crate::simd::Level;
-use reshard_plan::{MAX_DIMS, Stretch, Track};
+use reshard_plan::{Loop, MAX_DIMS, Stretch, Track};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Destinations of a route at most: the sinks of all of them should stay in the first-level cache.
-pub const MAX_DESTINATIONS: usize = 8;
+pub const MAX_DESTINATIONS: usize = 16;
+
+/// Rows are cut between rounds if a round has at most this many positions.
+const MAX_WHOLE_ROUND: u64 = 512;
+
+/// Rows of at most this many bytes and pieces are one round.
+const MAX_SHORT_ROW_BYTES: u64 = 4096;
+const MAX_SHORT_ROW_PIECES: u64 = 1024;
 
 /// A compiled copy: boxes of positions from some sources to some destinations.
 pub struct Route {
@@ -46,8 +55,11 @@ pub struct Route {
     /// A row of all destinations as one list of pieces, where that is possible.
     pub(crate) pieces: Option<PieceList>,
     pub(crate) kernel: Kernel,
+    /// For a transpose: the slow axis next to the fast one, along which the sources are contiguous.
+    pub(crate) turned: Option<Turned>,
     pub(crate) local: Option<LocalSource>,
     rows: u64,
+    row_bytes: u64,
 }
 
 /// A source that is read in place, while the others are read from staging buffers.
@@ -124,20 +136,15 @@ impl Route {
             });
         }
         let kernel = choose_kernel(destinations, &parts, order, *elem as usize);
-        // The first destination prefetches the rows of all.
-        let compile = |destination: &DestinationSpec<'_>, track: &Track, prefetches: bool| {
+        let compile = |destination: &DestinationSpec<'_>, track: &Track, turn: [usize; 2]| {
             let peer_index = |peer: u32| {
                 let coord = track.peers()[peer as usize];
                 peers.partition_point(|&other| other < coord) as u32
             };
-            let mut loops: Vec<InnerLoop> = track
-                .loops()
-                .iter()
-                .map(|each| InnerLoop::new(each, *elem, peer_index, prefetches))
-                .collect();
-            if kernel == Kernel::Rows && level > Level::Portable {
-                loops.iter_mut().for_each(|each| each.find_lanes(*elem, prefetches));
-            }
+            let short = (kernel == Kernel::Rows).then_some((ROW_LIMITS, level));
+            let flat = short.and_then(|_| one_round(track, *elem));
+            let loops = flat.as_ref().map_or(track.loops(), std::slice::from_ref).iter();
+            let loops = loops.map(|each| InnerLoop::new(each, *elem, peer_index, turn, short)).collect();
             let clip = destination.rows.as_ref().map(|rows| match fast {
                 0 => Arc::clone(rows),
                 _ => transpose_ranges(rows, destination.tracks[0].elems()),
@@ -157,7 +164,7 @@ impl Route {
         let local = local.as_ref().and_then(|local| {
             let place = parts.iter().position(|part| part.source == local.source)?;
             let (peer, mut destination) =
-                (place % peers.len(), compile(&destinations[0], &local.tracks[fast], true));
+                (place % peers.len(), compile(&destinations[0], &local.tracks[fast], [0, 1]));
             // Staging buffers are read in order: only the local source is prefetched.
             let stretches = destination.loops.iter_mut().flat_map(|each| &mut each.stretches);
             stretches.filter(|s| s.stretch.peer as usize != peer).for_each(|s| s.prefetch_bytes = 0);
@@ -165,11 +172,18 @@ impl Route {
             let pieces = piece_list(&destinations);
             Some(LocalSource { first: place - peer, peer, destinations, pieces })
         });
-        let all = destinations.iter().enumerate();
+        let (all, turns) = (destinations.iter().enumerate(), destinations.len());
         let destinations: Vec<Destination> =
-            all.map(|(k, destination)| compile(destination, &destination.tracks[fast], k == 0)).collect();
+            all.map(|(k, destination)| compile(destination, &destination.tracks[fast], [k, turns])).collect();
         let pieces = piece_list(&destinations);
         let rows = outer.iter().map(|outer| outer.track.elems()).product();
+        let row_bytes = destinations.iter().map(|destination| destination.elems).sum::<u64>() * elem;
+        let turned = match kernel {
+            Kernel::Tiles { across } if across + 1 == outer.len() && destinations.len() == 1 => {
+                Turned::new(&outer[across].track, tracks[fast].as_ref(), *elem, level)
+            }
+            _ => None,
+        };
         Self {
             elem: *elem as usize,
             outer,
@@ -178,8 +192,10 @@ impl Route {
             destinations,
             pieces,
             kernel,
+            turned,
             local,
             rows,
+            row_bytes,
         }
     }
 
@@ -203,7 +219,7 @@ impl Route {
 
     /// Returns the bytes of a row, of all destinations together.
     pub fn row_bytes(&self) -> u64 {
-        self.destinations.iter().map(|destination| destination.elems).sum::<u64>() * self.elem as u64
+        self.row_bytes
     }
 
     /// Returns the bytes of an element.
@@ -211,11 +227,19 @@ impl Route {
         self.elem as u64
     }
 
-    /// True if rows are composed of short pieces a line at a time: see [`ComposedLines`].
-    pub fn is_composed(&self) -> bool {
-        let lines = |each: &InnerLoop| each.lines.is_some() && each.lanes.is_none();
-        self.kernel == Kernel::Rows
-            && self.destinations.iter().flat_map(|destination| &destination.loops).any(lines)
+    /// True if rows have short pieces: see [`ShortPieces`].
+    pub fn has_short_pieces(&self) -> bool {
+        self.loops().any(|each| each.short.is_some())
+    }
+
+    /// True if a transpose collects short pieces.
+    pub fn collects(&self) -> bool {
+        self.turned.as_ref().is_some_and(Turned::collects)
+    }
+
+    fn loops(&self) -> impl Iterator<Item = &InnerLoop> {
+        let local = self.local.iter().flat_map(|local| &local.destinations);
+        self.destinations.iter().chain(local).flat_map(|destination| &destination.loops)
     }
 
     /// Returns the kernel that copies the rows.
@@ -235,6 +259,18 @@ impl Route {
             return 0;
         }
         destination.elems_to_line(self.elem, to, row * destination.elems).min(destination.elems)
+    }
+
+    /// Returns the first position of a part of a row, out of `of` equal ones: at the beginning of a round, where there are many.
+    pub(crate) fn part_begin(destination: &Destination, part: u64, of: u64) -> u64 {
+        let begin = (u128::from(destination.elems) * u128::from(part) / u128::from(of)) as u64;
+        let index = destination.loops.partition_point(|each| each.at <= begin);
+        let Some(each) = index.checked_sub(1).map(|index| &destination.loops[index]) else { return begin };
+        let rounds = (begin - each.at) / each.elems;
+        if part == of || rounds >= each.rounds || each.elems > MAX_WHOLE_ROUND {
+            return begin;
+        }
+        each.at + rounds * each.elems
     }
 
     /// Returns the number of leading positions of a row before the first cache line boundary of the destination.
@@ -270,11 +306,11 @@ impl Route {
         }
     }
 
-    /// Returns the largest number of gather lanes of a loop.
-    pub(crate) fn lanes(&self) -> usize {
-        let local = self.local.iter().flat_map(|local| &local.destinations);
-        let loops = self.destinations.iter().chain(local).flat_map(|destination| &destination.loops);
-        loops.map(|each| each.lanes.as_ref().map_or(0, |lanes| lanes.lanes.len())).max().unwrap_or(0)
+    /// Returns the largest number of peers that a loop of short pieces takes from.
+    pub(crate) fn short_origins(&self) -> usize {
+        let of_loop = |each: &InnerLoop| each.short.as_ref().map_or(0, |short| short.origins.len());
+        let turned = self.turned.iter().flat_map(|turned| &turned.loops);
+        self.loops().chain(turned).map(of_loop).max().unwrap_or(0)
     }
 }
 
@@ -332,6 +368,17 @@ fn choose_kernel(
     let long = |at: usize| destinations.iter().any(|destination| destination.tracks[order[at]].elems() > 1);
     let across = (0..last).rev().find(|&at| long(at) && adjacent(at));
     across.map_or(Kernel::Elements, |across| Kernel::Tiles { across })
+}
+
+/// Returns the loops of a short row as one loop of one round, so that it is copied in one go; `None` if that gains nothing.
+fn one_round(track: &Track, elem: u64) -> Option<Loop> {
+    let repeats = track.loops().len() > 1 || track.loops().iter().any(|each| each.rounds > 1);
+    let pieces: u64 = track.loops().iter().map(|each| each.rounds * each.stretches.len() as u64).sum();
+    if !repeats || pieces > MAX_SHORT_ROW_PIECES || track.elems().checked_mul(elem)? > MAX_SHORT_ROW_BYTES {
+        return None;
+    }
+    let stretches = track.pieces().map(|piece| Stretch { from_step: 0, to_step: 0, ..piece }).collect();
+    Some(Loop { at: 0, rounds: 1, elems: track.elems(), stretches })
 }
 
 /// Returns the index of the first element in memory, if all positions are contiguous.

@@ -53,8 +53,7 @@ impl PieceList {
             destination.loops.iter().map(|each| each.rounds.saturating_mul(each.stretches.len() as u64)).sum()
         };
         let one_by_one = |destination: &Destination| {
-            destination.clip.is_none()
-                && destination.loops.iter().all(|each| each.lanes.is_none() && each.lines.is_none())
+            destination.clip.is_none() && destination.loops.iter().all(|each| each.short.is_none())
         };
         let too_many = destinations.iter().map(pieces_of).fold(0, u64::saturating_add) > MAX_PIECES;
         if too_many || !destinations.iter().all(one_by_one) {

@@ -12,6 +12,15 @@ pub enum CopyRange {
     Rows(Range<u64>),
     /// Some positions of the route's only destination, counted row after row.
     Positions(Range<u64>),
+    /// The same share of one row for each destination, in parts out of `of`; bounds are moved to cache lines.
+    Share {
+        /// The row.
+        row: u64,
+        /// Which parts.
+        parts: Range<u64>,
+        /// The number of parts of the row.
+        of: u64,
+    },
 }
 
 impl CopyRange {
@@ -20,6 +29,8 @@ impl CopyRange {
         let nothing = (0..0, None);
         match self {
             Self::Rows(rows) | Self::ExactRows(rows) => [(rows, None), nothing.clone(), nothing],
+            // Copied by itself.
+            Self::Share { .. } => [nothing.clone(), nothing.clone(), nothing],
             Self::Positions(range) if range.is_empty() => [nothing.clone(), nothing.clone(), nothing],
             Self::Positions(range) => {
                 let (first, last) = (range.start.div_ceil(elems), range.end / elems);

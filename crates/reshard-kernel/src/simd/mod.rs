@@ -1,19 +1,26 @@
-//! Vector primitives of this processor: three instruction set levels behind one trait, chosen once.
+//! Vector primitives of this processor: instruction set levels behind one trait, chosen once.
 //!
 //! Row and tile kernels are written once, generic over [`Vector`]; each level is a set of small primitives that the
-//! compiler inlines into them. [`Level::Portable`] uses nothing but the standard library and is the oracle of the others.
+//! compiler inlines into them. [`Level::Portable`] uses what every processor of its kind has and is the oracle of the others.
+//! No level gathers: on most servers in use a hardware gather waits for every cache miss.
 //! A generic kernel may be called with a level's type only from a function that enables the level's target features;
 //! [`super::copy`] does that after [`Level::best`] has detected them.
 
+mod compose;
 mod portable;
 mod prefetch;
 mod strided;
+mod turn;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use compose::{LineGroup, Lines, Patch, Shuffle, Window, compose};
 pub use portable::{Bytes, Portable};
 pub use prefetch::{prefetch, prefetch_piece, prefetch_write};
 pub(crate) use strided::{Strided, copy_strided};
+#[cfg(target_arch = "x86_64")]
+use turn::stream_square;
+pub use turn::transpose;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
 
@@ -25,10 +32,12 @@ pub const CACHE_LINE: usize = 64;
 pub enum Level {
     /// The standard library alone.
     Portable,
-    /// 32-byte vectors and gathers.
+    /// 32-byte vectors.
     Avx2,
-    /// 64-byte vectors, masks and gathers.
+    /// 64-byte vectors and masks.
     Avx512,
+    /// The same, and permutations of bytes.
+    Avx512Vbmi,
 }
 
 impl Level {
@@ -42,7 +51,10 @@ impl Level {
                 && std::arch::is_x86_feature_detected!("avx512dq")
                 && std::arch::is_x86_feature_detected!("bmi2")
             {
-                return Self::Avx512;
+                return match std::arch::is_x86_feature_detected!("avx512vbmi") {
+                    true => Self::Avx512Vbmi,
+                    false => Self::Avx512,
+                };
             }
             if std::arch::is_x86_feature_detected!("avx2") {
                 return Self::Avx2;
@@ -53,10 +65,20 @@ impl Level {
 
     /// Returns all levels this processor supports.
     pub fn available() -> Vec<Self> {
-        [Self::Portable, Self::Avx2, Self::Avx512]
+        [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Vbmi]
             .into_iter()
             .filter(|level| *level <= Self::best())
             .collect()
+    }
+
+    /// True if lines can be composed of masked loads.
+    pub(crate) fn composes(self) -> bool {
+        self >= Self::Avx512
+    }
+
+    /// True if lanes of so many bytes can be permuted within a line.
+    pub(crate) fn permutes(self, lane: usize) -> bool {
+        self.composes() && (lane > 1 || self == Self::Avx512Vbmi)
     }
 }
 
@@ -75,14 +97,6 @@ pub trait Vector: Copy {
     /// Copies `n` bytes; reads and writes exactly those.
     unsafe fn copy(to: *mut u8, from: *const u8, n: usize);
 
-    /// Returns the line with the bytes of `patch` replaced; reads exactly the patch's bytes, at offsets from `from`.
-    #[inline(always)]
-    unsafe fn patch(line: Self::Line, patch: &Patch, from: *const u8) -> Self::Line {
-        let from = from.wrapping_add(patch.from).wrapping_add(patch.at as usize);
-        // SAFETY: the bytes the caller promises.
-        unsafe { Self::merge(line, patch.at as usize, from, patch.bytes as usize) }
-    }
-
     /// Copies whole lines to an address that is a multiple of [`CACHE_LINE`], with non-temporal stores where the level has
     /// them.
     unsafe fn stream(to: *mut u8, from: *const u8, lines: usize);
@@ -96,78 +110,18 @@ pub trait Vector: Copy {
     /// Writes bytes `at..at + n` of a line to `to + at..to + at + n`.
     unsafe fn store(to: *mut u8, line: Self::Line, at: usize, n: usize);
 
-    /// Gathers `WIDTH` bytes (8 or 4) from each of eight addresses plus `shift`, and writes them to `to` one after the other.
-    /// The provenance of the addresses was exposed.
-    unsafe fn gather<const WIDTH: usize>(to: *mut u8, lanes: &[u64], shift: u64);
-
-    /// Gathers a line: 8 bytes from each of eight addresses plus `shift`.
-    unsafe fn gather_line(lanes: &[u64], shift: u64) -> Self::Line;
-
-    /// Appends the line `next` to the first `fill` bytes of `line`; `fill` is a multiple of 4. Returns the line this
-    /// completes, and a line that begins with the last `fill` bytes of `next`, which did not fit.
-    unsafe fn append(line: Self::Line, fill: usize, next: Self::Line) -> (Self::Line, Self::Line);
-
-    /// Transposes a rectangle: element `(i, j)`, `i < extents[0]` and `j < extents[1]`, from `from + i * elem + j * stride`
-    /// to `to + i * pitch + j * elem`.
-    #[inline(always)]
-    unsafe fn transpose(
-        to: *mut u8,
-        pitch: usize,
-        from: *const u8,
-        stride: usize,
-        extents: [usize; 2],
-        elem: usize,
-    ) {
-        for j in 0..extents[1] {
-            let strided = Strided {
-                to: to.wrapping_add(j * elem),
-                to_stride: pitch,
-                from: from.wrapping_add(j * stride),
-                from_stride: elem,
-            };
-            // SAFETY: column j of the rectangle, as the caller promises.
-            unsafe { copy_strided(strided, extents[0], elem) };
-        }
-    }
-
-    /// Element size in bytes for which [`Vector::stream_squares`] works: 8 by 8 squares have rows of one line. 0 if the level
-    /// has no such transpose.
+    /// Bytes of the elements that [`Vector::stream_square`] transposes; 0 if the level has none.
     const SQUARE_ELEM_BYTES: usize = 0;
 
-    /// Transposes `columns` columns (a multiple of 8) of 8 elements each to rows `pitch` bytes apart that begin at multiples
-    /// of a line, with non-temporal stores. Only for elements of `SQUARE_ELEM_BYTES` bytes.
+    /// Transposes 8 by 8 elements of [`Vector::SQUARE_ELEM_BYTES`] bytes, `skipped` bytes into their columns, to rows `pitch` bytes
+    /// apart that are aligned lines, with non-temporal stores.
     #[inline(always)]
-    unsafe fn stream_squares(to: *mut u8, pitch: usize, from: *const u8, stride: usize, columns: usize) {
-        // SAFETY: by the caller's contract.
-        unsafe { Self::transpose(to, pitch, from, stride, [8, columns], 8) }
+    unsafe fn stream_square(to: *mut u8, pitch: usize, columns: &[*const u8; 8], skipped: usize) {
+        let _ = (to, pitch, columns, skipped);
+        unreachable!("the level has no such squares");
     }
 
     /// Store fence: orders non-temporal stores before the next release, so that threads that synchronise with this one see
     /// them.
     unsafe fn fence();
-}
-
-/// A masked load: some bytes of a line and where they come from, with mask and offset computed in advance.
-#[derive(Clone, Copy)]
-pub struct Patch {
-    /// Source offset of byte 0 of the line, which the patch need not contain (wrapping).
-    pub(crate) from: usize,
-    /// One bit for each byte of the line; set bits are loaded.
-    pub(crate) mask: u64,
-    at: u8,
-    bytes: u8,
-}
-
-impl Patch {
-    /// A patch that loads bytes `at..at + n` of a line from source offset `from`.
-    pub fn new(from: usize, at: usize, n: usize) -> Self {
-        debug_assert!(at + n <= CACHE_LINE, "a patch lies in one line");
-        let mask = u64::MAX.checked_shr((CACHE_LINE - n) as u32).unwrap_or(0) << (at % CACHE_LINE);
-        Self { from: from.wrapping_sub(at), mask, at: at as u8, bytes: n as u8 }
-    }
-
-    /// Returns a patch with the offset of this one that loads no byte.
-    pub fn emptied(self) -> Self {
-        Self { mask: 0, bytes: 0, ..self }
-    }
 }

@@ -11,21 +11,6 @@ pub struct Portable;
 #[repr(align(64))]
 pub struct Bytes(pub(super) [u8; CACHE_LINE]);
 
-impl Bytes {
-    /// See [`Vector::append`].
-    #[inline(always)]
-    pub(super) fn append(self, fill: usize, next: Self) -> (Self, Self) {
-        // Always copies whole lines, so that the lengths are constants.
-        let mut both = [0; 2 * CACHE_LINE];
-        both[..CACHE_LINE].copy_from_slice(&self.0);
-        both[fill..fill + CACHE_LINE].copy_from_slice(&next.0);
-        let (mut out, mut kept) = (self, self);
-        out.0.copy_from_slice(&both[..CACHE_LINE]);
-        kept.0.copy_from_slice(&both[CACHE_LINE..]);
-        (out, kept)
-    }
-}
-
 impl Vector for Portable {
     type Line = Bytes;
 
@@ -62,28 +47,6 @@ impl Vector for Portable {
     unsafe fn store(to: *mut u8, line: Bytes, at: usize, n: usize) {
         // SAFETY: the line has bytes `at..at + n`, and they are writable behind `to`.
         unsafe { std::ptr::copy_nonoverlapping(line.0.as_ptr().add(at), to.add(at), n) }
-    }
-
-    #[inline(always)]
-    unsafe fn gather<const WIDTH: usize>(to: *mut u8, lanes: &[u64], shift: u64) {
-        for (k, lane) in lanes.iter().enumerate() {
-            let from = std::ptr::with_exposed_provenance::<u8>(lane.wrapping_add(shift) as usize);
-            // SAFETY: the caller promises `WIDTH` readable bytes at each address and as many writable ones for each.
-            unsafe { std::ptr::copy_nonoverlapping(from, to.add(WIDTH * k), WIDTH) }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather_line(lanes: &[u64], shift: u64) -> Bytes {
-        let mut line = Self::empty();
-        // SAFETY: eight lanes of 8 bytes fill the line.
-        unsafe { Self::gather::<8>(line.0.as_mut_ptr(), lanes, shift) };
-        line
-    }
-
-    #[inline(always)]
-    unsafe fn append(line: Bytes, fill: usize, next: Bytes) -> (Bytes, Bytes) {
-        line.append(fill, next)
     }
 
     #[inline(always)]

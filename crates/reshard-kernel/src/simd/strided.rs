@@ -22,7 +22,10 @@ pub(crate) unsafe fn copy_strided(s: Strided, count: usize, elem: usize) {
             2 => of_size::<2>(s, count),
             4 => of_size::<4>(s, count),
             8 => of_size::<8>(s, count),
+            12 => of_size::<12>(s, count),
             16 => of_size::<16>(s, count),
+            24 => of_size::<24>(s, count),
+            32 => of_size::<32>(s, count),
             _ => {
                 for k in 0..count {
                     std::ptr::copy_nonoverlapping(

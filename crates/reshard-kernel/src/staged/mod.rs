@@ -439,7 +439,7 @@ impl SendSide {
 impl PackSide {
     /// Large arrays use non-temporal stores, unless rows are composed of short pieces: that is slower than memory.
     fn non_temporal(&self) -> bool {
-        self.large && !self.pack.is_composed()
+        self.large && !self.pack.has_short_pieces()
     }
 
     fn mode(&self) -> CopyMode<'static> {

@@ -21,8 +21,11 @@ const PREFETCH_WRITE_BYTES: usize = 2048;
 /// For all methods: the processor supports the level; pushed bytes are readable, their destination is writable, and
 /// the two do not overlap. Pushed bytes are in memory only after `close`.
 pub trait Sink<V: Vector>: Copy {
-    /// True if a kernel may bypass the sink and write whole lines with non-temporal stores.
+    /// True if a kernel may write whole lines with non-temporal stores in place of the sink.
     const NON_TEMPORAL: bool = false;
+
+    /// True if the sink writes what it is given, bit for bit, so that a kernel may store bytes in its place.
+    const COPIES_BITS: bool = true;
 
     /// True if the sink reads the pushed bytes.
     #[inline(always)]
@@ -34,10 +37,6 @@ pub trait Sink<V: Vector>: Copy {
     unsafe fn open(&mut self, to: *mut u8);
     /// Writes the `n` bytes at `from`.
     unsafe fn push(&mut self, from: *const u8, n: usize);
-    /// Writes the first `n` bytes of a line.
-    unsafe fn line(&mut self, line: V::Line, n: usize);
-    /// Writes `WIDTH` gathered bytes for each lane, eight lanes at a time: see [`Vector::gather`].
-    unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64);
     /// Writes everything that is still held back.
     unsafe fn close(&mut self);
 }
@@ -85,28 +84,6 @@ impl<V: Vector> Sink<V> for PlainSink {
             self.prefetch_ahead(n);
             V::copy(self.to, from, n);
             self.to = self.to.add(n);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn line(&mut self, line: V::Line, n: usize) {
-        self.prefetch_ahead(n);
-        // SAFETY: as the caller promises for the `n` bytes at the open place.
-        unsafe {
-            V::store(self.to, line, 0, n);
-            self.to = self.to.add(n);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
-        for eight in lanes.chunks_exact(8) {
-            self.prefetch_ahead(8 * WIDTH);
-            // SAFETY: as the caller promises for each lane and for all bytes at the open place.
-            unsafe {
-                V::gather::<WIDTH>(self.to, eight, shift);
-                self.to = self.to.add(8 * WIDTH);
-            }
         }
     }
 
@@ -189,49 +166,6 @@ impl<V: Vector> Sink<V> for StreamingSink<V> {
     }
 
     #[inline(always)]
-    unsafe fn line(&mut self, line: V::Line, n: usize) {
-        // SAFETY: the held line and the next one are combined, and written if complete; or `n` bytes, at most a line, are
-        // stored in the buffer and pushed from there.
-        unsafe {
-            if self.fill == 0 && n == CACHE_LINE {
-                self.line = line;
-                self.write_line();
-            } else if self.fill.is_multiple_of(4) {
-                let (out, kept) = V::append(self.line, self.fill, line);
-                self.line = out;
-                self.fill += n;
-                if self.fill >= CACHE_LINE {
-                    self.write_line();
-                    self.line = kept;
-                    self.fill -= CACHE_LINE;
-                }
-            } else {
-                let mut buffer = LineBuffer::new();
-                V::store(buffer.start(), line, 0, n);
-                self.push(buffer.start(), n);
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
-        let mut buffer = LineBuffer::new();
-        let taken = buffer.start();
-        for eight in lanes.chunks_exact(8) {
-            // SAFETY: as the caller promises for each lane; `8 * WIDTH` bytes, at most a line, are gathered into `taken` and
-            // pushed from there, or written as a line.
-            unsafe {
-                if WIDTH == 8 {
-                    self.line(V::gather_line(eight, shift), CACHE_LINE);
-                } else {
-                    V::gather::<WIDTH>(taken, eight, shift);
-                    self.push(taken, 8 * WIDTH);
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
     unsafe fn close(&mut self) {
         if self.fill > self.start {
             // SAFETY: these bytes were pushed for this address.
@@ -239,22 +173,6 @@ impl<V: Vector> Sink<V> for StreamingSink<V> {
         }
         self.to = std::ptr::null_mut();
         (self.start, self.fill) = (0, 0);
-    }
-}
-
-/// An aligned line on the stack.
-#[repr(align(64))]
-struct LineBuffer([std::mem::MaybeUninit<u8>; CACHE_LINE]);
-
-impl LineBuffer {
-    #[inline(always)]
-    fn new() -> Self {
-        Self([std::mem::MaybeUninit::uninit(); CACHE_LINE])
-    }
-
-    #[inline(always)]
-    fn start(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
     }
 }
 
@@ -267,6 +185,8 @@ pub struct ScaledSink<'a> {
 }
 
 impl<V: Vector> Sink<V> for ScaledSink<'_> {
+    const COPIES_BITS: bool = false;
+
     #[inline(always)]
     fn reads(&self) -> bool {
         !self.scaling.ignores_source
@@ -284,30 +204,6 @@ impl<V: Vector> Sink<V> for ScaledSink<'_> {
         unsafe {
             self.scaling.apply(strided, n / self.elem);
             self.to = self.to.add(n);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn line(&mut self, line: V::Line, n: usize) {
-        let mut buffer = LineBuffer::new();
-        // SAFETY: `n` bytes, at most a line, are stored in the buffer and pushed from there.
-        unsafe {
-            V::store(buffer.start(), line, 0, n);
-            Sink::<V>::push(self, buffer.start(), n);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather<const WIDTH: usize>(&mut self, lanes: &[u64], shift: u64) {
-        let mut space = [0; CACHE_LINE];
-        for eight in lanes.chunks_exact(8) {
-            // SAFETY: `8 * WIDTH` bytes, at most a line, are gathered and pushed; a source that must not be read is not read.
-            unsafe {
-                if !self.scaling.ignores_source {
-                    V::gather::<WIDTH>(space.as_mut_ptr(), eight, shift);
-                }
-                Sink::<V>::push(self, space.as_ptr(), 8 * WIDTH);
-            }
         }
     }
 

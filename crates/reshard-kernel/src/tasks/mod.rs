@@ -30,6 +30,9 @@ const MIN_TASK_BYTES: u64 = 1 << 17;
 /// Bytes of each column that a task of a transpose reads at least, if there are enough tasks.
 const MIN_TILE_COLUMN_BYTES: u64 = 8192;
 
+/// The same where short pieces are collected: other destinations take from the same lines, so they should soon have their turn.
+const MIN_COLLECTED_COLUMN_BYTES: u64 = 2048;
+
 /// Tasks of a plan at most, roughly; the tasks of huge plans are longer.
 const MAX_TASKS: u64 = 1 << 20;
 
@@ -97,7 +100,7 @@ impl TaskList {
         assert!(level <= Level::best(), "{level:?} is not supported by this processor");
         let task_bytes = tuning.task_bytes.unwrap_or_else(|| default_task_bytes(&plan, workers));
         for (number, array) in plan.arrays().iter().enumerate() {
-            for route in routes_of(array, task_bytes, level, &wanted) {
+            for route in routes_of(array, level, &wanted) {
                 cut(&route, task_bytes, workers as u64, |fraction, range| {
                     tasks.push((fraction, Task { array: number, route: routes.len(), range }));
                 });
@@ -224,12 +227,7 @@ fn route_spec<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Ro
 }
 
 /// Returns one route for each destination, or for several that differ only along the fast axis.
-fn routes_of(
-    array: &Array,
-    task_bytes: u64,
-    level: Level,
-    wanted_target: &impl Fn(&Target) -> bool,
-) -> Vec<Route> {
+fn routes_of(array: &Array, level: Level, wanted_target: &impl Fn(&Target) -> bool) -> Vec<Route> {
     let busy = |&target: &usize| {
         let target = &array.targets()[target];
         target.elems() > 0 && wanted_target(target)
@@ -249,8 +247,7 @@ fn routes_of(
         for group in alike.chunks(MAX_DESTINATIONS) {
             let numbers: Vec<usize> = group.iter().map(|(_, _, target)| *target).collect();
             let together = Route::new(&route_spec(array, &group[0].0, &numbers), level);
-            let many_rows = together.row_bytes() <= task_bytes;
-            if numbers.len() == 1 || (together.kernel() == Kernel::Rows && many_rows) {
+            if numbers.len() == 1 || together.kernel() == Kernel::Rows {
                 routes.push(with_adjacent_axis(together, array, &group[0].0, &numbers, level));
                 continue;
             }
@@ -286,7 +283,15 @@ fn with_adjacent_axis(
 fn cut(route: &Route, task_bytes: u64, workers: u64, mut task: impl FnMut(f64, CopyRange)) {
     let rows = route.rows();
     let row_bytes = route.row_bytes();
-    // A row longer than a task is cut itself.
+    if route.kernel() == Kernel::Rows && row_bytes > task_bytes {
+        // A row longer than a task is cut itself.
+        let of = row_bytes.div_ceil(task_bytes);
+        for (row, part) in (0..rows).flat_map(|row| (0..of).map(move |part| (row, part))) {
+            let fraction = (row as f64 + part as f64 / of as f64) / rows as f64;
+            task(fraction, CopyRange::Share { row, parts: part..part + 1, of });
+        }
+        return;
+    }
     let (count, by_row) = match row_bytes > task_bytes && route.destinations().len() == 1 {
         true => (route.positions(), false),
         false => (rows, true),
@@ -295,7 +300,8 @@ fn cut(route: &Route, task_bytes: u64, workers: u64, mut task: impl FnMut(f64, C
     let mut tasks = (bytes.div_ceil(u128::from(task_bytes)) as u64).clamp(1, count.max(1));
     if let Kernel::Tiles { .. } = route.kernel() {
         // Long columns: the read streams of a transpose need a few pages before the hardware prefetcher follows them.
-        tasks = tasks.min((rows * route.elem() / MIN_TILE_COLUMN_BYTES).max(workers));
+        let column = if route.collects() { MIN_COLLECTED_COLUMN_BYTES } else { MIN_TILE_COLUMN_BYTES };
+        tasks = tasks.min((rows * route.elem() / column).max(workers));
     }
     let at = |k: u64| (u128::from(count) * u128::from(k) / u128::from(tasks)) as u64;
     for k in 0..tasks {

@@ -12,6 +12,9 @@ use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Bytes of a task in the ways of [`Threads::ways`]: less than a section of short pieces, and many.
+const TASK_BYTES_OF_WAYS: [u64; 2] = [256, 1 << 14];
+
 /// The engine for all ranks in one process, with a thread pool.
 pub struct Threads {
     plan: Arc<Plan>,
@@ -27,19 +30,20 @@ impl Threads {
     }
 
     /// Returns the number of ways to run a plan on this processor: every instruction set level, with non-temporal stores and
-    /// without.
+    /// without, in small tasks and in larger ones.
     #[doc(hidden)]
     pub fn ways() -> usize {
-        2 * Level::available().len()
+        2 * Level::available().len() * TASK_BYTES_OF_WAYS.len()
     }
 
-    /// Makes an engine that runs in way number `way` of [`Threads::ways`], in small tasks. All ways must give the same
-    /// result; the first, portable, is the oracle of the others.
+    /// Makes an engine that runs in way number `way` of [`Threads::ways`]. All ways must give the same result; the first,
+    /// portable, is the oracle of the others.
     #[doc(hidden)]
     pub fn in_way(plan: &Arc<Plan>, threads: usize, way: usize) -> Result<Self> {
         let levels = Level::available();
         let level = levels[way / 2 % levels.len()];
-        let tuning = Tuning { level, task_bytes: Some(256), non_temporal: Some(way % 2 == 1) };
+        let task_bytes = TASK_BYTES_OF_WAYS[way / 2 / levels.len() % TASK_BYTES_OF_WAYS.len()];
+        let tuning = Tuning { level, task_bytes: Some(task_bytes), non_temporal: Some(way % 2 == 1) };
         Self::tuned(Arc::clone(plan), Some(threads), tuning)
     }
 
