@@ -8,6 +8,9 @@ use crate::overlap::{Overlap, Run, Sides};
 /// The most pieces of a period that is written as one loop; a longer period is repeated loop by loop.
 const MAX_FLAT_PIECES: u64 = 512;
 
+/// The most rounds of one piece that are listed one by one: a list of its own would take longer to make.
+const MAX_LISTED_ROUNDS: u64 = 4;
+
 /// The most pieces of a track.
 const MAX_PIECES: u64 = 1 << 26;
 
@@ -182,20 +185,15 @@ impl<'a> Builder<'a> {
                 let end = there.axis.block_at(there.offset + window).map_or(0, |(_, end)| end - there.offset);
                 ((end - window - run.len) / run.stride + 1).min(left)
             };
-            let from_step = if count == 1 { 0 } else { self.from(window + run.stride) - self.from(window) };
-            let stretch = self.stretch(0, run.peer, window, run.len, from_step, run.len);
-            match self.loops.last_mut().filter(|last| count == 1 && last.rounds == 1) {
-                // As `join` would, without a list for one piece.
-                Some(last) => {
-                    push(
-                        &mut last.stretches,
-                        Stretch { at: last.elems, from_step: 0, to_step: 0, ..stretch },
-                    );
-                    last.elems += stretch.len;
-                }
-                None => join(&mut self.loops, self.elems, count, run.len, vec![stretch]),
+            let stretch = self.stretch(0, run.peer, window, run.len, 0, run.len);
+            let from_step = if count == 1 { 0 } else { self.from(window + run.stride) - stretch.from };
+            if count <= MAX_LISTED_ROUNDS {
+                (0..count).for_each(|k| self.once(stretch.peer, stretch.from + k * from_step, run.len));
+            } else {
+                let stretches = vec![Stretch { from_step, ..stretch }];
+                join(&mut self.loops, self.elems, count, run.len, stretches);
+                self.elems += run.len * count;
             }
-            self.elems += run.len * count;
             done += count;
             self.count(1)?;
         }
@@ -206,20 +204,38 @@ impl<'a> Builder<'a> {
     fn interleaved(&mut self, runs: &[Run], base: u64) {
         let rounds = runs.iter().map(|run| run.count).min().unwrap_or(0);
         let elems = runs.iter().map(|run| run.len).sum();
-        let mut stretches = Vec::with_capacity(runs.len());
-        let mut at = 0;
-        for run in runs {
-            // A whole block of the peer in each round.
-            push(&mut stretches, self.stretch(at, run.peer, base + run.start, run.len, run.len, elems));
-            at += run.len;
+        if rounds <= 1 {
+            for run in runs {
+                self.once(self.peer(run.peer), self.from(base + run.start), run.len);
+            }
+        } else {
+            let mut stretches = Vec::with_capacity(runs.len());
+            let mut at = 0;
+            for run in runs {
+                // A whole block of the peer in each round.
+                push(&mut stretches, self.stretch(at, run.peer, base + run.start, run.len, run.len, elems));
+                at += run.len;
+            }
+            join(&mut self.loops, self.elems, rounds, elems, stretches);
+            self.elems += elems * rounds;
         }
-        join(&mut self.loops, self.elems, rounds, elems, stretches);
-        self.elems += elems * rounds;
         for run in runs.iter().filter(|run| run.count > rounds) {
             let window = base + run.start + rounds * run.stride;
-            let stretch = self.stretch(0, run.peer, window, run.len, 0, 0);
-            join(&mut self.loops, self.elems, 1, run.len, vec![stretch]);
-            self.elems += run.len;
+            self.once(self.peer(run.peer), self.from(window), run.len);
         }
+    }
+
+    /// Appends one piece that does not repeat, as `join` would, but without a list of its own.
+    fn once(&mut self, peer: u32, from: u64, len: u64) {
+        let to = self.first + self.elems;
+        let piece = Stretch { at: 0, len, peer, from, to, from_step: 0, to_step: 0 };
+        match self.loops.last_mut().filter(|last| last.rounds == 1) {
+            Some(last) => {
+                push(&mut last.stretches, Stretch { at: last.elems, ..piece });
+                last.elems += len;
+            }
+            None => self.loops.push(Loop { at: self.elems, rounds: 1, elems: len, stretches: vec![piece] }),
+        }
+        self.elems += len;
     }
 }
