@@ -47,9 +47,9 @@ fn part(span: u64) -> reshard::Result<Memory<f64>> {
 
 /// Refuses processors whose kernels are not those that are counted.
 fn check_level() -> Result<(), Failure> {
-    // Two for each level: portable and AVX2.
+    // Four for each level: portable and AVX2.
     match Threads::ways() {
-        4 => Ok(()),
+        8 => Ok(()),
         _ => Err("instructions are counted with AVX2 and nothing above it, as valgrind has it; this processor has another level".into()),
     }
 }

@@ -37,6 +37,38 @@ fn threads_in_every_way_on_larger_arrays() {
     sweep(8, if full_sweep() { 20_000 } else { 300 }, &Kinds { elems: 20_000, ..Kinds::default() });
 }
 
+/// Short pieces along an axis so long that they are copied in batches of rounds and in sections, along it and across it; tasks
+/// and fragments end anywhere in a round.
+#[test]
+fn long_axes_of_short_pieces() {
+    let mut random = Random::new(14);
+    for number in 0..if full_sweep() { 4_000 } else { 120 } {
+        let elem = [8, 1, 4, 2, 16, 3, 24][number as usize % 7];
+        let (long, other) = (random.within(1_000, 6_000), random.within(1, 12));
+        let mut layout = |transposed: bool| {
+            let (procs, block) = (random.within(1, 5), random.within(1, [3, 9, 40][number as usize % 3]));
+            let (others, other_block) = (random.within(1, 2), random.within(1, 5));
+            let text = format!("{procs}x{others}/{block}x{other_block} of {long}x{other}");
+            let order = if transposed { MemoryOrder::RowMajor } else { MemoryOrder::ColMajor };
+            Layout::new(text.parse::<Distribution>().unwrap(), order)
+        };
+        let (from, to) = (layout(number % 4 == 1), layout(number % 2 == 0));
+        let moving = Move::of::<f64>(from, to).and_then(|moving| moving.of_bytes(elem)).unwrap();
+        let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
+        let case = Case { moving, skew, salt: random.bits() };
+        let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
+        for way in 0..Threads::ways() {
+            judge(&single(&case), Threads::in_way(&plan, 1 + way % 2, way).unwrap());
+        }
+        run_packers(&single(&case), &MessagesOptions::default(), random.within(elem, 20_000) as usize);
+        run_staged(
+            &single(&case),
+            random.within(1, 30_000),
+            random.within(0, Threads::ways() as u64 - 1) as usize,
+        );
+    }
+}
+
 #[test]
 fn staged_copies_in_chunks_of_any_size() {
     let mut random = Random::new(12);

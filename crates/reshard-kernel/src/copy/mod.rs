@@ -163,6 +163,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratc
     let target = to[route.destinations[0].target];
     let elems = route.destinations[0].elems;
     if let CopyRange::Share { row, parts, of } = range {
+        assert!(route.kernel() == Kernel::Rows && of > 0, "only rows are shared out");
         // SAFETY: by the caller's contract; only rows are shared out.
         unsafe {
             rows::copy_share::<V, S>(

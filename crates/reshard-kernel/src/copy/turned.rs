@@ -38,7 +38,7 @@ pub struct TurnScratch {
     /// come next.
     bases: Vec<*const u8>,
     next_bases: Vec<*const u8>,
-    /// For each peer along the other axis the byte offset at which it is read first.
+    /// For each of the first peers along the other axis the byte offset at which it is read first: what is prefetched.
     starts: Vec<usize>,
     /// The columns of the tile that is turned.
     columns: Vec<*const u8>,
@@ -170,6 +170,7 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     sink: &mut S,
 ) {
     let Some(turned) = &route.turned else { return };
+    short.ahead = 0;
     let mut here = Part::first(route, to, turned, rows.start, rows.end);
     find_starts(turned, route.elem, here.range.start, &mut scratch.starts);
     locate_columns(route, turned, &here, from, &mut scratch.bases);
@@ -365,8 +366,9 @@ impl Tile<'_> {
                 // again, and not pushed.
                 let most = ((range.end - each.at) / each.elems).checked_sub(pieces.rounds);
                 let begun = (range.start - each.at).div_ceil(each.elems);
+                let one_left = inside / each.elems < (range.end - each.at) / each.elems;
                 match most {
-                    Some(most) if inside.is_multiple_of(each.elems) && most >= begun => {
+                    Some(most) if inside.is_multiple_of(each.elems) && most >= begun && one_left => {
                         (round.min(most), Some(0))
                     }
                     _ => (round, None),

@@ -267,7 +267,7 @@ impl Route {
         let index = destination.loops.partition_point(|each| each.at <= begin);
         let Some(each) = index.checked_sub(1).map(|index| &destination.loops[index]) else { return begin };
         let rounds = (begin - each.at) / each.elems;
-        if part == of || rounds >= each.rounds || each.elems > MAX_WHOLE_ROUND {
+        if part == of || each.rounds == 1 || rounds >= each.rounds || each.elems > MAX_WHOLE_ROUND {
             return begin;
         }
         each.at + rounds * each.elems

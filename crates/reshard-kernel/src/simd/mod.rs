@@ -30,7 +30,7 @@ pub const CACHE_LINE: usize = 64;
 /// The instruction set that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The standard library alone.
+    /// What every processor of its kind has.
     Portable,
     /// 32-byte vectors.
     Avx2,

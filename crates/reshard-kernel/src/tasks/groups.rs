@@ -39,7 +39,7 @@ impl GroupedTasks {
     }
 
     fn cut(plan: Arc<Plan>, task_bytes: Option<u64>, receives: impl Fn(u64) -> bool) -> Self {
-        let tuning = Tuning { level: Level::best(), task_bytes, non_temporal: None };
+        let tuning = Tuning { level: Level::best(), task_bytes, non_temporal: None, take_turns: false };
         let mut tasks = TaskList::for_targets(plan, 1, tuning, |target| receives(target.rank));
         let groups = tasks.groups();
         Self { tasks, groups }

@@ -79,6 +79,9 @@ pub struct Tuning {
     pub task_bytes: Option<u64>,
     /// Use non-temporal stores and prefetching for all arrays, or for none.
     pub non_temporal: Option<bool>,
+    /// Copy rows that are longer than a task for all destinations together if they take from the same lines. Not between
+    /// processes, where each would wait for all others.
+    pub take_turns: bool,
 }
 
 impl TaskList {
@@ -100,7 +103,7 @@ impl TaskList {
         assert!(level <= Level::best(), "{level:?} is not supported by this processor");
         let task_bytes = tuning.task_bytes.unwrap_or_else(|| default_task_bytes(&plan, workers));
         for (number, array) in plan.arrays().iter().enumerate() {
-            for route in routes_of(array, level, &wanted) {
+            for route in routes_of(array, task_bytes, tuning, &wanted) {
                 cut(&route, task_bytes, workers as u64, |fraction, range| {
                     tasks.push((fraction, Task { array: number, route: routes.len(), range }));
                 });
@@ -227,7 +230,12 @@ fn route_spec<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Ro
 }
 
 /// Returns one route for each destination, or for several that differ only along the fast axis.
-fn routes_of(array: &Array, level: Level, wanted_target: &impl Fn(&Target) -> bool) -> Vec<Route> {
+fn routes_of(
+    array: &Array,
+    task_bytes: u64,
+    Tuning { level, take_turns, .. }: Tuning,
+    wanted_target: &impl Fn(&Target) -> bool,
+) -> Vec<Route> {
     let busy = |&target: &usize| {
         let target = &array.targets()[target];
         target.elems() > 0 && wanted_target(target)
@@ -247,7 +255,9 @@ fn routes_of(array: &Array, level: Level, wanted_target: &impl Fn(&Target) -> bo
         for group in alike.chunks(MAX_DESTINATIONS) {
             let numbers: Vec<usize> = group.iter().map(|(_, _, target)| *target).collect();
             let together = Route::new(&route_spec(array, &group[0].0, &numbers), level);
-            if numbers.len() == 1 || together.kernel() == Kernel::Rows {
+            let many_rows = together.row_bytes() <= task_bytes;
+            let shares_lines = take_turns && together.has_short_pieces();
+            if numbers.len() == 1 || (together.kernel() == Kernel::Rows && (many_rows || shares_lines)) {
                 routes.push(with_adjacent_axis(together, array, &group[0].0, &numbers, level));
                 continue;
             }
@@ -331,6 +341,11 @@ mod tests {
     #[test]
     #[should_panic(expected = "all parts were entered")]
     fn tasks_refuse_data_that_is_not_there() {
-        run_without_parts(Tuning { level: Level::best(), task_bytes: None, non_temporal: None });
+        run_without_parts(Tuning {
+            level: Level::best(),
+            task_bytes: None,
+            non_temporal: None,
+            take_turns: true,
+        });
     }
 }

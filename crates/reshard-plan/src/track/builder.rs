@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
                 self.elems += run.len * count;
             }
             done += count;
-            self.count(1)?;
+            self.count(count.min(MAX_LISTED_ROUNDS))?;
         }
         Ok(())
     }

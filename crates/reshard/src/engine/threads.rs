@@ -26,7 +26,11 @@ pub struct Threads {
 impl Threads {
     /// Makes an engine with `threads` threads, including the caller's; `None` for one on each core.
     pub fn new(plan: Arc<Plan>, threads: Option<usize>) -> Result<Self> {
-        Self::tuned(plan, threads, Tuning { level: Level::best(), task_bytes: None, non_temporal: None })
+        Self::tuned(
+            plan,
+            threads,
+            Tuning { level: Level::best(), task_bytes: None, non_temporal: None, take_turns: true },
+        )
     }
 
     /// Returns the number of ways to run a plan on this processor: every instruction set level, with non-temporal stores and
@@ -43,7 +47,12 @@ impl Threads {
         let levels = Level::available();
         let level = levels[way / 2 % levels.len()];
         let task_bytes = TASK_BYTES_OF_WAYS[way / 2 / levels.len() % TASK_BYTES_OF_WAYS.len()];
-        let tuning = Tuning { level, task_bytes: Some(task_bytes), non_temporal: Some(way % 2 == 1) };
+        let tuning = Tuning {
+            level,
+            task_bytes: Some(task_bytes),
+            non_temporal: Some(way % 2 == 1),
+            take_turns: true,
+        };
         Self::tuned(Arc::clone(plan), Some(threads), tuning)
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const COL: MemoryOrder = MemoryOrder::ColMajor;
 const ROW: MemoryOrder = MemoryOrder::RowMajor;
 
-/// Pairs of layouts that together use every kernel: long rows, short pieces that are gathered, pieces of 5 and 7,
+/// Pairs of layouts that together use every kernel: long rows, short pieces, pieces of 5 and 7,
 /// transposes of both kinds, given strides.
 pub fn pairs() -> Vec<Move> {
     let moving = |from: &str, from_order, to: &str, to_order| {
