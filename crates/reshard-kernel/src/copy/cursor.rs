@@ -305,7 +305,8 @@ fn advance_several_bases(bases: &mut [*const u8], parts: &[SourcePart], axis: us
     }
 }
 
-/// The same for the destinations of a row.
+/// Advances the address of a row in each of several destinations by `count` rows along an axis. Not inlined into kernels, as
+/// [`advance_several_bases`] is not.
 #[inline(never)]
 fn advance_several(row_starts: &mut [*mut u8], destinations: &[Destination], axis: usize, count: u64) {
     for (row_start, destination) in row_starts.iter_mut().zip(destinations) {

@@ -9,7 +9,8 @@ use std::ops::Range;
 /// Distance in bytes between the lines that are read and those that are prefetched, if that is not done by rounds.
 const AHEAD_BYTES: usize = 2048;
 
-/// The same for sections that are collected: about as much as a section takes from one peer.
+/// Distance in bytes between the lines that a transpose collects and those that are prefetched: about as much as a section
+/// takes from one peer.
 const COLLECTED_AHEAD_BYTES: usize = 512;
 
 /// Working memory for short pieces.

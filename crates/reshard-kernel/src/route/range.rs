@@ -12,7 +12,7 @@ pub enum CopyRange {
     Rows(Range<u64>),
     /// Some positions of the route's only destination, counted row after row.
     Positions(Range<u64>),
-    /// The same share of one row for each destination, in parts out of `of`; bounds are moved to rounds, where those are short.
+    /// An equal share of one row for each destination, in parts out of `of`; bounds are moved to rounds, where those are short.
     Share {
         /// The row.
         row: u64,

@@ -36,7 +36,7 @@ pub enum Level {
     Avx2,
     /// 64-byte vectors and masks.
     Avx512,
-    /// The same, and permutations of bytes.
+    /// 64-byte vectors, masks, and permutations of bytes (VBMI).
     Avx512Vbmi,
 }
 

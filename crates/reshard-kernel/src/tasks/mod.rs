@@ -30,7 +30,8 @@ const MIN_TASK_BYTES: u64 = 1 << 17;
 /// Bytes of each column that a task of a transpose reads at least, if there are enough tasks.
 const MIN_TILE_COLUMN_BYTES: u64 = 8192;
 
-/// The same where short pieces are collected: other destinations take from the same lines, so they should soon have their turn.
+/// Bytes of each column that a task of a transpose reads at least where short pieces are collected: other destinations take
+/// from the same lines, so their tasks should come soon.
 const MIN_COLLECTED_COLUMN_BYTES: u64 = 2048;
 
 /// Tasks of a plan at most, roughly; the tasks of huge plans are longer.
