@@ -25,7 +25,7 @@ pub(crate) struct ShortLimits {
 }
 
 /// The limits for rows.
-pub(crate) const ROW_LIMITS: ShortLimits = ShortLimits { piece_bytes: 256, section_bytes: 2048 };
+pub(crate) const ROW_LIMITS: ShortLimits = ShortLimits { piece_bytes: 96, section_bytes: 2048 };
 
 /// Pieces of several rounds together at most.
 const MAX_BATCH_PIECES: u64 = 1024;
