@@ -198,6 +198,21 @@ impl Axis {
         })
     }
 
+    /// The local index of a global index that `owner` is known to own: fewer divisions than finding the owner, too.
+    pub(crate) fn local_index_at(&self, owner: u64, global: u64) -> u64 {
+        match &self.kind {
+            AxisKind::Cyclic { .. } => {
+                let cycle = self.cycle();
+                // The owner's block begins at or before `global`: neither product is more than it.
+                (global / cycle.stride) * cycle.block + global % cycle.stride - cycle.turn(owner) * cycle.block
+            }
+            AxisKind::Cuts(cuts) => {
+                let cut = cuts.at(global);
+                cut.local + (global - cut.start)
+            }
+        }
+    }
+
     /// The global index of a process's local index; `None` if the process has no such element.
     pub fn global_from_local(&self, process: u64, local: u64) -> Option<u64> {
         match &self.kind {

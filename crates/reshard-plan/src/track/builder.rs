@@ -95,17 +95,17 @@ impl<'a> Builder<'a> {
         self.peers.partition_point(|&peer| peer < coord) as u32
     }
 
-    /// The source's local index of a window index.
-    fn from(&self, window: u64) -> u64 {
+    /// The source's local index of a window index of a run.
+    fn from(&self, run: &Run, window: u64) -> u64 {
         let there = self.sides.there();
-        // Runs lie inside the window, and the window on the axis.
-        there.axis.local_from_global(there.offset + window).map_or(0, |(_, local)| local)
+        there.axis.local_index_at(run.peer, there.offset + window)
     }
 
     /// Appends a stretch to a round that begins at position `self.elems`.
-    fn stretch(&self, at: u64, peer: u64, window: u64, len: u64, from_step: u64, to_step: u64) -> Stretch {
+    fn stretch(&self, at: u64, run: &Run, window: u64, from_step: u64, to_step: u64) -> Stretch {
         let to = self.first + self.elems + at;
-        Stretch { at, len, peer: self.peer(peer), from: self.from(window), to, from_step, to_step }
+        let (peer, from) = (self.peer(run.peer), self.from(run, window));
+        Stretch { at, len: run.len, peer, from, to, from_step, to_step }
     }
 
     /// Appends whole periods as one loop. On a cyclic axis a peer's local index grows evenly along a run, as in `lone`, so it is
@@ -117,8 +117,8 @@ impl<'a> Builder<'a> {
         // The first window index of each piece; its position and `to` follow from the order.
         let mut flat: Vec<(u64, Stretch)> = Vec::with_capacity(pieces as usize);
         for run in runs {
-            let first = self.stretch(0, run.peer, run.start, run.len, from_step, elems);
-            let step = if run.count > 1 { self.from(run.start + run.stride) - first.from } else { 0 };
+            let first = self.stretch(0, run, run.start, from_step, elems);
+            let step = if run.count > 1 { self.from(run, run.start + run.stride) - first.from } else { 0 };
             let piece =
                 |k: u64| (run.start + k * run.stride, Stretch { from: first.from + k * step, ..first });
             flat.extend((0..run.count).map(piece));
@@ -185,8 +185,8 @@ impl<'a> Builder<'a> {
                 let end = there.axis.block_at(there.offset + window).map_or(0, |(_, end)| end - there.offset);
                 ((end - window - run.len) / run.stride + 1).min(left)
             };
-            let stretch = self.stretch(0, run.peer, window, run.len, 0, run.len);
-            let from_step = if count == 1 { 0 } else { self.from(window + run.stride) - stretch.from };
+            let stretch = self.stretch(0, run, window, 0, run.len);
+            let from_step = if count == 1 { 0 } else { self.from(run, window + run.stride) - stretch.from };
             if count <= MAX_LISTED_ROUNDS {
                 (0..count).for_each(|k| self.once(stretch.peer, stretch.from + k * from_step, run.len));
             } else {
@@ -206,14 +206,14 @@ impl<'a> Builder<'a> {
         let elems = runs.iter().map(|run| run.len).sum();
         if rounds <= 1 {
             for run in runs {
-                self.once(self.peer(run.peer), self.from(base + run.start), run.len);
+                self.once(self.peer(run.peer), self.from(run, base + run.start), run.len);
             }
         } else {
             let mut stretches = Vec::with_capacity(runs.len());
             let mut at = 0;
             for run in runs {
                 // A whole block of the peer in each round.
-                push(&mut stretches, self.stretch(at, run.peer, base + run.start, run.len, run.len, elems));
+                push(&mut stretches, self.stretch(at, run, base + run.start, run.len, elems));
                 at += run.len;
             }
             join(&mut self.loops, self.elems, rounds, elems, stretches);
@@ -221,7 +221,7 @@ impl<'a> Builder<'a> {
         }
         for run in runs.iter().filter(|run| run.count > rounds) {
             let window = base + run.start + rounds * run.stride;
-            self.once(self.peer(run.peer), self.from(window), run.len);
+            self.once(self.peer(run.peer), self.from(run, window), run.len);
         }
     }
 
