@@ -204,7 +204,8 @@ impl Axis {
             AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 // The owner's block begins at or before `global`: neither product is more than it.
-                (global / cycle.stride) * cycle.block + global % cycle.stride - cycle.turn(owner) * cycle.block
+                (global / cycle.stride) * cycle.block + global % cycle.stride
+                    - cycle.turn(owner) * cycle.block
             }
             AxisKind::Cuts(cuts) => {
                 let cut = cuts.at(global);

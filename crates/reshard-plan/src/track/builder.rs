@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::overlap::{Overlap, Run, Sides};
 
-/// The most pieces of a period that is written as one loop; a longer period is repeated loop by loop.
+/// A period of at most this many pieces is written as one loop; a longer one only if repeating it loop by loop takes more.
 const MAX_FLAT_PIECES: u64 = 512;
 
 /// The most rounds of one piece that are listed one by one: a list of its own would take longer to make.
@@ -21,7 +21,9 @@ pub fn track(overlap: &Overlap, sides: &Sides<'_>, process: u64) -> Result<Track
     if let Some(repeats) = extent.checked_div(period) {
         let rest = clipped(overlap.runs(), extent % period);
         let pieces: u64 = overlap.runs().iter().map(|run| run.count).sum();
-        if repeats >= 2 && pieces <= MAX_FLAT_PIECES {
+        let listed = (overlap.runs().len() as u64).saturating_mul(repeats);
+        if repeats >= 2 && pieces <= listed.max(MAX_FLAT_PIECES) {
+            builder.count(pieces)?;
             builder.periods(overlap.runs(), repeats, period);
         } else {
             for k in 0..repeats {
