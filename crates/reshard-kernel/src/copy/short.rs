@@ -100,12 +100,15 @@ impl ShortPieces {
             let offset = origin.first + round as usize * origin.step;
             // SAFETY: there is a base for each peer of the route.
             *address = unsafe { bases.get_unchecked(origin.peer) }.wrapping_add(offset);
-            let [skipped, bytes] = origin.prefetched;
-            if let Some(next) = ahead_bases.get(origin.peer) {
-                prefetch(next.wrapping_add(offset + skipped), bytes);
-            } else if ahead_rounds > 0 {
-                prefetch(address.wrapping_add(ahead_rounds * origin.step + skipped), bytes);
-            }
+            let ahead = match ahead_bases.get(origin.peer) {
+                Some(next) => next.wrapping_add(offset),
+                None if ahead_rounds > 0 => address.wrapping_add(ahead_rounds * origin.step),
+                None => continue,
+            };
+            origin
+                .prefetched
+                .iter()
+                .for_each(|&[skipped, bytes]| prefetch(ahead.wrapping_add(skipped), bytes));
         }
     }
 

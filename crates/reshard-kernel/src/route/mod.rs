@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod destination;
+mod fold;
 mod inner;
 mod order;
 mod pieces;
@@ -18,6 +19,7 @@ mod spec;
 mod turned;
 
 pub use destination::Destination;
+use fold::{Rows, one_round};
 pub(crate) use inner::{InnerLoop, InnerStretch};
 pub use order::{by_order, by_stride};
 pub(crate) use pieces::{Piece, PieceList};
@@ -36,10 +38,6 @@ pub const MAX_DESTINATIONS: usize = 16;
 
 /// Rows are cut between rounds if a round has at most this many positions.
 const MAX_WHOLE_ROUND: u64 = 512;
-
-/// Rows of at most this many bytes and pieces are one round.
-const MAX_SHORT_ROW_BYTES: u64 = 4096;
-const MAX_SHORT_ROW_PIECES: u64 = 1024;
 
 /// A compiled copy: boxes of positions from some sources to some destinations.
 pub struct Route {
@@ -136,35 +134,66 @@ impl Route {
             });
         }
         let kernel = choose_kernel(destinations, &parts, order, *elem as usize);
-        let compile = |destination: &DestinationSpec<'_>, track: &Track, turn: [usize; 2]| {
-            let peer_index = |peer: u32| {
-                let coord = track.peers()[peer as usize];
-                peers.partition_point(|&other| other < coord) as u32
+        let loops_of = |track: &Track| -> Vec<Loop> {
+            let renumbered = |stretch: &Stretch| {
+                let coord = track.peers()[stretch.peer as usize];
+                Stretch { peer: peers.partition_point(|&other| other < coord) as u32, ..*stretch }
             };
-            let short = (kernel == Kernel::Rows).then_some((ROW_LIMITS, level));
-            let flat = short.and_then(|_| one_round(track, *elem));
-            let loops = flat.as_ref().map_or(track.loops(), std::slice::from_ref).iter();
-            let loops = loops.map(|each| InnerLoop::new(each, *elem, peer_index, turn, short)).collect();
-            let clip = destination.rows.as_ref().map(|rows| match fast {
-                0 => Arc::clone(rows),
-                _ => transpose_ranges(rows, destination.tracks[0].elems()),
-            });
-            Destination {
-                target: destination.target,
-                strides: stride_bytes(destination.strides),
-                elems: track.elems(),
-                loops,
-                clip,
-                contiguous_start: contiguous_start(destination, order).map(|first| (first * elem) as usize),
-            }
+            let of_loop =
+                |each: &Loop| Loop { stretches: each.stretches.iter().map(renumbered).collect(), ..*each };
+            track.loops().iter().map(of_loop).collect()
         };
+        let mut rows = Rows {
+            elem: *elem,
+            loops: destinations.iter().map(|destination| loops_of(&destination.tracks[fast])).collect(),
+            to_strides: destinations
+                .iter()
+                .map(|destination| order.iter().map(|&dim| destination.strides[dim]).collect())
+                .collect(),
+            peers: peers.len(),
+            gap: u64::MAX,
+        };
+        let triangle = destinations.iter().any(|destination| destination.rows.is_some());
+        if kernel == Kernel::Rows && local.is_none() && !triangle {
+            rows.fold(&mut outer, &mut parts);
+        }
+        let gap_bytes = rows.gap.saturating_mul(*elem);
+        let compile =
+            |destination: &DestinationSpec<'_>, loops: Vec<Loop>, to_strides: &[u64], turn: [usize; 2]| {
+                let short = (kernel == Kernel::Rows).then_some((ROW_LIMITS, level));
+                let flat = short.and_then(|_| one_round(&loops, *elem));
+                let loops = flat.map_or(loops, |flat| vec![flat]);
+                let elems = loops.last().map_or(0, |last| last.at + last.rounds * last.elems);
+                let loops =
+                    loops.iter().map(|each| InnerLoop::new(each, *elem, turn, gap_bytes, short)).collect();
+                let clip = destination.rows.as_ref().map(|rows| match fast {
+                    0 => Arc::clone(rows),
+                    _ => transpose_ranges(rows, destination.tracks[0].elems()),
+                });
+                let mut strides = [0; MAX_DIMS];
+                // The stride of an axis with one position may be anything, and is multiplied by 0.
+                strides
+                    .iter_mut()
+                    .zip(to_strides)
+                    .for_each(|(bytes, stride)| *bytes = stride.wrapping_mul(*elem) as usize);
+                Destination {
+                    target: destination.target,
+                    strides,
+                    elems,
+                    loops,
+                    clip,
+                    contiguous_start: contiguous_start(destination, order)
+                        .map(|first| (first * elem) as usize),
+                }
+            };
         let piece_list = |destinations: &[Destination]| {
-            PieceList::new(destinations, peers.len(), *elem as usize).filter(|_| kernel == Kernel::Rows)
+            PieceList::new(destinations, rows.peers, *elem as usize).filter(|_| kernel == Kernel::Rows)
         };
         let local = local.as_ref().and_then(|local| {
             let place = parts.iter().position(|part| part.source == local.source)?;
+            let loops = loops_of(&local.tracks[fast]);
             let (peer, mut destination) =
-                (place % peers.len(), compile(&destinations[0], &local.tracks[fast], [0, 1]));
+                (place % peers.len(), compile(&destinations[0], loops, &rows.to_strides[0], [0, 1]));
             // Staging buffers are read in order: only the local source is prefetched.
             let stretches = destination.loops.iter_mut().flat_map(|each| &mut each.stretches);
             stretches.filter(|s| s.stretch.peer as usize != peer).for_each(|s| s.prefetch_bytes = 0);
@@ -172,10 +201,15 @@ impl Route {
             let pieces = piece_list(&destinations);
             Some(LocalSource { first: place - peer, peer, destinations, pieces })
         });
-        let (all, turns) = (destinations.iter().enumerate(), destinations.len());
-        let destinations: Vec<Destination> =
-            all.map(|(k, destination)| compile(destination, &destination.tracks[fast], [k, turns])).collect();
+        let turns = destinations.len();
+        let inner = std::mem::take(&mut rows.loops).into_iter().zip(&rows.to_strides);
+        let destinations: Vec<Destination> = (destinations.iter().zip(inner).enumerate())
+            .map(|(k, (destination, (loops, to_strides)))| {
+                compile(destination, loops, to_strides, [k, turns])
+            })
+            .collect();
         let pieces = piece_list(&destinations);
+        let peers = rows.peers;
         let rows = outer.iter().map(|outer| outer.track.elems()).product();
         let row_bytes = destinations.iter().map(|destination| destination.elems).sum::<u64>() * elem;
         let turned = match kernel {
@@ -187,7 +221,7 @@ impl Route {
         Self {
             elem: *elem as usize,
             outer,
-            peers: peers.len(),
+            peers,
             parts,
             destinations,
             pieces,
@@ -368,17 +402,6 @@ fn choose_kernel(
     let long = |at: usize| destinations.iter().any(|destination| destination.tracks[order[at]].elems() > 1);
     let across = (0..last).rev().find(|&at| long(at) && adjacent(at));
     across.map_or(Kernel::Elements, |across| Kernel::Tiles { across })
-}
-
-/// Returns the loops of a short row as one loop of one round, so that it is copied in one go; `None` if that gains nothing.
-fn one_round(track: &Track, elem: u64) -> Option<Loop> {
-    let repeats = track.loops().len() > 1 || track.loops().iter().any(|each| each.rounds > 1);
-    let pieces: u64 = track.loops().iter().map(|each| each.rounds * each.stretches.len() as u64).sum();
-    if !repeats || pieces > MAX_SHORT_ROW_PIECES || track.elems().checked_mul(elem)? > MAX_SHORT_ROW_BYTES {
-        return None;
-    }
-    let stretches = track.pieces().map(|piece| Stretch { from_step: 0, to_step: 0, ..piece }).collect();
-    Some(Loop { at: 0, rounds: 1, elems: track.elems(), stretches })
 }
 
 /// Returns the index of the first element in memory, if all positions are contiguous.

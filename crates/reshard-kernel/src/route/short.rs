@@ -63,9 +63,9 @@ pub(crate) struct Origin {
     pub(crate) first: usize,
     /// Bytes from one round to the next.
     pub(crate) step: usize,
-    /// Byte offset and bytes of what this destination prefetches in a batch. The destinations of a route take from the same
+    /// Byte offsets and bytes of what this destination prefetches in a batch. The destinations of a route take from the same
     /// lines, so each prefetches a part for all.
-    pub(crate) prefetched: [usize; 2],
+    pub(crate) prefetched: Vec<[usize; 2]>,
 }
 
 /// Some positions of a batch.
@@ -118,9 +118,16 @@ struct Run {
 
 impl ShortPieces {
     /// Returns the tables of a loop whose peers are those of the route, if its pieces are short and their steps
-    /// even by these limits. `turn` is the number of this destination in the route, and of how many;
-    /// see [`ShortLimits`].
-    pub fn new(each: &Loop, elem: u64, turn: [usize; 2], limits: ShortLimits, level: Level) -> Option<Self> {
+    /// even by these limits. `turn` is the number of this destination in the route, and of how many. Gaps of less than
+    /// `gap_bytes` between the pieces of a peer are prefetched, too; see [`ShortLimits`].
+    pub fn new(
+        each: &Loop,
+        elem: u64,
+        turn: [usize; 2],
+        gap_bytes: u64,
+        limits: ShortLimits,
+        level: Level,
+    ) -> Option<Self> {
         let section = limits.section_bytes;
         let pieces = each.stretches.len() as u64;
         let round_bytes = each.elems.checked_mul(elem)?;
@@ -140,7 +147,7 @@ impl ShortPieces {
         }
         let fit = (section as u64 / round_bytes).min(MAX_BATCH_PIECES / pieces);
         let rounds = fit.clamp(1, each.rounds);
-        let origins = origins(each, elem, rounds, turn)?;
+        let origins = origins(each, elem, rounds, turn, gap_bytes)?;
         let mut parts =
             Parts { most: section / elem as usize * elem as usize, contiguous, parts: Vec::new(), filled: 0 };
         for round in 0..rounds {
@@ -174,7 +181,13 @@ impl ShortPieces {
 }
 
 /// Returns where each peer's pieces begin, by peer; `None` if the pieces of one peer have different steps.
-fn origins(each: &Loop, elem: u64, rounds: u64, [turn, turns]: [usize; 2]) -> Option<Vec<Origin>> {
+fn origins(
+    each: &Loop,
+    elem: u64,
+    rounds: u64,
+    [turn, turns]: [usize; 2],
+    gap_bytes: u64,
+) -> Option<Vec<Origin>> {
     let mut stretches: Vec<&Stretch> = each.stretches.iter().collect();
     stretches.sort_by_key(|s| (s.peer, s.from));
     let mut origins = Vec::new();
@@ -184,17 +197,30 @@ fn origins(each: &Loop, elem: u64, rounds: u64, [turn, turns]: [usize; 2]) -> Op
             return None;
         }
         let end = of_peer.iter().map(|s| s.from + s.len).max()?;
-        let span = match each.rounds {
-            1 => end - first,
-            _ => (end - first + (rounds - 1) * step).max(rounds * step),
-        };
         // Offsets from an origin are stored in 32 bits, with a sign.
-        let bytes = i32::try_from(span.checked_mul(elem)?).ok()? as usize;
+        i32::try_from((end - first + rounds.checked_mul(step)?).checked_mul(elem)?).ok()?;
+        let mut ranges: Vec<[u64; 2]> = Vec::new();
+        for (round, s) in (0..rounds).flat_map(|round| of_peer.iter().map(move |s| (round, s))) {
+            let begin = s.from - first + round * step;
+            match ranges.last_mut() {
+                Some([_, end]) if begin.saturating_sub(*end) * elem < gap_bytes => {
+                    *end = (*end).max(begin + s.len)
+                }
+                _ => ranges.push([begin, begin + s.len]),
+            }
+        }
+        if let ([[_, end]], true) = (ranges.as_mut_slice(), each.rounds > 1) {
+            *end = (*end).max(rounds * step);
+        }
+        let part = |&[begin, end]: &[u64; 2]| {
+            let bytes = ((end - begin) * elem) as usize;
+            [(begin * elem) as usize + bytes * turn / turns, bytes.div_ceil(turns)]
+        };
         origins.push(Origin {
             peer: of_peer[0].peer as usize,
             first: (first * elem) as usize,
             step: (step * elem) as usize,
-            prefetched: [bytes * turn / turns, bytes.div_ceil(turns)],
+            prefetched: ranges.iter().map(part).collect(),
         });
     }
     u16::try_from(origins.len()).is_ok().then_some(origins)
@@ -268,56 +294,66 @@ struct Shuffles {
 }
 
 impl Shuffles {
-    /// Returns the number of the permutation that brings lanes of a window to lanes of a line: pairs (of the window, of the line).
-    fn number(&mut self, lanes: Vec<(u8, u8)>) -> Option<u16> {
+    /// Returns the number of the permutation that brings lanes of a window to lanes of a line, given as (of the window, of the
+    /// line); `paired` if pairs of bytes are permuted.
+    fn number(&mut self, lanes: Vec<(u8, u8)>, paired: bool) -> Option<u16> {
         if let Some(number) = self.numbers.get(&lanes) {
             return Some(*number);
         }
         let number = u16::try_from(self.list.len()).ok()?;
-        self.list.push(Shuffle::new(self.lane, &lanes));
+        self.list.push(if paired { Shuffle::of_pairs(&lanes) } else { Shuffle::new(self.lane, &lanes) });
         self.numbers.insert(lanes, number);
         Some(number)
     }
 }
 
-/// Patches of a section for each window, at least, for windows to be faster.
+/// Patches of a section for each window, at least, for windows to be faster; and for windows of bytes in pairs.
 const PATCHES_PER_WINDOW: [usize; 2] = [3, 2];
+const PATCHES_PER_PAIRED_WINDOW: [usize; 2] = [2, 1];
 
 /// Returns the lines of a section, made of patches or of windows.
 fn lines(runs: &[Run], bytes: usize, level: Level, shuffles: &mut Shuffles) -> Option<Lines> {
     let lane = shuffles.lane;
     let lines: Vec<Vec<LaneOrigin>> =
         (0..bytes).step_by(CACHE_LINE).map(|line| lanes_of(runs, line, lane)).collect();
-    let patches: Vec<Vec<&[LaneOrigin]>> =
-        lines.iter().map(|lanes| lanes.chunk_by(|a, b| in_one_patch(a, b, lane)).collect()).collect();
-    let windows: Vec<Vec<&[LaneOrigin]>> = lines.iter().map(|lanes| windows_of(lanes)).collect();
-    let count = |parts: &[Vec<&[LaneOrigin]>]| parts.iter().map(Vec::len).sum::<usize>();
-    let [least, each] = PATCHES_PER_WINDOW;
-    if !level.permutes(lane) || count(&patches) * each < count(&windows) * least {
-        let patch = |lanes: &[LaneOrigin]| {
-            let first = lanes[0];
-            let bytes = lanes.len() * lane;
-            Some(Patch {
-                mask: (u64::MAX >> (CACHE_LINE - bytes)) << (first.to * lane),
-                from: i32::try_from(first.from as i64 - (first.to * lane) as i64).ok()?,
-                origin: first.origin as u32,
-            })
+    let patches: Vec<Vec<LineInput>> = lines.iter().map(|lanes| patches_of(lanes, lane)).collect();
+    let paired = !level.permutes(lane);
+    let windows: Vec<Vec<LineInput>> =
+        lines.iter().map(|lanes| if paired { paired_windows_of(lanes) } else { windows_of(lanes) }).collect();
+    let count = |parts: &[Vec<LineInput>]| parts.iter().map(Vec::len).sum::<usize>();
+    let [least, each] = if paired { PATCHES_PER_PAIRED_WINDOW } else { PATCHES_PER_WINDOW };
+    if count(&patches) * each < count(&windows) * least {
+        let patch = |input: &LineInput| {
+            let lanes = input.lanes.iter().map(|each| (u64::MAX >> (CACHE_LINE - lane)) << (each.to * lane));
+            let mask = lanes.fold(0, |mask, lane| mask | lane);
+            Some(Patch { mask, from: i32::try_from(input.from).ok()?, origin: input.lanes[0].origin as u32 })
         };
         return Some(Lines::Patches(grouped(&patches, patch)?));
     }
-    let window = |lanes: &[LaneOrigin]| {
-        let first = lanes[0].from;
-        let pairs = lanes.iter().map(|each| (((each.from - first) / lane) as u8, each.to as u8)).collect();
-        let from = i32::try_from(first).ok()?;
-        Some(Window { from, origin: lanes[0].origin as u16, shuffle: shuffles.number(pairs)? })
+    let window = |input: &LineInput| {
+        let place =
+            |each: &LaneOrigin| (((each.from as i64 - input.from) / lane as i64) as u8, each.to as u8);
+        let shuffle = shuffles.number(input.lanes.iter().map(place).collect(), paired)?;
+        let (from, origin) = (i32::try_from(input.from).ok()?, input.lanes[0].origin as u16);
+        Some(Window { from, origin, shuffle })
     };
-    Some(Lines::Windows(grouped(&windows, window)?))
+    Some(match paired {
+        true => Lines::PairedWindows(grouped(&windows, window)?),
+        false => Lines::Windows(grouped(&windows, window)?),
+    })
 }
 
-/// Groups the lines of a section by the number of their parts.
+/// Lanes of a line that come out of one patch or window.
+struct LineInput {
+    /// Byte offset from the origin of what is loaded.
+    from: i64,
+    lanes: Vec<LaneOrigin>,
+}
+
+/// Groups the lines of a section by the number of their patches or windows.
 fn grouped<T>(
-    lines: &[Vec<&[LaneOrigin]>],
-    mut part: impl FnMut(&[LaneOrigin]) -> Option<T>,
+    lines: &[Vec<LineInput>],
+    mut part: impl FnMut(&LineInput) -> Option<T>,
 ) -> Option<Vec<LineGroup<T>>> {
     let mut groups: Vec<LineGroup<T>> = Vec::new();
     for (number, parts) in lines.iter().enumerate() {
@@ -327,8 +363,8 @@ fn grouped<T>(
             groups.len() - 1
         });
         groups[known].to.push((number * CACHE_LINE) as u32);
-        for lanes in parts {
-            let part = part(lanes)?;
+        for input in parts {
+            let part = part(input)?;
             groups[known].parts.push(part);
         }
     }
@@ -362,20 +398,53 @@ fn lanes_of(runs: &[Run], line: usize, lane: usize) -> Vec<LaneOrigin> {
     lanes
 }
 
-/// True if two lanes are neighbours in the source and in the line.
-fn in_one_patch(one: &LaneOrigin, next: &LaneOrigin, lane: usize) -> bool {
-    (one.origin, one.from + lane, one.to + 1) == (next.origin, next.from, next.to)
+/// Returns the patches of a line: lanes that are equally far from their places, adjacent or not.
+fn patches_of(lanes: &[LaneOrigin], lane: usize) -> Vec<LineInput> {
+    let shift = |each: &LaneOrigin| (each.origin, each.from as i64 - (each.to * lane) as i64);
+    let mut by_shift = lanes.to_vec();
+    by_shift.sort_by_key(shift);
+    let patches = by_shift.chunk_by(|one, next| shift(one) == shift(next));
+    patches.map(|lanes| LineInput { from: shift(&lanes[0]).1, lanes: lanes.to_vec() }).collect()
 }
 
-/// Cuts the lanes of a line where they do not lie in one line of the source, wherever that begins.
-fn windows_of(lanes: &[LaneOrigin]) -> Vec<&[LaneOrigin]> {
+/// Returns the windows of a line: lanes that lie in one line of the source, wherever that begins.
+fn windows_of(lanes: &[LaneOrigin]) -> Vec<LineInput> {
     let mut windows = Vec::new();
     let mut rest = lanes;
     while let Some(first) = rest.first() {
         let same = |other: &LaneOrigin| other.origin == first.origin && other.from - first.from < CACHE_LINE;
         let (window, others) = rest.split_at(rest.partition_point(same));
-        windows.push(window);
+        windows.push(LineInput { from: first.from as i64, lanes: window.to_vec() });
         rest = others;
+    }
+    windows
+}
+
+/// Returns the windows of a line of bytes where only pairs of bytes can be permuted: an even byte of a window goes to an even
+/// byte of the line, an odd one to an odd one, and both bytes of a pair of the line come from one pair of the window.
+fn paired_windows_of(lanes: &[LaneOrigin]) -> Vec<LineInput> {
+    let mut windows = Vec::new();
+    for parity in [0, 1] {
+        let mut rest: Vec<LaneOrigin> =
+            lanes.iter().filter(|each| (each.from ^ each.to) & 1 == parity).copied().collect();
+        while let Some(first) = rest.first().copied() {
+            let from = first.from as i64 - (first.to & 1) as i64;
+            let mut pairs = [None; CACHE_LINE / 2];
+            let (mut window, mut others) = (Vec::new(), Vec::new());
+            for each in rest {
+                let pair = (each.from as i64 - from) / 2;
+                let taken = &mut pairs[each.to / 2];
+                let fits = each.origin == first.origin && pair < CACHE_LINE as i64 / 2;
+                if fits && taken.is_none_or(|taken| taken == pair) {
+                    *taken = Some(pair);
+                    window.push(each);
+                } else {
+                    others.push(each);
+                }
+            }
+            windows.push(LineInput { from, lanes: window });
+            rest = others;
+        }
     }
     windows
 }

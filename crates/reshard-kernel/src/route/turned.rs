@@ -28,12 +28,12 @@ impl Turned {
     /// Returns the axis, if positions follow each other in the destination along it and along the fast axis.
     pub fn new(track: &Track, fast: &Track, elem: u64, level: Level) -> Option<Self> {
         let to = [linear(track)?, linear(fast)?];
-        let flat = one_round(track, elem);
+        let flat = one_round(track.loops(), elem);
         let loops = flat.as_ref().map_or(track.loops(), std::slice::from_ref).iter();
         let limits =
             ShortLimits { piece_bytes: MAX_SHORT_PIECE_BYTES, section_bytes: section_bytes(elem as usize) };
         let short = Some((limits, level));
-        let loops = loops.map(|each| InnerLoop::new(each, elem, |peer| peer, [0, 1], short)).collect();
+        let loops = loops.map(|each| InnerLoop::new(each, elem, [0, 1], u64::MAX, short)).collect();
         Some(Self { loops, elems: track.elems(), peers: track.peers().len(), to })
     }
 

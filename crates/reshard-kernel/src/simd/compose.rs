@@ -1,13 +1,15 @@
 //! Lines of the destination made of lines of the sources, with the masks of AVX-512.
 //!
-//! A *patch* puts some adjacent bytes of a source into a line: a masked load at an offset. A *window* puts any lanes of a source
+//! A *patch* puts some bytes of a source, adjacent or not, into a line, all by the same distance: a masked load at an offset.
+//! Where sources and destinations are equally many, all pieces of one source are one patch. A *window* puts any lanes of a source
 //! line into any lanes of a line: a masked load and a permutation. A window takes about half as long again as a patch, and
 //! replaces several where pieces have one or two elements. Only the bytes of a mask are touched, so both are exact. The lane
-//! decides which permutation it takes: all processors with AVX-512 have them for 2, 4 and 8 bytes; bytes need VBMI.
+//! decides which permutation it takes: all processors with AVX-512 have them for 2, 4 and 8 bytes; bytes need VBMI, or else two
+//! windows, of which one begins at an odd address: pairs of bytes are permuted, and single bytes of the result are taken.
 
 use super::CACHE_LINE;
 
-/// Some bytes of a source that go to the same places of a line.
+/// Some bytes of a source that go to a line, all by the same distance.
 #[derive(Clone, Copy)]
 pub struct Patch {
     /// The bytes, a bit for each.
@@ -63,6 +65,18 @@ impl Shuffle {
         }
         shuffle
     }
+
+    /// A permutation of pairs of bytes, of which single bytes are set: byte of the window, byte of the line. Both are even, or
+    /// both odd.
+    pub fn of_pairs(bytes: &[(u8, u8)]) -> Self {
+        let mut shuffle = Self { index: [0; CACHE_LINE], load: 0, put: 0 };
+        for &(from, to) in bytes {
+            shuffle.index[to as usize / 2 * 2] = from / 2;
+            shuffle.load |= 1 << from;
+            shuffle.put |= 1 << to;
+        }
+        shuffle
+    }
 }
 
 /// Lines of a section, grouped by the number of their parts.
@@ -71,6 +85,8 @@ pub enum Lines {
     Patches(Vec<LineGroup<Patch>>),
     /// Lines of windows.
     Windows(Vec<LineGroup<Window>>),
+    /// Lines of windows whose bytes are permuted in pairs.
+    PairedWindows(Vec<LineGroup<Window>>),
 }
 
 /// Makes the lines of a section at `to`. Windows have lanes of `lane` bytes and the permutations `shuffles`. Sources are
@@ -95,6 +111,7 @@ pub unsafe fn compose(
             (Lines::Windows(groups), 4) => x86::windows4(groups, shuffles, origins, ahead, to),
             (Lines::Windows(groups), 2) => x86::windows2(groups, shuffles, origins, ahead, to),
             (Lines::Windows(groups), _) => x86::windows1(groups, shuffles, origins, ahead, to),
+            (Lines::PairedWindows(groups), _) => x86::paired_windows(groups, shuffles, origins, ahead, to),
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -196,6 +213,24 @@ mod x86 {
             patch.mask,
             from.cast()
         )
+    );
+    composer!(
+        paired_windows,
+        Window,
+        "avx512f,avx512bw,avx512vl,avx512dq",
+        |window: &Window, from: *const u8, shuffles: &[Shuffle]| {
+            let shuffle = shuffles.get_unchecked(window.shuffle as usize);
+            _mm512_permutexvar_epi16(
+                _mm512_load_si512(shuffle.index.as_ptr().cast()),
+                _mm512_maskz_loadu_epi8(shuffle.load, from.cast()),
+            )
+        },
+        |made: __m512i, window: &Window, from: *const u8, shuffles: &[Shuffle]| {
+            let shuffle = shuffles.get_unchecked(window.shuffle as usize);
+            let index = _mm512_load_si512(shuffle.index.as_ptr().cast());
+            let loaded = _mm512_maskz_loadu_epi8(shuffle.load, from.cast());
+            _mm512_mask_mov_epi8(made, shuffle.put, _mm512_permutexvar_epi16(index, loaded))
+        }
     );
     windows!(
         windows8,
