@@ -298,6 +298,7 @@ impl<'a> PairOverlaps<'a> {
                 from_strides: vec![from],
                 destinations: vec![destination],
                 local: None,
+                counts_rows: false,
             },
             self.level,
         )

@@ -104,7 +104,7 @@ pub(crate) struct OuterAxis {
 impl Route {
     /// Compiles a specification for an instruction set level.
     pub fn new(spec: &RouteSpec<'_>, level: Level) -> Self {
-        let RouteSpec { elem, order, from_strides, destinations, local } = spec;
+        let RouteSpec { elem, order, from_strides, destinations, local, counts_rows } = spec;
         let (&fast, slow) = order.split_last().expect("arrays have at least one dimension");
         let tracks = destinations[0].tracks;
         let mut peers: Vec<u64> =
@@ -154,7 +154,7 @@ impl Route {
             gap: u64::MAX,
         };
         let triangle = destinations.iter().any(|destination| destination.rows.is_some());
-        if kernel == Kernel::Rows && local.is_none() && !triangle {
+        if kernel == Kernel::Rows && local.is_none() && !triangle && !counts_rows {
             rows.fold(&mut outer, &mut parts);
         }
         let gap_bytes = rows.gap.saturating_mul(*elem);

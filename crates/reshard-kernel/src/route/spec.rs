@@ -16,6 +16,8 @@ pub struct RouteSpec<'a> {
     pub destinations: Vec<DestinationSpec<'a>>,
     /// A source that is read in place, while the others are read from staging buffers.
     pub local: Option<LocalSpec<'a>>,
+    /// True if the caller counts rows by the slow axes of `order`: short rows are not folded then.
+    pub counts_rows: bool,
 }
 
 /// A source that is read in place, for the route's only destination.

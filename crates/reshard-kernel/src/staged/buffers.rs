@@ -223,7 +223,10 @@ impl<'a> StagingLayout<'a> {
         destinations: Vec<DestinationSpec<'_>>,
         local: Option<LocalSpec<'_>>,
     ) -> Route {
-        let spec = RouteSpec { elem: self.elem, order: &self.order, from_strides, destinations, local };
+        // Groups of receivers are packed row by row.
+        let counts_rows = destinations.len() > 1;
+        let spec =
+            RouteSpec { elem: self.elem, order: &self.order, from_strides, destinations, local, counts_rows };
         Route::new(&spec, self.level)
     }
 }

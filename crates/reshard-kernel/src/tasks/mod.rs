@@ -227,6 +227,7 @@ fn route_spec<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Ro
         from_strides: array.sources().iter().map(|source| source.strides.as_slice()).collect(),
         destinations: targets.iter().map(destination).collect(),
         local: None,
+        counts_rows: false,
     }
 }
 
