@@ -112,13 +112,26 @@ impl ShortPieces {
         }
     }
 
-    /// Collects a section of the batch whose origins were located, at `to`.
+    /// Collects a section of the batch that begins with a round, at `to`.
     ///
     /// # Safety
     /// As for [`ShortPieces::copy_rounds`], for a loop that is contiguous in the destination; `to` is aligned to lines and has
     /// room for whole lines.
-    #[inline(always)]
-    pub unsafe fn collect(&self, section: usize, scratch: &ShortScratch, to: *mut u8) {
+    // Not inlined into kernels: compiled for their levels, the loop would be made of gathers.
+    #[inline(never)]
+    pub unsafe fn collect(
+        &self,
+        bases: &[*const u8],
+        round: u64,
+        section: usize,
+        scratch: &mut ShortScratch,
+        to: *mut u8,
+    ) {
+        for &number in &self.sections[section].origins {
+            let origin = &self.origins[number as usize];
+            let offset = origin.first + round as usize * origin.step;
+            scratch.origins[number as usize] = bases[origin.peer].wrapping_add(offset);
+        }
         // SAFETY: by the caller's contract.
         unsafe {
             match &self.sections[section].how {

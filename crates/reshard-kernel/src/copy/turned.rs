@@ -10,7 +10,7 @@
 use super::cursor::Plane;
 use super::short::ShortScratch;
 use crate::route::{InnerLoop, InnerStretch, Route, Turned};
-use crate::simd::{CACHE_LINE, Vector, prefetch, transpose};
+use crate::simd::{CACHE_LINE, Vector, prefetch, prefetch_write, transpose};
 use crate::store::Sink;
 use std::ops::Range;
 
@@ -26,8 +26,13 @@ fn columns_of(elem: usize) -> usize {
     streams.max(CACHE_LINE / elem)
 }
 
-/// Returns the bytes from one collected column, or one row of a tile, to the next: a line more than it has, so that they do not all
-/// map to the same few cache sets.
+/// Returns the bytes from one row of a tile to the next.
+fn tile_pitch(elem: usize) -> usize {
+    (columns_of(elem) * elem).next_multiple_of(CACHE_LINE)
+}
+
+/// Returns the bytes from one collected column to the next: a line more than it has, so that they do not all map to the same few
+/// cache sets.
 fn pitch(bytes: usize) -> usize {
     bytes.next_multiple_of(CACHE_LINE) + CACHE_LINE
 }
@@ -72,7 +77,7 @@ impl TurnSizes {
             starts: self.starts.max(turned.peers),
             columns: self.columns.max(columns),
             collected_lines: self.collected_lines.max(collected / CACHE_LINE),
-            tile_lines: self.tile_lines.max(rows.max(1) * pitch(columns * route.elem) / CACHE_LINE),
+            tile_lines: self.tile_lines.max(rows.max(1) * tile_pitch(route.elem) / CACHE_LINE),
         }
     }
 
@@ -400,10 +405,7 @@ impl Tile<'_> {
                 let collected = scratch.collected.as_mut_ptr().cast::<u8>().wrapping_add(column * bytes);
                 scratch.columns[column] = collected;
                 // SAFETY: the sources have the elements of this section; a collected column has room for it.
-                unsafe {
-                    pieces.locate([bases, &[]], round, short);
-                    pieces.collect(section, short, collected);
-                }
+                unsafe { pieces.collect(bases, round, section, short, collected) };
             }
             // SAFETY: each column has the rows of the section.
             unsafe { self.turn::<V, S>(first, rows as usize, (at - first) as usize, scratch, sink) };
@@ -484,10 +486,13 @@ impl Tile<'_> {
             }
             return;
         }
-        let pitch = pitch(columns_of(elem) * elem);
+        let pitch = tile_pitch(elem);
         let tile = scratch.tile.as_mut_ptr().cast::<u8>();
         // SAFETY: each column has these rows; the tile has room for as many rows of that many columns.
         unsafe { transpose(tile, pitch, &scratch.columns[..len], rows, elem) };
+        // The last line of a row that the next part writes in part: its ownership takes long to get, so that begins now.
+        let next_end = (len + columns_of(elem)) * elem;
+        let another = part.end + columns_of(elem) as u64 <= destination.elems;
         // A copy of the sink, so that its state stays in registers.
         let mut sink_copy = *sink;
         for k in done..rows {
@@ -506,6 +511,9 @@ impl Tile<'_> {
             unsafe {
                 sink_copy.open(row_start.wrapping_add(skipped * elem));
                 sink_copy.push(taken.add(skipped * elem), (end - skipped) * elem);
+            }
+            if another && !lines(row_start.addr().wrapping_add(next_end)) {
+                prefetch_write(row_start.wrapping_add(next_end - CACHE_LINE), CACHE_LINE);
             }
         }
         *sink = sink_copy;

@@ -76,6 +76,8 @@ pub(crate) struct Section {
     pub(crate) elems: u64,
     /// The number of bytes.
     pub(crate) bytes: usize,
+    /// Indices of the origins it takes from.
+    pub(crate) origins: Vec<u16>,
     pub(crate) how: Tables,
 }
 
@@ -171,7 +173,10 @@ impl ShortPieces {
                 true => Tables::Lines(lines(runs, bytes, level, &mut shuffles)?),
             };
             let elems = bytes as u64 / elem;
-            sections.push(Section { at, elems, bytes, how });
+            let mut origins: Vec<u16> = runs.iter().map(|run| run.origin as u16).collect();
+            origins.sort_unstable();
+            origins.dedup();
+            sections.push(Section { at, elems, bytes, origins, how });
             at += elems;
         }
         let to = [(first.to * elem) as usize, (first.to_step * elem) as usize];
