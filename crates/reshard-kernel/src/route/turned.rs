@@ -6,8 +6,8 @@ use super::short::ShortLimits;
 use crate::simd::Level;
 use reshard_plan::Track;
 
-/// Pieces are collected below this many bytes on average; longer ones are turned where they are.
-const MAX_SHORT_PIECE_BYTES: u64 = 64;
+/// Pieces are collected below this many bytes on average; longer ones are turned where they are, in squares of 16 bytes.
+const MAX_SHORT_PIECE_BYTES: u64 = 32;
 
 /// Bytes of a section that is collected, and positions, at most: a tile of them stays in the first-level cache.
 const MAX_SECTION_BYTES: usize = 512;

@@ -1,8 +1,8 @@
 //! Transposes in registers: columns of elements become rows.
 //!
 //! Squares of 16 by 16 bytes, 8 by 8 elements of two bytes, 4 by 4 of four and 2 by 2 of eight are transposed with the unpack
-//! instructions that every x86-64 processor has; that is faster than memory, so wider vectors would gain nothing. What does
-//! not fill a square is copied element by element.
+//! instructions that every x86-64 processor has; that is faster than memory, so wider vectors would gain nothing. What is
+//! smaller than a square is copied element by element.
 
 use super::{Strided, copy_strided};
 
@@ -39,7 +39,8 @@ unsafe fn one_column(to: *mut u8, pitch: usize, column: *const u8, rows: usize, 
     unsafe { copy_strided(strided, rows, elem) }
 }
 
-/// Transposes squares of `SIDE` columns and rows, then what is left.
+/// Transposes squares of `SIDE` columns and rows. The last square of a row or column begins earlier where less than one is left:
+/// what it has in common with the one before is written twice.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn by_squares<const ELEM: usize, const SIDE: usize>(
@@ -49,25 +50,20 @@ unsafe fn by_squares<const ELEM: usize, const SIDE: usize>(
     rows: usize,
     square: unsafe fn(*mut u8, usize, &[*const u8; SIDE], usize),
 ) {
-    let (squares, others) = columns.as_chunks::<SIDE>();
-    // SAFETY: whole squares lie inside; the rows below them, and the columns behind them, are copied one by one.
-    unsafe {
-        let whole = rows / SIDE * SIDE;
-        for (k, columns) in squares.iter().enumerate() {
-            let to = to.add(k * SIDE * ELEM);
-            for row in (0..whole).step_by(SIDE) {
-                square(to.add(row * pitch), pitch, columns, row * ELEM);
-            }
-            if whole < rows {
-                for (j, column) in columns.iter().enumerate() {
-                    let to = to.add(whole * pitch + j * ELEM);
-                    one_column(to, pitch, column.add(whole * ELEM), rows - whole, ELEM);
-                }
-            }
+    if columns.len() < SIDE || rows < SIDE {
+        for (j, &column) in columns.iter().enumerate() {
+            // SAFETY: by the caller's contract.
+            unsafe { one_column(to.add(j * ELEM), pitch, column, rows, ELEM) };
         }
-        let to = to.add(squares.len() * SIDE * ELEM);
-        for (j, &column) in others.iter().enumerate() {
-            one_column(to.add(j * ELEM), pitch, column, rows, ELEM);
+        return;
+    }
+    for first in (0..columns.len()).step_by(SIDE) {
+        let first = first.min(columns.len() - SIDE);
+        let Some(of_square) = columns[first..].first_chunk::<SIDE>() else { return };
+        for row in (0..rows).step_by(SIDE) {
+            let row = row.min(rows - SIDE);
+            // SAFETY: the square lies inside.
+            unsafe { square(to.add(row * pitch + first * ELEM), pitch, of_square, row * ELEM) };
         }
     }
 }
