@@ -8,11 +8,12 @@
 use crate::args;
 use crate::failure::Failure;
 use crate::json;
+use crate::level;
 use crate::run::values::Values;
 use crate::run::{Times, end_job, failed};
 use crate::screen::Screen;
 use crate::simulate::time;
-use reshard::engine::{MessagesOptions, PlainCopy};
+use reshard::engine::{Level, MessagesOptions, PlainCopy};
 use reshard::memory::{Memory, use_huge_pages};
 use reshard::rank::check_reach;
 use reshard::schedule::Strategy;
@@ -73,6 +74,8 @@ struct Comparison {
     shape: String,
     from: String,
     to: String,
+    /// The name of the instruction set level, that of rank 0.
+    level: &'static str,
     ranks: usize,
     mpi: String,
     bytes: u64,
@@ -126,6 +129,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         Ok(Layout::new(distribution, MemoryOrder::ColMajor))
     };
     let moving = Move::of::<f64>(layout("--from", from)?, layout("--to", to)?)?;
+    let level = level::from_environment()?;
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
     let world = session.world();
     let plan = Arc::new(Plan::new(vec![moving.clone()])?);
@@ -145,7 +149,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         only => only.iter().any(|only| only == name),
     };
     let is_chosen = |name: &str| name == "memcpy" || chosen(name);
-    let measured = measure(world, &plan, &moving, is_chosen, args);
+    let measured = measure(world, &plan, &moving, level, is_chosen, args);
     let contenders = match measured {
         Ok(contenders) => contenders,
         // All ranks fail together, and one has reported the reason.
@@ -161,6 +165,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         shape: shape.to_string(),
         from: from.to_string(),
         to: to.to_string(),
+        level: level::name(level),
         ranks: world.size(),
         mpi: session.mpi().version().to_string(),
         bytes: plan.bytes(),
@@ -175,10 +180,11 @@ fn measure(
     world: &Comm,
     plan: &Arc<Plan>,
     moving: &Move,
+    level: Option<Level>,
     is_chosen: impl Fn(&str) -> bool,
     args: &args::Bench,
 ) -> Result<Vec<Contender>, Failure> {
-    let mut contenders = contenders(world, plan, moving, is_chosen)?;
+    let mut contenders = contenders(world, plan, moving, level, is_chosen)?;
     for contender in &mut contenders {
         if let (Method::Private { from, to, .. }, true) = (&mut contender.method, args.huge) {
             use_huge_pages(from);
@@ -204,6 +210,7 @@ fn contenders(
     world: &Comm,
     plan: &Arc<Plan>,
     moving: &Move,
+    level: Option<Level>,
     is_chosen: impl Fn(&str) -> bool,
 ) -> Result<Vec<Contender>, Failure> {
     let rank = world.rank() as u64;
@@ -238,7 +245,7 @@ fn contenders(
     }
     for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| is_chosen(name)) {
         let messages = MessagesOptions::default().with_strategy(strategy);
-        let options = MpiOptions::default().with_mover(mover).with_messages(messages);
+        let options = MpiOptions::default().with_mover(mover).with_messages(messages).with_level(level);
         // Has the same outcome on all ranks.
         let report_once = |error| if rank == 0 { failed(error).reported() } else { failed(error).silent() };
         let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(report_once)?);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use reshard::engine::Level;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -23,9 +24,29 @@ const LAUNCHERS: [Launcher; 2] = [
 
 impl Launcher {
     fn launch(&self, ranks: usize, arguments: &[&str]) -> Output {
+        self.command(ranks, arguments).output().unwrap()
+    }
+
+    fn command(&self, ranks: usize, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.program);
         command.args(self.flags).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_reshard")]);
-        command.args(arguments).output().unwrap()
+        command.args(arguments);
+        command
+    }
+
+    /// The answer of ranks with these levels, one for each rank: a job of several programs, each with an environment.
+    fn json_at_levels(&self, levels: &[&str], arguments: &[&str]) -> Value {
+        let mut command = Command::new(self.program);
+        command.args(self.flags);
+        for (rank, level) in levels.iter().enumerate() {
+            command.args((rank > 0).then_some(":")).args(["-n", "1", "env"]);
+            command.arg(format!("RESHARD_LEVEL={level}")).arg(env!("CARGO_BIN_EXE_reshard"));
+            command.args(arguments).arg("--json");
+        }
+        let output = command.output().unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {levels:?}: {arguments:?}: {talk}", self.program);
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     fn json(&self, ranks: usize, arguments: &[&str]) -> Value {
@@ -76,6 +97,43 @@ fn run_moves_the_array_between_processes() {
                         && seconds["best"].as_f64() > Some(0.0)
                 );
             }
+        }
+    }
+}
+
+/// Each mover with another level of this processor on each rank.
+#[test]
+fn ranks_of_any_levels_run_together() {
+    let array = ["run", "--shape", "90x80", "--from", "2x2/3x5", "--to", "4x1/5x2", "--repeat", "1"];
+    let available = Level::available();
+    let name = |number: usize| available[number % available.len()].name();
+    for launcher in launchers() {
+        for (number, mover) in
+            ["private", "shared", "shared-source", "messages", "mixed", "alltoallv"].into_iter().enumerate()
+        {
+            let kind = [&["--permute", "1,0"][..], &["--type", "u8"]][number % 2];
+            let flags = [&array[..], &["--mover", mover], kind].concat();
+            let levels: Vec<&str> = (number..number + 4).map(name).collect();
+            let answer = launcher.json_at_levels(&levels, &flags);
+            assert_eq!((&answer["verified"], &answer["level"]), (&true.into(), &levels[0].into()));
+        }
+        let bench = ["bench", "--shape", "90x80", "--from", "2x2/3x5", "--to", "4x1/5x2", "--repeat", "1"];
+        let answer = launcher.json_at_levels(&["portable"; 4], &bench);
+        assert_eq!(answer["level"], "portable");
+    }
+}
+
+#[test]
+fn an_unknown_level_is_said_once() {
+    let run = ["run", "--shape", "90x80", "--from", "2x2/3x5", "--to", "4x1/5x2"];
+    for launcher in launchers() {
+        for arguments in [&run[..], &["bench", "--case", "i"]] {
+            let output = launcher.command(4, arguments).env("RESHARD_LEVEL", "sse2").output().unwrap();
+            let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}: {talk}");
+            let said: Vec<&str> = talk.lines().filter(|line| line.starts_with("error: ")).collect();
+            let says = "RESHARD_LEVEL: there is no instruction set level `sse2`";
+            assert!(matches!(said[..], [only] if only.contains(says)), "{}: {talk}", launcher.program);
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::args;
 use crate::failure::Failure;
+use crate::level;
 use crate::problem::MoveRequest;
-use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
+use reshard::engine::{Engine, Level, Messages, MessagesOptions, Threads, ThreadsOptions};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
 use reshard_mpi::Mover;
@@ -55,6 +56,8 @@ pub struct RunRequest {
     pub kind: String,
     pub repeat: Option<u64>,
     pub memory: Option<u64>,
+    /// The instruction set level, if one was asked for.
+    pub level: Option<Level>,
     pub engine_choice: EngineChoice,
 }
 
@@ -82,6 +85,7 @@ impl RunRequest {
         }
         let engine_choice = engine_choice(args, cores)?;
         let memory = args.memory.as_deref().map(amount).transpose()?;
+        let level = level::from_environment()?;
         if args.repeat.is_some_and(|repeat| !(1..=MAX_REPEATS).contains(&repeat)) {
             return Err(Failure::usage(&format!(
                 "--repeat: {} was given; take a number from 1 to {MAX_REPEATS}",
@@ -101,7 +105,7 @@ impl RunRequest {
         let moving = Move::windowed::<f64>(from, to, window)?
             .of_bytes(elem_bytes)
             .map_err(Failure::of_flag("--type"))?;
-        Ok(Self { move_request, moving, kind, repeat: args.repeat, memory, engine_choice })
+        Ok(Self { move_request, moving, kind, repeat: args.repeat, memory, level, engine_choice })
     }
 
     /// Fails if the run would not fit in memory; to be called before anything is allocated.
@@ -136,10 +140,12 @@ impl RunRequest {
 
     /// Makes the plan and the engine; for threads, also returns their number.
     pub fn engine(&self) -> Result<(Box<dyn Engine>, Option<usize>), Failure> {
+        level::check(self.level)?;
         let plan = Arc::new(Plan::new(vec![self.moving.clone()])?);
         match self.engine_choice {
             EngineChoice::Threads(threads) => {
-                let engine = Threads::new(plan, Some(threads)).map_err(not_started)?;
+                let options = ThreadsOptions::default().with_threads(threads).with_level(self.level);
+                let engine = Threads::with_options(plan, options).map_err(not_started)?;
                 let scratch = engine.scratch_bytes();
                 if let Some(memory) = self.memory.filter(|&memory| memory < scratch) {
                     return Err(Failure::usage(&format!(
@@ -153,7 +159,10 @@ impl RunRequest {
             }
             EngineChoice::UnderMpi(_) => Err(Failure::usage("the engine mpi is made by all ranks together")),
             EngineChoice::Messages(strategy) => {
-                let options = MessagesOptions::default().with_strategy(strategy).with_memory(self.memory);
+                let options = MessagesOptions::default()
+                    .with_strategy(strategy)
+                    .with_memory(self.memory)
+                    .with_level(self.level);
                 let engine = Messages::new(plan, options).map_err(|error| match self.memory {
                     Some(_) if error.kind() == ErrorKind::Memory => {
                         Failure::usage_of(&error, format!("--memory: {error}"))

@@ -8,7 +8,7 @@ use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
 use crate::ffi::library::Mpi;
 use crate::mover::{MoverBackend, Progress, RunCounters};
-use reshard::engine::{Buffers, MessagesOptions};
+use reshard::engine::{Buffers, Level, MessagesOptions};
 use reshard::rank::{Program, RankPacker, messages};
 use reshard::schedule::Strategy;
 use reshard_plan::{Array, Error, ErrorKind, MemoryOrder, Plan, Result, Stretch, Track};
@@ -33,9 +33,9 @@ pub struct AllToAllV {
 
 impl AllToAllV {
     /// Needs a communicator of its own: collectives of two engines must not be matched with each other.
-    pub fn new(plan: &Arc<Plan>, comm: Comm) -> Result<Self> {
+    pub fn new(plan: &Arc<Plan>, comm: Comm, level: Option<Level>) -> Result<Self> {
         // Each message is one fragment, and arrays that move alike are one group.
-        let options = MessagesOptions::default().with_strategy(Strategy::Async);
+        let options = MessagesOptions::default().with_strategy(Strategy::Async).with_level(level);
         let (packer, program) = messages(plan, comm.rank() as u64, &options, i32::MAX as usize)?;
         let mut counts = [vec![0_u64; comm.size()], vec![0_u64; comm.size()]];
         for range in &program.sends {
