@@ -86,6 +86,7 @@ fn run_moves_the_array_between_processes() {
             (&["--mover", "shared"], "shared"),
             (&["--mover", "shared-source"], "shared-source"),
             (&["--mover", "messages"], "messages"),
+            (&["--mover", "alltoallw"], "alltoallw"),
         ] {
             let answer = launcher.json(5, &[&array[..], flags].concat());
             assert_eq!((&answer["engine"], &answer["mover"]), (&"mpi".into(), &mover.into()), "{answer}");

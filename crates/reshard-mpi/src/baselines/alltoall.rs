@@ -174,6 +174,7 @@ impl MoverBackend for AllToAllW {
     /// Does the whole run: blocks until all ranks have called it.
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let at = vec![0; self.comm.size()];
+        let mut nothing = [0_u8; 2];
         for (array, [out, into]) in self.types.iter().enumerate() {
             let counts = |types: &[Option<Datatype>]| -> Vec<i32> {
                 types.iter().map(|kind| i32::from(kind.is_some())).collect()
@@ -182,7 +183,14 @@ impl MoverBackend for AllToAllW {
             let [out_types, into_types] = [out, into].map(|types| -> Vec<&Datatype> {
                 types.iter().map(|kind| kind.as_ref().unwrap_or(&self.nothing)).collect()
             });
-            let (from, to) = data.own_of(array, self.comm.rank() as u64);
+            let (mut from, mut to) = data.own_of(array, self.comm.rank() as u64);
+            // An empty slice of bytes has the address 1, which is MPI_IN_PLACE in Open MPI.
+            if out_counts.iter().all(|&count| count == 0) {
+                from = nothing[..1].as_ptr();
+            }
+            if into_counts.iter().all(|&count| count == 0) {
+                to = nothing[1..].as_mut_ptr();
+            }
             // SAFETY: the datatypes were made from the plan, and the data holds its parts over their whole spans.
             unsafe {
                 self.comm.all_to_all_w(
