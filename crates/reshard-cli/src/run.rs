@@ -121,7 +121,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     };
     let answer = Answer {
         input: request.move_request.echo(),
-        kind: args.kind.clone(),
+        kind: args.elements.kind.clone(),
         engine: name,
         level: level::name(request.level),
         ranks: ranks(&request),

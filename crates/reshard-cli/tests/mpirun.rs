@@ -177,6 +177,49 @@ fn bench_verifies_and_measures_every_way() {
     }
 }
 
+/// Every method is verified with elements of any size, memory orders and permutations; ScaLAPACK moves doubles, column-major, as
+/// they are.
+#[test]
+fn bench_takes_types_orders_and_permutations() {
+    let array = ["bench", "--shape", "60x35", "--from", "2x1/7x3", "--to", "1x2/5x4", "--repeat", "1"];
+    let methods =
+        "alltoallv,alltoallw,reshard-shared,reshard-private,reshard-messages,reshard-shared-source,scalapack";
+    let array = [&array[..], &["--only", methods]].concat();
+    for launcher in launchers() {
+        let answer = |flags: &[&str]| launcher.json(2, &[&array[..], flags].concat());
+        let has_scalapack = |answer: &Value| {
+            let rows = answer["rows"].as_array().unwrap();
+            assert!(rows.len() >= 7, "{answer}");
+            rows.iter().any(|row| row["name"] == "scalapack")
+        };
+        let plain = answer(&[]);
+        let keys = ["type", "order", "to_order", "permute"].map(|key| plain[key].clone());
+        assert_eq!(keys, ["f64".into(), "col".into(), "col".into(), Value::from(vec![0, 1])]);
+        let is_installed = has_scalapack(&plain);
+        for (kind, bytes) in
+            [("u8", 1), ("u16", 2), ("f32", 4), ("f64", 8), ("c64", 8), ("c128", 16), ("12", 12)]
+        {
+            let answer = answer(&["--type", kind]);
+            assert_eq!((&answer["type"], &answer["bytes"]), (&kind.into(), &(60 * 35 * bytes).into()));
+            assert_eq!(has_scalapack(&answer), is_installed && kind == "f64", "{answer}");
+        }
+        let orders = answer(&["--order", "row", "--to-order", "col", "--type", "f32"]);
+        assert_eq!((&orders["order"], &orders["to_order"]), (&"row".into(), &"col".into()));
+        let turned = answer(&["--permute", "1,0", "--order", "row", "--type", "u8"]);
+        assert_eq!((&turned["permute"], &turned["to_order"]), (&vec![1, 0].into(), &"row".into()));
+        for flags in [&["--permute", "1,0"][..], &["--order", "row"]] {
+            assert!(!has_scalapack(&answer(flags)), "{flags:?}");
+        }
+        for (flags, says) in [
+            (["--type", "f99"], "--type: the type \"f99\" is not known"),
+            (["--order", "up"], "--order: the order \"up\" is not known"),
+            (["--permute", "1,1"], "--permute: [1, 1] is not a permutation"),
+        ] {
+            launcher.complains(2, &[&array[..], &flags].concat(), says);
+        }
+    }
+}
+
 #[test]
 fn bench_says_what_is_wrong_once() {
     // Ranks, flags, and what is said. All ways but memcpy need the four ranks of the case, ScaLAPACK's library, too.

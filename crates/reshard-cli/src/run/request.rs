@@ -92,19 +92,7 @@ impl RunRequest {
                 args.repeat.unwrap_or(0)
             )));
         }
-        let (kind, elem_bytes) = element(&args.kind)?;
-        let (move_request, in_memory) = MoveRequest::read_with_memory(&args.moved)?;
-        let [order, to_order] = orders(args, in_memory)?;
-        let problem = &move_request.problem;
-        let from = Layout::new(problem.from().clone(), order);
-        let to = Layout::new(problem.to().clone(), to_order);
-        let window = Window::of(problem.shape())
-            .from(problem.from_offset())
-            .to(problem.to_offset())
-            .permuted(problem.axes());
-        let moving = Move::windowed::<f64>(from, to, window)?
-            .of_bytes(elem_bytes)
-            .map_err(Failure::of_flag("--type"))?;
+        let (move_request, moving, kind) = read_move(&args.moved, &args.elements)?;
         Ok(Self { move_request, moving, kind, repeat: args.repeat, memory, level, engine_choice })
     }
 
@@ -175,6 +163,26 @@ impl RunRequest {
     }
 }
 
+/// Reads the move of an array with elements in memory. Returns what was asked for, the move, and the type in words.
+pub fn read_move(
+    moved: &args::Move,
+    elements: &args::Elements,
+) -> Result<(MoveRequest, Move, String), Failure> {
+    let (kind, elem_bytes) = element(&elements.kind)?;
+    let (move_request, in_memory) = MoveRequest::read_with_memory(moved)?;
+    let [order, to_order] = orders(elements, in_memory)?;
+    let problem = &move_request.problem;
+    let from = Layout::new(problem.from().clone(), order);
+    let to = Layout::new(problem.to().clone(), to_order);
+    let window = Window::of(problem.shape())
+        .from(problem.from_offset())
+        .to(problem.to_offset())
+        .permuted(problem.axes());
+    let moving =
+        Move::windowed::<f64>(from, to, window)?.of_bytes(elem_bytes).map_err(Failure::of_flag("--type"))?;
+    Ok((move_request, moving, kind))
+}
+
 /// The failure of an engine that could not be made: too little memory or threads is not wrong usage.
 fn not_started(error: reshard::Error) -> Failure {
     match error.kind() {
@@ -241,9 +249,12 @@ fn engine_choice(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure
 }
 
 /// The memory order of both sides: as the layout says, else as the flags say, else the destination as the source and the source column-major.
-fn orders(args: &args::Run, in_memory: [Option<MemoryOrder>; 2]) -> Result<[MemoryOrder; 2], Failure> {
+fn orders(
+    elements: &args::Elements,
+    in_memory: [Option<MemoryOrder>; 2],
+) -> Result<[MemoryOrder; 2], Failure> {
     let flag = |flag: &str, text: &Option<String>| text.as_deref().map(|text| order(flag, text)).transpose();
-    let [from, to] = [flag("--order", &args.order)?, flag("--to-order", &args.to_order)?];
+    let [from, to] = [flag("--order", &elements.order)?, flag("--to-order", &elements.to_order)?];
     let sides = [("--from", "--order", from, in_memory[0]), ("--to", "--to-order", to, in_memory[1])];
     if let Some((side, flag, ..)) =
         sides.iter().find(|(.., by_flag, by_layout)| by_flag.is_some() && by_layout.is_some())

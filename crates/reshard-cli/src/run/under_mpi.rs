@@ -51,7 +51,7 @@ pub fn run(args: &args::Run, request: &RunRequest, under_mpi: UnderMpi) -> Resul
     });
     let answer = Answer {
         input: request.move_request.echo(),
-        kind: args.kind.clone(),
+        kind: args.elements.kind.clone(),
         engine: engine.name(),
         level: level::name(request.level),
         ranks: ranks(request),
