@@ -16,6 +16,7 @@ mod network;
 mod plan;
 mod ring;
 mod schedule;
+mod space;
 mod threads;
 
 use std::process::ExitCode;
@@ -45,10 +46,11 @@ fn main() -> ExitCode {
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
         (Some("network"), Some(program)) => network::run(program),
+        (Some("space"), Some(program)) => space::run(program, &arguments.collect::<Vec<_>>()),
         (Some("count"), Some(what)) => count(what, arguments.next().as_deref()),
         _ => {
             Err("usage: reshard-bench plan | schedule | ring | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
-                 count plan|threads|pack|unpack ROUNDS"
+                 space PROGRAM [OPTIONS] | count plan|threads|pack|unpack ROUNDS"
                 .into())
         }
     };
