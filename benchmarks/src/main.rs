@@ -9,6 +9,7 @@
 mod answer;
 mod chart;
 mod count;
+mod figures;
 mod machine;
 mod messages;
 mod mpi;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         (Some("plan"), None) => plan::run(),
         (Some("schedule"), None) => schedule::run(),
         (Some("ring"), None) => ring::run(),
+        (Some("figures"), None) => figures::run(),
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
         (Some("space"), Some(program)) => space::run(program, &arguments.collect::<Vec<_>>()),
         (Some("count"), Some(what)) => count(what, arguments.next().as_deref()),
         _ => {
-            Err("usage: reshard-bench plan | schedule | ring | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
+            Err("usage: reshard-bench plan | schedule | ring | figures | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
                  space PROGRAM [OPTIONS] | count plan|threads|pack|unpack ROUNDS"
                 .into())
         }

@@ -33,6 +33,8 @@ usage: cargo xtask COMMAND
   bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
   bench network   schedules on sixteen hosts with slow links: writes docs/network-speed.md and .svg,
                   benchmarks/results/network.json
+  bench figures   figures 4 and 5 of the ScaLAPACK redistribution paper: writes docs/figures-speed.md and two .svg,
+                  benchmarks/results/figures.json
   bench space [--seed N,..] [--count N] [--bytes N] [--types T,..] [--ranks N]
                   speed over random layouts, in one process or between N: writes docs/space-speed.md and .svg,
                   benchmarks/results/space.json (space-mpi with --ranks)
@@ -50,7 +52,9 @@ fn main() -> ExitCode {
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
         ["test"] => test(),
         ["test", "--full", names @ ..] => full(names),
-        ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages")] => bench::time(name),
+        ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages" | "figures")] => {
+            bench::time(name)
+        }
         ["bench", "mpi"] => bench::mpi(),
         ["bench", "network"] => bench::network(),
         ["bench", "space", options @ ..] => bench::space(options),
