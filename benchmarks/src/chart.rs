@@ -132,3 +132,100 @@ fn short(number: f64) -> String {
         n => n.to_string(),
     }
 }
+
+/// Dots of one name and colour.
+pub struct Dots {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A scatter plot with logarithmic axes. All values are at least a small positive number.
+pub struct Scatter {
+    pub title: String,
+    pub groups: Vec<Dots>,
+    pub x_label: String,
+    pub y_label: String,
+}
+
+/// Width of a scatter plot.
+const SCATTER_WIDTH: f64 = 620.0;
+
+/// Ticks of a logarithmic axis, multiplied by powers of ten.
+const LOG_TICKS: [f64; 3] = [1.0, 2.0, 5.0];
+
+impl Scatter {
+    pub fn svg(&self) -> String {
+        let points = || self.groups.iter().flat_map(|group| &group.points);
+        let bounds = |value: fn(&(f64, f64)) -> f64| {
+            let (low, high) = points()
+                .map(value)
+                .fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+            // A little room at both ends, also for one value.
+            if low <= high { (low / 1.1, high * 1.1) } else { (1.0, 10.0) }
+        };
+        let (x_bounds, y_bounds) = (bounds(|point| point.0), bounds(|point| point.1));
+        let part = |(low, high): (f64, f64), value: f64| (value / low).ln() / (high / low).ln();
+        let x_at = |x: f64| SCATTER_WIDTH * part(x_bounds, x);
+        let y_at = |y: f64| HEIGHT * (1.0 - part(y_bounds, y));
+        let longest = self.groups.iter().map(|group| group.name.len()).max().unwrap_or(0);
+        let (total, bottom) = (LEFT + SCATTER_WIDTH + 20.0 + 7.0 * longest as f64, TOP + HEIGHT + 56.0);
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {total} {bottom}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+             <rect width=\"{total}\" height=\"{bottom}\" fill=\"#ffffff\"/>\n\
+             <text x=\"{LEFT}\" y=\"22\" font-size=\"14\">{}</text>\n",
+            self.title
+        );
+        let mut add = |line: String| {
+            svg.push_str(&line);
+            svg.push('\n');
+        };
+        let middle = TOP + HEIGHT / 2.0;
+        add(format!(
+            "<text x=\"16\" y=\"{middle}\" text-anchor=\"middle\" transform=\"rotate(-90 16 {middle})\">{}</text>",
+            self.y_label
+        ));
+        add(format!("<g transform=\"translate({LEFT} {TOP})\">"));
+        for tick in ticks(y_bounds) {
+            let y = y_at(tick);
+            add(format!("<path d=\"M0 {y:.1}H{SCATTER_WIDTH}\" stroke=\"#dddddd\"/>"));
+            add(format!("<text x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{tick}</text>", y + 4.0));
+        }
+        for tick in ticks(x_bounds) {
+            let x = x_at(tick);
+            add(format!("<path d=\"M{x:.1} 0V{HEIGHT}\" stroke=\"#eeeeee\"/>"));
+            add(format!("<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{tick}</text>", HEIGHT + 18.0));
+        }
+        add(format!(
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            SCATTER_WIDTH / 2.0,
+            HEIGHT + 40.0,
+            self.x_label
+        ));
+        for (number, (group, colour)) in self.groups.iter().zip(COLOURS).enumerate() {
+            for &(x, y) in &group.points {
+                add(format!(
+                    "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.5\" fill=\"{colour}\" fill-opacity=\"0.7\"/>",
+                    x_at(x),
+                    y_at(y)
+                ));
+            }
+            let (x, y) = (SCATTER_WIDTH + 12.0, 14.0 + 16.0 * number as f64);
+            add(format!("<text x=\"{x}\" y=\"{y}\" fill=\"{colour}\">{}</text>", group.name));
+        }
+        add("</g>".to_string());
+        add("</svg>".to_string());
+        svg
+    }
+}
+
+/// Ticks of a logarithmic axis between two bounds.
+fn ticks((low, high): (f64, f64)) -> Vec<f64> {
+    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    // Negative powers by division, so that a tick prints as 0.2 and not as 0.200...01.
+    let power = |decade: i32, tick: f64| match decade {
+        0.. => tick * 10_f64.powi(decade),
+        _ => tick / 10_f64.powi(-decade),
+    };
+    let all = decades.flat_map(|decade| LOG_TICKS.map(|tick| power(decade, tick)));
+    all.filter(|tick| (low..=high).contains(tick)).collect()
+}

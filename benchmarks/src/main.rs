@@ -9,6 +9,7 @@
 mod answer;
 mod chart;
 mod count;
+mod figures;
 mod machine;
 mod messages;
 mod mpi;
@@ -16,6 +17,7 @@ mod network;
 mod plan;
 mod ring;
 mod schedule;
+mod space;
 mod threads;
 
 use std::process::ExitCode;
@@ -41,14 +43,16 @@ fn main() -> ExitCode {
         (Some("plan"), None) => plan::run(),
         (Some("schedule"), None) => schedule::run(),
         (Some("ring"), None) => ring::run(),
+        (Some("figures"), None) => figures::run(),
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
         (Some("network"), Some(program)) => network::run(program),
+        (Some("space"), Some(program)) => space::run(program, &arguments.collect::<Vec<_>>()),
         (Some("count"), Some(what)) => count(what, arguments.next().as_deref()),
         _ => {
-            Err("usage: reshard-bench plan | schedule | ring | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
-                 count plan|threads|pack|unpack ROUNDS"
+            Err("usage: reshard-bench plan | schedule | ring | figures | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
+                 space PROGRAM [OPTIONS] | count plan|threads|pack|unpack ROUNDS"
                 .into())
         }
     };

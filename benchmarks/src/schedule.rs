@@ -7,7 +7,7 @@
 
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::engine::MessagesOptions;
-use reshard::rank::{StagedCopy, messages};
+use reshard::rank::{messages, staged_copy};
 use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_plan::Distribution;
 use reshard_plan::schedule::{ClosedForm, Schedule, Strategy};
@@ -184,7 +184,7 @@ fn get_ready(
         let plan = Arc::new(Plan::new(vec![black_box(moving.clone())])?);
         times[0].push(milliseconds(begin));
         let begin = Instant::now();
-        black_box(StagedCopy::new(Arc::clone(&plan), 3, 1 << 19));
+        black_box(staged_copy(&plan, 3, 1 << 19, None)?);
         times[1].push(milliseconds(begin));
         let begin = Instant::now();
         black_box(messages(&plan, 3, &MessagesOptions::default(), 1 << 15)?);

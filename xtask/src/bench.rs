@@ -26,7 +26,7 @@ pub fn mpi() -> Outcome {
     if !crate::mpi::scalapack() {
         say("ScaLAPACK cannot be had here: its column stays empty");
     }
-    with_program("mpi", "speed between processes: some minutes")
+    with_program("mpi", "speed between processes: some minutes", &[])
 }
 
 /// On hosts that are network namespaces, with links so slow that they are what counts.
@@ -35,16 +35,25 @@ pub fn network() -> Outcome {
     if !crate::mpi::hosts() {
         return Err("ip and tc are missing; as root on Debian: apt-get install iproute2".into());
     }
-    with_program("network", "schedules on a network: some minutes")
+    with_program("network", "schedules on a network: some minutes", &[])
+}
+
+/// On random layouts; with `--ranks` between processes.
+pub fn space(options: &[&str]) -> Outcome {
+    if options.contains(&"--ranks") {
+        crate::mpi::ready()?;
+    }
+    with_program("space", "speed over random layouts: an hour without options", options)
 }
 
 /// A benchmark that starts the program `reshard`.
-fn with_program(name: &str, what: &str) -> Outcome {
+fn with_program(name: &str, what: &str, options: &[&str]) -> Outcome {
     cargo(&["build", "--release", "--locked", "--package", "reshard-cli"]).run()?;
     say(what);
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
     let reshard = format!("{target}/release/reshard");
-    cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", name, &reshard]).run()
+    let run = ["run", "--release", "--locked", "--package", "reshard-bench", "--", name, &reshard];
+    cargo(&[&run[..], options].concat()).run()
 }
 
 /// Instructions of planning, running, packing and unpacking, under callgrind, beside those that are kept.

@@ -33,6 +33,11 @@ usage: cargo xtask COMMAND
   bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
   bench network   schedules on sixteen hosts with slow links: writes docs/network-speed.md and .svg,
                   benchmarks/results/network.json
+  bench figures   figures 4 and 5 of the ScaLAPACK redistribution paper: writes docs/figures-speed.md and two .svg,
+                  benchmarks/results/figures.json
+  bench space [--seed N,..] [--count N] [--bytes N] [--types T,..] [--ranks N]
+                  speed over random layouts, in one process or between N: writes docs/space-speed.md and .svg,
+                  benchmarks/results/space.json (space-mpi with --ranks)
   bench count     instructions of planning under callgrind, against the count kept in benchmarks/results
   bench count --keep
                   the same, and keeps the new count
@@ -47,9 +52,12 @@ fn main() -> ExitCode {
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
         ["test"] => test(),
         ["test", "--full", names @ ..] => full(names),
-        ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages")] => bench::time(name),
+        ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages" | "figures")] => {
+            bench::time(name)
+        }
         ["bench", "mpi"] => bench::mpi(),
         ["bench", "network"] => bench::network(),
+        ["bench", "space", options @ ..] => bench::space(options),
         ["bench", "count"] => bench::count(false),
         ["bench", "count", "--keep"] => bench::count(true),
         ["fuzz", name] => fuzz::Target::named(name).and_then(|target| target.run(target.enough)),

@@ -95,12 +95,9 @@ pub struct Move {
     pub permute: Option<String>,
 }
 
-/// Flags of `reshard run`.
+/// The elements of an array, and their order in memory.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
-pub struct Run {
-    #[command(flatten)]
-    pub moved: Move,
+pub struct Elements {
     /// Type of the elements: i8, u8, i16, u16, f16, i32, u32, f32, i64, u64, f64, c64 (two f32), c128 (two f64), or a
     /// number of bytes
     #[arg(long = "type", value_name = "TYPE", default_value = "f64")]
@@ -112,6 +109,16 @@ pub struct Run {
     /// Order of elements in the memory of the destination, if it is not that of the source
     #[arg(long, value_name = "ORDER")]
     pub to_order: Option<String>,
+}
+
+/// Flags of `reshard run`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Run {
+    #[command(flatten)]
+    pub moved: Move,
+    #[command(flatten)]
+    pub elements: Elements,
     /// threads (each byte is copied once), messages (packed, sent and unpacked, a thread for each rank) or mpi (a process
     /// for each rank); without it, mpi under mpirun and threads elsewhere
     #[arg(long)]
@@ -156,6 +163,11 @@ pub struct Bench {
     /// Shape of the array, such as 8192x8192
     #[arg(long, allow_hyphen_values = true)]
     pub shape: Option<String>,
+    /// Destination axis j takes source axis `AXES[j]`, such as 2,0,1
+    #[arg(long, value_name = "AXES", allow_hyphen_values = true)]
+    pub permute: Option<String>,
+    #[command(flatten)]
+    pub elements: Elements,
     /// Number of timed runs
     #[arg(long, value_name = "N")]
     pub repeat: Option<u64>,

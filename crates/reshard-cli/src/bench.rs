@@ -8,18 +8,19 @@
 use crate::args;
 use crate::failure::Failure;
 use crate::json;
+use crate::level;
+use crate::run::request::read_move;
 use crate::run::values::Values;
 use crate::run::{Times, end_job, failed};
 use crate::screen::Screen;
 use crate::simulate::time;
-use reshard::engine::{MessagesOptions, PlainCopy};
+use reshard::engine::{Level, MessagesOptions, PlainCopy};
 use reshard::memory::{Memory, use_huge_pages};
 use reshard::rank::check_reach;
 use reshard::schedule::Strategy;
-use reshard::{Layout, MemoryOrder, Move, Plan};
+use reshard::{Error, ErrorKind, Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::baselines::{Scalapack, makespan};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, Shared};
-use reshard_plan::Distribution;
 use serde::Serialize;
 use std::io::Write;
 use std::sync::Arc;
@@ -73,6 +74,15 @@ struct Comparison {
     shape: String,
     from: String,
     to: String,
+    /// The type of the elements, as it was given.
+    #[serde(rename = "type")]
+    kind: String,
+    order: &'static str,
+    to_order: &'static str,
+    /// The source axis that each destination axis takes.
+    permute: Vec<usize>,
+    /// The name of the instruction set level, that of rank 0.
+    level: &'static str,
     ranks: usize,
     mpi: String,
     bytes: u64,
@@ -97,14 +107,14 @@ struct Contender {
 /// The implementation of a method, with this rank's parts.
 enum Method {
     /// Arrays in private memory. The destination has room for a copy of the source, too.
-    Private { run: Box<RunFn>, from: Vec<f64>, to: Vec<f64> },
+    Private { run: Box<RunFn>, from: Vec<u8>, to: Vec<u8> },
     /// Arrays in shared memory.
-    Shared { engine: Box<MpiEngine>, from: Shared<f64>, to: Shared<f64> },
+    Shared { engine: Box<MpiEngine>, from: Shared<u8>, to: Shared<u8> },
     /// A source in shared memory, and a destination in private memory.
-    SharedSource { engine: Box<MpiEngine>, from: Shared<f64>, to: Memory<f64> },
+    SharedSource { engine: Box<MpiEngine>, from: Shared<u8>, to: Memory<u8> },
 }
 
-type RunFn = dyn FnMut(&[f64], &mut [f64]) -> reshard::Result<()>;
+type RunFn = dyn FnMut(&[u8], &mut [u8]) -> reshard::Result<()>;
 
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let named = args.case.as_deref().map(|name| {
@@ -120,12 +130,19 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
             return Err(Failure::usage("give --case, such as --case i, or all of --shape, --from and --to"));
         }
     };
-    let layout = |flag: &'static str, text: &str| -> Result<Layout, Failure> {
-        let distribution: Distribution =
-            format!("{text} of {shape}").parse().map_err(Failure::of_flag(flag))?;
-        Ok(Layout::new(distribution, MemoryOrder::ColMajor))
+    let moved = args::Move {
+        from: from.to_string(),
+        to: to.to_string(),
+        shape: Some(shape.to_string()),
+        to_shape: None,
+        window: None,
+        from_at: None,
+        to_at: None,
+        transpose: false,
+        permute: args.permute.clone(),
     };
-    let moving = Move::of::<f64>(layout("--from", from)?, layout("--to", to)?)?;
+    let (_, moving, kind_in_words) = read_move(&moved, &args.elements)?;
+    let level = level::from_environment()?;
     let session = Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?;
     let world = session.world();
     let plan = Arc::new(Plan::new(vec![moving.clone()])?);
@@ -145,7 +162,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         only => only.iter().any(|only| only == name),
     };
     let is_chosen = |name: &str| name == "memcpy" || chosen(name);
-    let measured = measure(world, &plan, &moving, is_chosen, args);
+    let measured = measure(world, &plan, &moving, level, is_chosen, args);
     let contenders = match measured {
         Ok(contenders) => contenders,
         // All ranks fail together, and one has reported the reason.
@@ -161,13 +178,18 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         shape: shape.to_string(),
         from: from.to_string(),
         to: to.to_string(),
+        kind: args.elements.kind.clone(),
+        order: order_name(moving.from()),
+        to_order: order_name(moving.to()),
+        permute: moving.problem().axes().to_vec(),
+        level: level::name(level),
         ranks: world.size(),
         mpi: session.mpi().version().to_string(),
         bytes: plan.bytes(),
         repetitions: args.repeat.unwrap_or(REPEATS),
         rows: rows.collect(),
     };
-    if world.rank() == 0 { show(&answer, args.json) } else { Ok(()) }
+    if world.rank() == 0 { show(&answer, &kind_in_words, args.json) } else { Ok(()) }
 }
 
 /// Verifies all chosen methods, and measures them in turn.
@@ -175,10 +197,11 @@ fn measure(
     world: &Comm,
     plan: &Arc<Plan>,
     moving: &Move,
+    level: Option<Level>,
     is_chosen: impl Fn(&str) -> bool,
     args: &args::Bench,
 ) -> Result<Vec<Contender>, Failure> {
-    let mut contenders = contenders(world, plan, moving, is_chosen)?;
+    let mut contenders = contenders(world, plan, moving, level, is_chosen, args.elements.kind == "f64")?;
     for contender in &mut contenders {
         if let (Method::Private { from, to, .. }, true) = (&mut contender.method, args.huge) {
             use_huge_pages(from);
@@ -204,59 +227,75 @@ fn contenders(
     world: &Comm,
     plan: &Arc<Plan>,
     moving: &Move,
+    level: Option<Level>,
     is_chosen: impl Fn(&str) -> bool,
+    is_f64: bool,
 ) -> Result<Vec<Contender>, Failure> {
     let rank = world.rank() as u64;
-    let len = |layout: &Layout| layout.span(rank).map_or(0, |span| span as usize);
-    let (from_len, to_len) = (len(moving.from()), len(moving.to()));
-    let source = Values::of_source(moving.from(), 8)?.of_rank(rank);
-    let fill = |from: &mut [f64]| {
+    let elem = moving.elem_bytes() as usize;
+    let bytes = |layout: &Layout| layout.span(rank).map_or(0, |span| span as usize * elem);
+    let (from_bytes, to_bytes) = (bytes(moving.from()), bytes(moving.to()));
+    let source = Values::of_source(moving.from(), elem)?.of_rank(rank);
+    let fill = |from: &mut [u8]| {
         if let Some(values) = &source {
-            values.fill(bytemuck::cast_slice_mut(from), 1);
+            values.fill(from, 1);
         }
     };
     let mut contenders = Vec::new();
     let mut enter = |name, method| contenders.push(Contender { name, method, seconds: Vec::new() });
     let private = |run: Box<RunFn>| {
-        let mut from = vec![0.0; from_len];
+        let mut from = vec![0; from_bytes];
         fill(&mut from);
-        Method::Private { run, from, to: vec![0.0; to_len.max(from_len)] }
+        Method::Private { run, from, to: vec![0; to_bytes.max(from_bytes)] }
     };
     for (name, streams) in COPIES.into_iter().filter(|(name, _)| is_chosen(name)) {
         let mut copy = PlainCopy::new(1)?;
-        let run = move |from: &[f64], to: &mut [f64]| {
-            // This rank's part of the array.
-            let to = &mut to[..from.len()];
-            copy.run(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to), streams)
-        };
+        // This rank's part of the array.
+        let run = move |from: &[u8], to: &mut [u8]| copy.run(from, &mut to[..from.len()], streams);
         enter(name, private(Box::new(run)));
     }
+    // It is called for doubles only, and cannot transpose; more is refused by `Scalapack::new`.
     if is_chosen(SCALAPACK)
+        && is_f64
+        && moving.problem().axes().is_sorted()
         && let Some(scalapack) = Scalapack::new(world, moving.from(), moving.to())
     {
-        enter(SCALAPACK, private(Box::new(move |from, to| scalapack.run(from, to))));
+        let run = move |from: &[u8], to: &mut [u8]| {
+            // An empty part has no address, aligned or not.
+            let from = if from.is_empty() { Ok(&[][..]) } else { bytemuck::try_cast_slice(from) };
+            let to = if to.is_empty() { Ok(&mut [][..]) } else { bytemuck::try_cast_slice_mut(to) };
+            let (Ok(from), Ok(to)) = (from, to) else {
+                let message = "the arrays of a method begin at no multiple of 8 bytes; leave out scalapack";
+                return Err(Error::new(ErrorKind::Failed, message));
+            };
+            scalapack.run(from, to)
+        };
+        enter(SCALAPACK, private(Box::new(run)));
     }
     for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| is_chosen(name)) {
         let messages = MessagesOptions::default().with_strategy(strategy);
-        let options = MpiOptions::default().with_mover(mover).with_messages(messages);
+        let options = MpiOptions::default().with_mover(mover).with_messages(messages).with_level(level);
         // Has the same outcome on all ranks.
         let report_once = |error| if rank == 0 { failed(error).reported() } else { failed(error).silent() };
         let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(report_once)?);
         let shared = || {
-            let mut from = Shared::zeroed(world, from_len)?;
+            let mut from = Shared::zeroed(world, from_bytes)?;
             fill(&mut from);
             Ok(from)
         };
         let method = match mover {
             Mover::Shared => {
-                let (from, to) = (shared().map_err(failed)?, Shared::zeroed(world, to_len).map_err(failed)?);
+                let (from, to) =
+                    (shared().map_err(failed)?, Shared::zeroed(world, to_bytes).map_err(failed)?);
                 Method::Shared { engine, from, to }
             }
             Mover::SharedSource => {
-                let (from, to) = (shared().map_err(failed)?, Memory::zeroed(to_len).map_err(failed)?);
+                let (from, to) = (shared().map_err(failed)?, Memory::zeroed(to_bytes).map_err(failed)?);
                 Method::SharedSource { engine, from, to }
             }
-            _ => private(Box::new(move |from, to| engine.run(Own::new(from, to)).map(|_| ()))),
+            _ => private(Box::new(move |from, to| {
+                engine.run(Own::new(from, &mut to[..to_bytes]).as_bytes()).map(|_| ())
+            })),
         };
         enter(name, method);
     }
@@ -270,8 +309,10 @@ impl Contender {
         let limit = MpiOptions::default().deadline;
         let ((), seconds) = makespan(&comm, limit, true, || match &mut self.method {
             Method::Private { run, from, to } => run(from, to),
-            Method::Shared { engine, from, to } => engine.run(Own::shared(from, to)).map(|_| ()),
-            Method::SharedSource { engine, from, to } => engine.run(Own::shared_source(from, to)).map(|_| ()),
+            Method::Shared { engine, from, to } => engine.run(Own::shared(from, to).as_bytes()).map(|_| ()),
+            Method::SharedSource { engine, from, to } => {
+                engine.run(Own::shared_source(from, to).as_bytes()).map(|_| ())
+            }
         })?;
         Ok(seconds.max(1e-9))
     }
@@ -284,16 +325,25 @@ impl Contender {
             Method::SharedSource { to, .. } => &to[..],
         };
         let copies = COPIES.iter().any(|(name, _)| *name == self.name);
-        let values = Values::after(moving.to(), 8, moving.problem())?;
+        let elem = moving.elem_bytes() as usize;
+        let values = Values::after(moving.to(), elem, moving.problem())?;
         let (Some(values), false) = (values.of_rank(rank), copies) else { return Ok(()) };
-        match values.check(bytemuck::cast_slice(&to[..moving.to().span(rank)? as usize]), 1)? {
+        match values.check(&to[..moving.to().span(rank)? as usize * elem], 1)? {
             Some(wrong) => Err(Failure::failed(format!("{}: {wrong}", self.name))),
             None => Ok(()),
         }
     }
 }
 
-fn show(answer: &Comparison, json: bool) -> Result<(), Failure> {
+/// The memory order of a layout, as `--order` takes it.
+fn order_name(layout: &Layout) -> &'static str {
+    match layout.order() {
+        MemoryOrder::ColMajor => "col",
+        MemoryOrder::RowMajor => "row",
+    }
+}
+
+fn show(answer: &Comparison, kind: &str, json: bool) -> Result<(), Failure> {
     let mut screen = Screen::new();
     if json {
         json::write(&mut screen, answer)?;
@@ -303,7 +353,7 @@ fn show(answer: &Comparison, json: bool) -> Result<(), Failure> {
     let name = if answer.case.is_empty() { String::new() } else { format!("Case {}: ", answer.case) };
     writeln!(
         out,
-        "{name}{} doubles from {} to {}, {} ranks, {}, {} repetitions",
+        "{name}{} {kind} from {} to {}, {} ranks, {}, {} repetitions",
         answer.shape, answer.from, answer.to, answer.ranks, answer.mpi, answer.repetitions
     )?;
     let memcpy = answer.rows[0].median;

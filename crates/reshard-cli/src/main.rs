@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod json;
 mod layout;
+mod level;
 mod memory;
 mod message_table;
 mod plan;

@@ -13,6 +13,7 @@ pub mod values;
 use crate::args;
 use crate::failure::Failure;
 use crate::json;
+use crate::level;
 use crate::problem::Echo;
 use crate::screen::{Screen, counted};
 use crate::simulate::time;
@@ -42,6 +43,8 @@ struct Answer {
     #[serde(rename = "type")]
     kind: String,
     engine: &'static str,
+    /// The name of the instruction set level; under MPI that of rank 0.
+    level: &'static str,
     ranks: usize,
     bytes: u64,
     plan_seconds: f64,
@@ -118,8 +121,9 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     };
     let answer = Answer {
         input: request.move_request.echo(),
-        kind: args.kind.clone(),
+        kind: args.elements.kind.clone(),
         engine: name,
+        level: level::name(request.level),
         ranks: ranks(&request),
         bytes,
         plan_seconds,

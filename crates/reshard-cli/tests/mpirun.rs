@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use reshard::engine::Level;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -23,9 +24,29 @@ const LAUNCHERS: [Launcher; 2] = [
 
 impl Launcher {
     fn launch(&self, ranks: usize, arguments: &[&str]) -> Output {
+        self.command(ranks, arguments).output().unwrap()
+    }
+
+    fn command(&self, ranks: usize, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.program);
         command.args(self.flags).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_reshard")]);
-        command.args(arguments).output().unwrap()
+        command.args(arguments);
+        command
+    }
+
+    /// The answer of ranks with these levels, one for each rank: a job of several programs, each with an environment.
+    fn json_at_levels(&self, levels: &[&str], arguments: &[&str]) -> Value {
+        let mut command = Command::new(self.program);
+        command.args(self.flags);
+        for (rank, level) in levels.iter().enumerate() {
+            command.args((rank > 0).then_some(":")).args(["-n", "1", "env"]);
+            command.arg(format!("RESHARD_LEVEL={level}")).arg(env!("CARGO_BIN_EXE_reshard"));
+            command.args(arguments).arg("--json");
+        }
+        let output = command.output().unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {levels:?}: {arguments:?}: {talk}", self.program);
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     fn json(&self, ranks: usize, arguments: &[&str]) -> Value {
@@ -65,6 +86,7 @@ fn run_moves_the_array_between_processes() {
             (&["--mover", "shared"], "shared"),
             (&["--mover", "shared-source"], "shared-source"),
             (&["--mover", "messages"], "messages"),
+            (&["--mover", "alltoallw"], "alltoallw"),
         ] {
             let answer = launcher.json(5, &[&array[..], flags].concat());
             assert_eq!((&answer["engine"], &answer["mover"]), (&"mpi".into(), &mover.into()), "{answer}");
@@ -76,6 +98,43 @@ fn run_moves_the_array_between_processes() {
                         && seconds["best"].as_f64() > Some(0.0)
                 );
             }
+        }
+    }
+}
+
+/// Each mover with another level of this processor on each rank.
+#[test]
+fn ranks_of_any_levels_run_together() {
+    let array = ["run", "--shape", "90x80", "--from", "2x2/3x5", "--to", "4x1/5x2", "--repeat", "1"];
+    let available = Level::available();
+    let name = |number: usize| available[number % available.len()].name();
+    for launcher in launchers() {
+        for (number, mover) in
+            ["private", "shared", "shared-source", "messages", "mixed", "alltoallv"].into_iter().enumerate()
+        {
+            let kind = [&["--permute", "1,0"][..], &["--type", "u8"]][number % 2];
+            let flags = [&array[..], &["--mover", mover], kind].concat();
+            let levels: Vec<&str> = (number..number + 4).map(name).collect();
+            let answer = launcher.json_at_levels(&levels, &flags);
+            assert_eq!((&answer["verified"], &answer["level"]), (&true.into(), &levels[0].into()));
+        }
+        let bench = ["bench", "--shape", "90x80", "--from", "2x2/3x5", "--to", "4x1/5x2", "--repeat", "1"];
+        let answer = launcher.json_at_levels(&["portable"; 4], &bench);
+        assert_eq!(answer["level"], "portable");
+    }
+}
+
+#[test]
+fn an_unknown_level_is_said_once() {
+    let run = ["run", "--shape", "90x80", "--from", "2x2/3x5", "--to", "4x1/5x2"];
+    for launcher in launchers() {
+        for arguments in [&run[..], &["bench", "--case", "i"]] {
+            let output = launcher.command(4, arguments).env("RESHARD_LEVEL", "sse2").output().unwrap();
+            let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}: {talk}");
+            let said: Vec<&str> = talk.lines().filter(|line| line.starts_with("error: ")).collect();
+            let says = "RESHARD_LEVEL: there is no instruction set level `sse2`";
+            assert!(matches!(said[..], [only] if only.contains(says)), "{}: {talk}", launcher.program);
         }
     }
 }
@@ -115,6 +174,49 @@ fn bench_verifies_and_measures_every_way() {
         let mut expected: Vec<&str> = others.split(',').chain(["memcpy"]).collect();
         expected.sort_unstable();
         assert_eq!(all, expected);
+    }
+}
+
+/// Every method is verified with elements of any size, memory orders and permutations; ScaLAPACK moves doubles, column-major, as
+/// they are.
+#[test]
+fn bench_takes_types_orders_and_permutations() {
+    let array = ["bench", "--shape", "60x35", "--from", "2x1/7x3", "--to", "1x2/5x4", "--repeat", "1"];
+    let methods =
+        "alltoallv,alltoallw,reshard-shared,reshard-private,reshard-messages,reshard-shared-source,scalapack";
+    let array = [&array[..], &["--only", methods]].concat();
+    for launcher in launchers() {
+        let answer = |flags: &[&str]| launcher.json(2, &[&array[..], flags].concat());
+        let has_scalapack = |answer: &Value| {
+            let rows = answer["rows"].as_array().unwrap();
+            assert!(rows.len() >= 7, "{answer}");
+            rows.iter().any(|row| row["name"] == "scalapack")
+        };
+        let plain = answer(&[]);
+        let keys = ["type", "order", "to_order", "permute"].map(|key| plain[key].clone());
+        assert_eq!(keys, ["f64".into(), "col".into(), "col".into(), Value::from(vec![0, 1])]);
+        let is_installed = has_scalapack(&plain);
+        for (kind, bytes) in
+            [("u8", 1), ("u16", 2), ("f32", 4), ("f64", 8), ("c64", 8), ("c128", 16), ("12", 12)]
+        {
+            let answer = answer(&["--type", kind]);
+            assert_eq!((&answer["type"], &answer["bytes"]), (&kind.into(), &(60 * 35 * bytes).into()));
+            assert_eq!(has_scalapack(&answer), is_installed && kind == "f64", "{answer}");
+        }
+        let orders = answer(&["--order", "row", "--to-order", "col", "--type", "f32"]);
+        assert_eq!((&orders["order"], &orders["to_order"]), (&"row".into(), &"col".into()));
+        let turned = answer(&["--permute", "1,0", "--order", "row", "--type", "u8"]);
+        assert_eq!((&turned["permute"], &turned["to_order"]), (&vec![1, 0].into(), &"row".into()));
+        for flags in [&["--permute", "1,0"][..], &["--order", "row"]] {
+            assert!(!has_scalapack(&answer(flags)), "{flags:?}");
+        }
+        for (flags, says) in [
+            (["--type", "f99"], "--type: the type \"f99\" is not known"),
+            (["--order", "up"], "--order: the order \"up\" is not known"),
+            (["--permute", "1,1"], "--permute: [1, 1] is not a permutation"),
+        ] {
+            launcher.complains(2, &[&array[..], &flags].concat(), says);
+        }
     }
 }
 

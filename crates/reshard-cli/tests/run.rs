@@ -42,6 +42,47 @@ fn complaint(flags: &[&str]) -> String {
     message
 }
 
+/// A run with `RESHARD_LEVEL` set to this.
+fn at_level(level: &str, flags: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reshard"));
+    command.env("RESHARD_LEVEL", level).arg("run").args(MATRIX).args(flags).output().unwrap()
+}
+
+/// Every level of this processor verifies, with both engines; one that it lacks, or nobody has, is a sentence.
+#[test]
+fn the_environment_chooses_the_level() {
+    let unknown = at_level("avx1024", &[]);
+    assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(2), 0));
+    let talk = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(
+        talk,
+        "error: RESHARD_LEVEL: there is no instruction set level `avx1024`; choose one of portable, avx2, avx512, avx512vbmi\n"
+    );
+    let best = matrix(&[])["level"].as_str().unwrap().to_string();
+    let mut available = Vec::new();
+    for level in ["portable", "avx2", "avx512", "avx512vbmi"] {
+        for engine in ["threads", "messages"] {
+            let output = at_level(level, &["--engine", engine, "--json"]);
+            let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+            match output.status.code() {
+                Some(0) => {
+                    assert_eq!((&answer["level"], &answer["verified"]), (&level.into(), &true.into()));
+                    available.push(level);
+                }
+                code => {
+                    let message = answer["error"]["message"].as_str().unwrap();
+                    assert_eq!((code, &answer["error"]["kind"]), (Some(2), &"unsupported".into()));
+                    let lacks = format!("RESHARD_LEVEL: the instruction set level `{level}` was given");
+                    assert!(message.starts_with(&lacks), "{message}");
+                }
+            }
+        }
+    }
+    assert_eq!((available.first(), available.last()), (Some(&"portable"), Some(&best.as_str())));
+    let empty = at_level("", &["--json"]);
+    assert_eq!(serde_json::from_slice::<Value>(&empty.stdout).unwrap()["level"], best);
+}
+
 /// The keys at the top, in the order they were printed: values are numbers, words, and objects without objects.
 fn keys(text: &str) -> Vec<String> {
     let (mut depth, mut keys) = (0, Vec::new());
@@ -67,6 +108,7 @@ fn json_has_the_promised_keys_in_order() {
         "shape",
         "type",
         "engine",
+        "level",
         "ranks",
         "bytes",
         "plan_seconds",

@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+mod level;
 #[cfg(feature = "ndarray")]
 pub mod ndarray;
 mod program;

@@ -2,6 +2,7 @@
 //!
 //! All engines that send messages follow them, whether ranks are threads or processes, and however fragments are sent.
 
+use crate::level::Level;
 use crate::schedule::{self, ClosedForm, Schedule, Strategy};
 use reshard_kernel::exchange::{MessageRange, MessageSet};
 use reshard_plan::{Message, Plan, Problem, Result, Traffic};
@@ -25,6 +26,8 @@ pub struct MessagesOptions {
     pub memory: Option<u64>,
     /// A barrier of all ranks after each step. Without, each rank continues as soon as it has finished its own step.
     pub barriers: bool,
+    /// The instruction set level with which messages are packed and unpacked; `None` for the best of this processor.
+    pub level: Option<Level>,
 }
 
 impl MessagesOptions {
@@ -50,6 +53,12 @@ impl MessagesOptions {
     #[must_use]
     pub fn with_barriers(self, barriers: bool) -> Self {
         Self { barriers, ..self }
+    }
+
+    /// Sets the instruction set level; `None` for the best of this processor.
+    #[must_use]
+    pub fn with_level(self, level: impl Into<Option<Level>>) -> Self {
+        Self { level: level.into(), ..self }
     }
 }
 
@@ -282,7 +291,7 @@ mod tests {
 
     fn program_of(plan: &Arc<Plan>, rank: u64, options: &MessagesOptions) -> (StepList, u64) {
         let groups = groups_of(plan);
-        let messages = MessageSet::of_rank(Arc::clone(plan), &groups, rank);
+        let messages = MessageSet::of_rank(Arc::clone(plan), &groups, rank, reshard_kernel::Level::best());
         let program = of_rank(plan, &groups, &messages, rank, options).unwrap();
         (steps_of(&messages, &program), program.all_steps)
     }
@@ -303,7 +312,7 @@ mod tests {
                     let options = MessagesOptions::default().with_strategy(strategy).with_barriers(barriers);
                     let plan = plan(from, to);
                     let groups = groups_of(&plan);
-                    let messages = MessageSet::new(Arc::clone(&plan), &groups);
+                    let messages = MessageSet::new(Arc::clone(&plan), &groups, reshard_kernel::Level::best());
                     let schedules = schedules_of(&plan, &groups, &options).unwrap();
                     let programs = of_ranks(&messages, &schedules, barriers);
                     for (&rank, program) in messages.ranks().iter().zip(&programs) {

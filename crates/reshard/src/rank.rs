@@ -10,6 +10,7 @@ pub use reshard_kernel::memory::check_reach;
 pub use reshard_kernel::staged::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedCopy};
 pub use reshard_kernel::tasks::{GroupedTasks, TaskGroup};
 
+use crate::level::{Level, kernel_level};
 use crate::program::{self, MessagesOptions};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::sync::Arc;
@@ -38,8 +39,30 @@ pub fn messages(
             "a plan was given that does not list the ranks with which its own exchange data; call Plan::with_peers",
         ));
     }
+    let level = kernel_level(options.level)?;
     let groups = program::groups_of(plan);
-    let packer = RankPacker::new(Arc::clone(plan), &groups, rank, fragment_bytes);
+    let packer = RankPacker::new(Arc::clone(plan), &groups, rank, fragment_bytes, level);
     let program = program::of_rank(plan, &groups, packer.message_set(), rank, options)?;
     Ok((packer, program))
+}
+
+/// Returns a rank's side of a staged copy, with chunks of about `chunk` bytes. Each rank may have another level.
+pub fn staged_copy(plan: &Arc<Plan>, rank: u64, chunk: u64, level: Option<Level>) -> Result<StagedCopy> {
+    Ok(StagedCopy::new(Arc::clone(plan), rank, chunk, kernel_level(level)?))
+}
+
+/// Returns the tasks of what `rank` receives.
+pub fn own_tasks(plan: &Arc<Plan>, rank: u64, level: Option<Level>) -> Result<GroupedTasks> {
+    Ok(GroupedTasks::new(Arc::clone(plan), rank, kernel_level(level)?))
+}
+
+/// Returns the tasks of what all ranks receive, to be copied by `ranks` ranks, in tasks of `task_bytes` bytes (default: by
+/// plan and ranks). Each rank may have another level.
+pub fn shared_tasks(
+    plan: &Arc<Plan>,
+    ranks: usize,
+    task_bytes: Option<u64>,
+    level: Option<Level>,
+) -> Result<GroupedTasks> {
+    Ok(GroupedTasks::of_all(Arc::clone(plan), ranks, task_bytes, kernel_level(level)?))
 }

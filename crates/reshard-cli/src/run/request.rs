@@ -2,8 +2,9 @@
 
 use crate::args;
 use crate::failure::Failure;
+use crate::level;
 use crate::problem::MoveRequest;
-use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
+use reshard::engine::{Engine, Level, Messages, MessagesOptions, Threads, ThreadsOptions};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
 use reshard_mpi::Mover;
@@ -55,6 +56,8 @@ pub struct RunRequest {
     pub kind: String,
     pub repeat: Option<u64>,
     pub memory: Option<u64>,
+    /// The instruction set level, if one was asked for.
+    pub level: Option<Level>,
     pub engine_choice: EngineChoice,
 }
 
@@ -82,26 +85,15 @@ impl RunRequest {
         }
         let engine_choice = engine_choice(args, cores)?;
         let memory = args.memory.as_deref().map(amount).transpose()?;
+        let level = level::from_environment()?;
         if args.repeat.is_some_and(|repeat| !(1..=MAX_REPEATS).contains(&repeat)) {
             return Err(Failure::usage(&format!(
                 "--repeat: {} was given; take a number from 1 to {MAX_REPEATS}",
                 args.repeat.unwrap_or(0)
             )));
         }
-        let (kind, elem_bytes) = element(&args.kind)?;
-        let (move_request, in_memory) = MoveRequest::read_with_memory(&args.moved)?;
-        let [order, to_order] = orders(args, in_memory)?;
-        let problem = &move_request.problem;
-        let from = Layout::new(problem.from().clone(), order);
-        let to = Layout::new(problem.to().clone(), to_order);
-        let window = Window::of(problem.shape())
-            .from(problem.from_offset())
-            .to(problem.to_offset())
-            .permuted(problem.axes());
-        let moving = Move::windowed::<f64>(from, to, window)?
-            .of_bytes(elem_bytes)
-            .map_err(Failure::of_flag("--type"))?;
-        Ok(Self { move_request, moving, kind, repeat: args.repeat, memory, engine_choice })
+        let (move_request, moving, kind) = read_move(&args.moved, &args.elements)?;
+        Ok(Self { move_request, moving, kind, repeat: args.repeat, memory, level, engine_choice })
     }
 
     /// Fails if the run would not fit in memory; to be called before anything is allocated.
@@ -136,10 +128,12 @@ impl RunRequest {
 
     /// Makes the plan and the engine; for threads, also returns their number.
     pub fn engine(&self) -> Result<(Box<dyn Engine>, Option<usize>), Failure> {
+        level::check(self.level)?;
         let plan = Arc::new(Plan::new(vec![self.moving.clone()])?);
         match self.engine_choice {
             EngineChoice::Threads(threads) => {
-                let engine = Threads::new(plan, Some(threads)).map_err(not_started)?;
+                let options = ThreadsOptions::default().with_threads(threads).with_level(self.level);
+                let engine = Threads::with_options(plan, options).map_err(not_started)?;
                 let scratch = engine.scratch_bytes();
                 if let Some(memory) = self.memory.filter(|&memory| memory < scratch) {
                     return Err(Failure::usage(&format!(
@@ -153,7 +147,10 @@ impl RunRequest {
             }
             EngineChoice::UnderMpi(_) => Err(Failure::usage("the engine mpi is made by all ranks together")),
             EngineChoice::Messages(strategy) => {
-                let options = MessagesOptions::default().with_strategy(strategy).with_memory(self.memory);
+                let options = MessagesOptions::default()
+                    .with_strategy(strategy)
+                    .with_memory(self.memory)
+                    .with_level(self.level);
                 let engine = Messages::new(plan, options).map_err(|error| match self.memory {
                     Some(_) if error.kind() == ErrorKind::Memory => {
                         Failure::usage_of(&error, format!("--memory: {error}"))
@@ -164,6 +161,26 @@ impl RunRequest {
             }
         }
     }
+}
+
+/// Reads the move of an array with elements in memory. Returns what was asked for, the move, and the type in words.
+pub fn read_move(
+    moved: &args::Move,
+    elements: &args::Elements,
+) -> Result<(MoveRequest, Move, String), Failure> {
+    let (kind, elem_bytes) = element(&elements.kind)?;
+    let (move_request, in_memory) = MoveRequest::read_with_memory(moved)?;
+    let [order, to_order] = orders(elements, in_memory)?;
+    let problem = &move_request.problem;
+    let from = Layout::new(problem.from().clone(), order);
+    let to = Layout::new(problem.to().clone(), to_order);
+    let window = Window::of(problem.shape())
+        .from(problem.from_offset())
+        .to(problem.to_offset())
+        .permuted(problem.axes());
+    let moving =
+        Move::windowed::<f64>(from, to, window)?.of_bytes(elem_bytes).map_err(Failure::of_flag("--type"))?;
+    Ok((move_request, moving, kind))
 }
 
 /// The failure of an engine that could not be made: too little memory or threads is not wrong usage.
@@ -232,9 +249,12 @@ fn engine_choice(args: &args::Run, cores: usize) -> Result<EngineChoice, Failure
 }
 
 /// The memory order of both sides: as the layout says, else as the flags say, else the destination as the source and the source column-major.
-fn orders(args: &args::Run, in_memory: [Option<MemoryOrder>; 2]) -> Result<[MemoryOrder; 2], Failure> {
+fn orders(
+    elements: &args::Elements,
+    in_memory: [Option<MemoryOrder>; 2],
+) -> Result<[MemoryOrder; 2], Failure> {
     let flag = |flag: &str, text: &Option<String>| text.as_deref().map(|text| order(flag, text)).transpose();
-    let [from, to] = [flag("--order", &args.order)?, flag("--to-order", &args.to_order)?];
+    let [from, to] = [flag("--order", &elements.order)?, flag("--to-order", &elements.to_order)?];
     let sides = [("--from", "--order", from, in_memory[0]), ("--to", "--to-order", to, in_memory[1])];
     if let Some((side, flag, ..)) =
         sides.iter().find(|(.., by_flag, by_layout)| by_flag.is_some() && by_layout.is_some())

@@ -9,6 +9,7 @@ use super::{Answer, REPEATS, SECONDS, Sent, Times, array, end_job, failed, ranks
 use crate::args;
 use crate::failure::Failure;
 use crate::json;
+use crate::level;
 use crate::screen::Screen;
 use reshard::engine::{MessagesOptions, PlainCopy, Report};
 use reshard::memory::Memory;
@@ -27,7 +28,8 @@ pub fn run(args: &args::Run, request: &RunRequest, under_mpi: UnderMpi) -> Resul
     let begin = Instant::now();
     let plan = Arc::new(Plan::new(vec![request.moving.clone()])?);
     let messages = MessagesOptions::default().with_strategy(under_mpi.strategy).with_memory(request.memory);
-    let options = MpiOptions::default().with_mover(under_mpi.mover).with_messages(messages);
+    let options =
+        MpiOptions::default().with_mover(under_mpi.mover).with_messages(messages).with_level(request.level);
     // Has the same outcome on all ranks.
     let engine = MpiEngine::new(plan, session.world(), options).map_err(|error| report_once(error.into()))?;
     let plan_seconds = begin.elapsed().as_secs_f64();
@@ -49,8 +51,9 @@ pub fn run(args: &args::Run, request: &RunRequest, under_mpi: UnderMpi) -> Resul
     });
     let answer = Answer {
         input: request.move_request.echo(),
-        kind: args.kind.clone(),
+        kind: args.elements.kind.clone(),
         engine: engine.name(),
+        level: level::name(request.level),
         ranks: ranks(request),
         bytes: engine.plan().bytes(),
         plan_seconds,

@@ -74,22 +74,30 @@ pub(crate) struct LocalMove {
 }
 
 impl MessageSet {
-    /// Returns all messages between ranks of a plan; the arrays of a group share their messages.
-    pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>]) -> Self {
-        Self::between(plan, groups, None)
+    /// Returns all messages between ranks of a plan, to be packed and unpacked at an instruction set level; the arrays of a
+    /// group share their messages. What a message contains is the same at every level, so sender and receiver may have
+    /// different ones.
+    ///
+    /// # Panics
+    /// If this processor does not support the level.
+    pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>], level: Level) -> Self {
+        Self::between(plan, groups, level, None)
     }
 
     /// Returns only the messages that `rank` sends or receives, and its local moves.
-    pub fn of_rank(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64) -> Self {
-        Self::between(plan, groups, Some(rank))
+    ///
+    /// # Panics
+    /// If this processor does not support the level.
+    pub fn of_rank(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64, level: Level) -> Self {
+        Self::between(plan, groups, level, Some(rank))
     }
 
     /// Returns the messages of all ranks, or of one.
-    fn between(plan: Arc<Plan>, groups: &[Vec<usize>], only: Option<u64>) -> Self {
+    fn between(plan: Arc<Plan>, groups: &[Vec<usize>], level: Level, only: Option<u64>) -> Self {
+        level.assert_supported();
         let ranks = plan.ranks();
         // Every rank of the plan is in the list.
         let number = |rank: u64| ranks.partition_point(|&other| other < rank);
-        let level = Level::best();
         let mut messages: BTreeMap<(usize, usize, usize), Vec<MessageSegment>> = BTreeMap::new();
         let mut local_moves: Vec<Vec<LocalMove>> = ranks.iter().map(|_| Vec::new()).collect();
         for (group, array) in

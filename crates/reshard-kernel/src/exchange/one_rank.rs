@@ -7,6 +7,7 @@ use super::messages::{Message, MessageSet};
 use super::pack::{Cursor, LocalWork, MessageRange, Packer};
 use crate::copy::Scratch;
 use crate::memory::Buffers;
+use crate::simd::Level;
 use reshard_plan::Plan;
 use std::sync::Arc;
 
@@ -23,9 +24,18 @@ pub struct RankPacker {
 
 impl RankPacker {
     /// Prepares the messages of `rank`, in fragments of at most `fragment_bytes` bytes, or one element if that is larger.
-    /// The arrays of a group share their messages.
-    pub fn new(plan: Arc<Plan>, groups: &[Vec<usize>], rank: u64, fragment_bytes: usize) -> Self {
-        let message_set = MessageSet::of_rank(Arc::clone(&plan), groups, rank);
+    /// The arrays of a group share their messages. Fragments are the same at every instruction set level.
+    ///
+    /// # Panics
+    /// If this processor does not support the level.
+    pub fn new(
+        plan: Arc<Plan>,
+        groups: &[Vec<usize>],
+        rank: u64,
+        fragment_bytes: usize,
+        level: Level,
+    ) -> Self {
+        let message_set = MessageSet::of_rank(Arc::clone(&plan), groups, rank, level);
         let number = message_set.ranks().binary_search(&rank).ok();
         let scratch = match number {
             Some(number) => Scratch::new(message_set.level, message_set.routes_of(number)),

@@ -4,7 +4,7 @@
 //! compiler inlines into them. [`Level::Portable`] uses what every processor of its kind has and is the oracle of the others.
 //! No level gathers: on most servers in use a hardware gather waits for every cache miss.
 //! A generic kernel may be called with a level's type only from a function that enables the level's target features;
-//! [`super::copy`] does that after [`Level::best`] has detected them.
+//! [`super::copy`] does that after [`Level::is_supported`] has detected them.
 
 mod compose;
 mod portable;
@@ -41,34 +41,45 @@ pub enum Level {
 }
 
 impl Level {
+    /// All levels; of those that a processor supports, the last is the best.
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Vbmi];
+
     /// Returns the best level this processor supports.
     pub fn best() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if std::arch::is_x86_feature_detected!("avx512f")
-                && std::arch::is_x86_feature_detected!("avx512bw")
-                && std::arch::is_x86_feature_detected!("avx512vl")
-                && std::arch::is_x86_feature_detected!("avx512dq")
-                && std::arch::is_x86_feature_detected!("bmi2")
-            {
-                return match std::arch::is_x86_feature_detected!("avx512vbmi") {
-                    true => Self::Avx512Vbmi,
-                    false => Self::Avx512,
-                };
-            }
-            if std::arch::is_x86_feature_detected!("avx2") {
-                return Self::Avx2;
-            }
-        }
-        Self::Portable
+        Self::ALL.into_iter().rev().find(|level| level.is_supported()).unwrap_or(Self::Portable)
     }
 
     /// Returns all levels this processor supports.
     pub fn available() -> Vec<Self> {
-        [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Vbmi]
-            .into_iter()
-            .filter(|level| *level <= Self::best())
-            .collect()
+        Self::ALL.into_iter().filter(|level| level.is_supported()).collect()
+    }
+
+    /// True if this processor supports the level.
+    pub fn is_supported(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                std::arch::is_x86_feature_detected!("avx512f")
+                    && std::arch::is_x86_feature_detected!("avx512bw")
+                    && std::arch::is_x86_feature_detected!("avx512vl")
+                    && std::arch::is_x86_feature_detected!("avx512dq")
+                    && std::arch::is_x86_feature_detected!("bmi2")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vbmi => {
+                Self::Avx512.is_supported() && std::arch::is_x86_feature_detected!("avx512vbmi")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 | Self::Avx512Vbmi => false,
+        }
+    }
+
+    /// Panics if this processor does not support the level: no kernel may run then.
+    pub(crate) fn assert_supported(self) {
+        assert!(self.is_supported(), "{self:?} is not supported by this processor");
     }
 
     /// True if lines can be composed of masked loads.

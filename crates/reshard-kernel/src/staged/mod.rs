@@ -98,9 +98,13 @@ enum ChunkSource {
 }
 
 impl StagedCopy {
-    /// Prepares what `rank` does, with chunks of about `chunk` bytes.
-    pub fn new(plan: Arc<Plan>, rank: u64, chunk: u64) -> Self {
-        Self::tuned(plan, rank, chunk, StagingTuning { level: Level::best(), large: None })
+    /// Prepares what `rank` does, with chunks of about `chunk` bytes, at an instruction set level. The chunks and what each
+    /// source has of them are the same at every level, so each rank may have its own.
+    ///
+    /// # Panics
+    /// If this processor does not support the level.
+    pub fn new(plan: Arc<Plan>, rank: u64, chunk: u64, level: Level) -> Self {
+        Self::tuned(plan, rank, chunk, StagingTuning { level, large: None })
     }
 
     /// Prepares what `rank` does in one of the variants of `Threads::ways`, for tests: all must give the same result.
@@ -112,6 +116,7 @@ impl StagedCopy {
     }
 
     fn tuned(plan: Arc<Plan>, rank: u64, chunk: u64, tuning: StagingTuning) -> Self {
+        tuning.level.assert_supported();
         let mut by_receiver: HashMap<u64, SendSide> = HashMap::new();
         let mut incoming: Vec<u64> = Vec::new();
         let mut assemblies = Vec::new();

@@ -20,9 +20,12 @@ pub struct GroupedTasks {
 }
 
 impl GroupedTasks {
-    /// Cuts what `rank` receives.
-    pub fn new(plan: Arc<Plan>, rank: u64) -> Self {
-        Self::cut(plan, None, |receiver| receiver == rank)
+    /// Cuts what `rank` receives, to be copied at an instruction set level.
+    ///
+    /// # Panics
+    /// If this processor does not support the level.
+    pub fn new(plan: Arc<Plan>, rank: u64, level: Level) -> Self {
+        Self::cut(plan, level, None, |receiver| receiver == rank)
     }
 
     /// True if `ranks` ranks should share the tasks: there is at least one task for each.
@@ -31,21 +34,24 @@ impl GroupedTasks {
     }
 
     /// Cuts what all ranks receive, to be copied by `ranks` ranks, into tasks of `task_bytes` bytes (default: by plan and
-    /// ranks).
-    pub fn of_all(plan: Arc<Plan>, ranks: usize, task_bytes: Option<u64>) -> Self {
+    /// ranks). The tasks are the same at every level, so each rank may have its own.
+    ///
+    /// # Panics
+    /// If this processor does not support the level.
+    pub fn of_all(plan: Arc<Plan>, ranks: usize, task_bytes: Option<u64>, level: Level) -> Self {
         let task_bytes =
             task_bytes.unwrap_or_else(|| default_task_bytes(&plan, ranks).max(MIN_SHARED_TASK_BYTES));
-        Self::cut(plan, Some(task_bytes), |_| true)
+        Self::cut(plan, level, Some(task_bytes), |_| true)
     }
 
-    fn cut(plan: Arc<Plan>, task_bytes: Option<u64>, receives: impl Fn(u64) -> bool) -> Self {
-        let tuning = Tuning { level: Level::best(), task_bytes, non_temporal: None, take_turns: false };
+    fn cut(plan: Arc<Plan>, level: Level, task_bytes: Option<u64>, receives: impl Fn(u64) -> bool) -> Self {
+        let tuning = Tuning { level, task_bytes, non_temporal: None, take_turns: false };
         let mut tasks = TaskList::for_targets(plan, 1, tuning, |target| receives(target.rank));
         let groups = tasks.groups();
         Self { tasks, groups }
     }
 
-    /// Returns the task groups: the same in every process that cuts the same plan with the same arguments.
+    /// Returns the task groups: the same in every process that cuts the same plan with the same arguments, whatever the level.
     pub fn groups(&self) -> &[TaskGroup] {
         &self.groups
     }

@@ -81,7 +81,8 @@ pub struct Tuning {
     /// Use non-temporal stores and prefetching for all arrays, or for none.
     pub non_temporal: Option<bool>,
     /// Copy rows that are longer than a task for all destinations together if they take from the same lines. Not between
-    /// processes, where each would wait for all others.
+    /// processes, where each would wait for all others; and processes must cut a plan alike whatever their levels, so then
+    /// the tasks do not depend on the level.
     pub take_turns: bool,
 }
 
@@ -101,11 +102,12 @@ impl TaskList {
         let mut routes = Vec::new();
         let mut tasks: Vec<(f64, Task)> = Vec::new();
         let level = tuning.level;
-        assert!(level <= Level::best(), "{level:?} is not supported by this processor");
+        level.assert_supported();
         let task_bytes = tuning.task_bytes.unwrap_or_else(|| default_task_bytes(&plan, workers));
         for (number, array) in plan.arrays().iter().enumerate() {
             for route in routes_of(array, task_bytes, tuning, &wanted) {
-                cut(&route, task_bytes, workers as u64, |fraction, range| {
+                let collects = tuning.take_turns && route.collects();
+                cut(&route, task_bytes, workers as u64, collects, |fraction, range| {
                     tasks.push((fraction, Task { array: number, route: routes.len(), range }));
                 });
                 routes.push(route);
@@ -291,8 +293,9 @@ fn with_adjacent_axis(
     Route::new(&route_spec(array, &order, targets), level)
 }
 
-/// Calls `task(fraction of the array before it, range)` for ranges of about the given size.
-fn cut(route: &Route, task_bytes: u64, workers: u64, mut task: impl FnMut(f64, CopyRange)) {
+/// Calls `task(fraction of the array before it, range)` for ranges of about the given size. With `collects`, tasks of a
+/// transpose have short columns, because short pieces are collected.
+fn cut(route: &Route, task_bytes: u64, workers: u64, collects: bool, mut task: impl FnMut(f64, CopyRange)) {
     let rows = route.rows();
     let row_bytes = route.row_bytes();
     if route.kernel() == Kernel::Rows && row_bytes > task_bytes {
@@ -312,7 +315,7 @@ fn cut(route: &Route, task_bytes: u64, workers: u64, mut task: impl FnMut(f64, C
     let mut tasks = (bytes.div_ceil(u128::from(task_bytes)) as u64).clamp(1, count.max(1));
     if let Kernel::Tiles { .. } = route.kernel() {
         // Long columns: the read streams of a transpose need a few pages before the hardware prefetcher follows them.
-        let column = if route.collects() { MIN_COLLECTED_COLUMN_BYTES } else { MIN_TILE_COLUMN_BYTES };
+        let column = if collects { MIN_COLLECTED_COLUMN_BYTES } else { MIN_TILE_COLUMN_BYTES };
         tasks = tasks.min((rows * route.elem() / column).max(workers));
     }
     let at = |k: u64| (u128::from(count) * u128::from(k) / u128::from(tasks)) as u64;
@@ -328,6 +331,36 @@ mod tests {
     use super::*;
     use crate::memory::BufferTable;
     use reshard_plan::{Distribution, Layout, MemoryOrder, Move};
+    use reshard_testkit::Random;
+    use reshard_testkit::conformance::{Case, Kinds};
+
+    /// Ranks that share tasks may have different levels, and must mean the same by the number of a task.
+    #[test]
+    fn tasks_of_processes_are_the_same_at_every_level() {
+        let mut random = Random::new(15);
+        for number in 0..600 {
+            let case = Case::random(&mut random, &Kinds { elems: 20_000, ..Kinds::default() });
+            let plan = Arc::new(Plan::new(vec![case.moving]).expect("a plan"));
+            let tasks = |level: Level| {
+                let task_bytes = [None, Some(300), Some(5_000)][number % 3];
+                let tuning = Tuning { level, task_bytes, non_temporal: None, take_turns: false };
+                let TaskList { routes, tasks, .. } = TaskList::new(Arc::clone(&plan), 1, tuning);
+                let all = tasks.iter().map(|Task { array, route, range }| {
+                    let targets: Vec<usize> =
+                        routes[*route].destinations().iter().map(|to| to.target).collect();
+                    let bounds = match range {
+                        CopyRange::ExactRows(rows) | CopyRange::Rows(rows) => format!("rows {rows:?}"),
+                        CopyRange::Positions(positions) => format!("{positions:?}"),
+                        CopyRange::Share { row, parts, of } => format!("row {row}, {parts:?} of {of}"),
+                    };
+                    format!("{array} {targets:?} {bounds}")
+                });
+                all.collect::<Vec<_>>()
+            };
+            let expected = tasks(Level::Portable);
+            Level::available().into_iter().for_each(|level| assert_eq!(tasks(level), expected));
+        }
+    }
 
     fn run_without_parts(tuning: Tuning) {
         let layout =

@@ -8,7 +8,7 @@ use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
 use crate::ffi::library::Mpi;
 use crate::mover::{MoverBackend, Progress, RunCounters};
-use reshard::engine::{Buffers, MessagesOptions};
+use reshard::engine::{Buffers, Level, MessagesOptions};
 use reshard::rank::{Program, RankPacker, messages};
 use reshard::schedule::Strategy;
 use reshard_plan::{Array, Error, ErrorKind, MemoryOrder, Plan, Result, Stretch, Track};
@@ -33,9 +33,9 @@ pub struct AllToAllV {
 
 impl AllToAllV {
     /// Needs a communicator of its own: collectives of two engines must not be matched with each other.
-    pub fn new(plan: &Arc<Plan>, comm: Comm) -> Result<Self> {
+    pub fn new(plan: &Arc<Plan>, comm: Comm, level: Option<Level>) -> Result<Self> {
         // Each message is one fragment, and arrays that move alike are one group.
-        let options = MessagesOptions::default().with_strategy(Strategy::Async);
+        let options = MessagesOptions::default().with_strategy(Strategy::Async).with_level(level);
         let (packer, program) = messages(plan, comm.rank() as u64, &options, i32::MAX as usize)?;
         let mut counts = [vec![0_u64; comm.size()], vec![0_u64; comm.size()]];
         for range in &program.sends {
@@ -174,6 +174,7 @@ impl MoverBackend for AllToAllW {
     /// Does the whole run: blocks until all ranks have called it.
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let at = vec![0; self.comm.size()];
+        let mut nothing = [0_u8; 2];
         for (array, [out, into]) in self.types.iter().enumerate() {
             let counts = |types: &[Option<Datatype>]| -> Vec<i32> {
                 types.iter().map(|kind| i32::from(kind.is_some())).collect()
@@ -182,7 +183,14 @@ impl MoverBackend for AllToAllW {
             let [out_types, into_types] = [out, into].map(|types| -> Vec<&Datatype> {
                 types.iter().map(|kind| kind.as_ref().unwrap_or(&self.nothing)).collect()
             });
-            let (from, to) = data.own_of(array, self.comm.rank() as u64);
+            let (mut from, mut to) = data.own_of(array, self.comm.rank() as u64);
+            // An empty slice of bytes has the address 1, which is MPI_IN_PLACE in Open MPI.
+            if out_counts.iter().all(|&count| count == 0) {
+                from = nothing[..1].as_ptr();
+            }
+            if into_counts.iter().all(|&count| count == 0) {
+                to = nothing[1..].as_mut_ptr();
+            }
             // SAFETY: the datatypes were made from the plan, and the data holds its parts over their whole spans.
             unsafe {
                 self.comm.all_to_all_w(

@@ -23,7 +23,7 @@ use crate::mover::shared::{SharedMover, WorkSharing};
 use crate::mover::{Mover, MoverBackend, rank_count, too_little_memory};
 use crate::mpi_transport::mpi_of;
 use own::Entering;
-use reshard::engine::{BufferTable, MessagesOptions, Report};
+use reshard::engine::{BufferTable, Level, MessagesOptions, Report};
 use reshard::rank::check_reach;
 use reshard_plan::error::counted;
 use reshard_plan::{Error, ErrorKind, Move, Plan, Result, Triangle};
@@ -38,8 +38,9 @@ use std::time::Duration;
 pub struct MpiOptions {
     /// How bytes travel.
     pub mover: Mover,
-    /// Strategy and barriers of movers that send messages; and, for all movers, the limit of memory for all ranks
-    /// together. A plan that needs more is refused before anything moves; memory of MPI itself is not counted.
+    /// Strategy and barriers of movers that send messages; and, for all movers, the instruction set level of this rank, which
+    /// need not be that of the others, and the limit of memory for all ranks together. A plan that needs more is refused
+    /// before anything moves; memory of MPI itself is not counted.
     pub messages: MessagesOptions,
     /// The timeout of a rank that waits for another, in making an engine and in every run; `None` waits without one. Runs of
     /// `alltoallv` and `alltoallw`, which are one blocking call of MPI each, have no timeout.
@@ -53,10 +54,17 @@ impl MpiOptions {
         Self { mover, ..self }
     }
 
-    /// Sets strategy, barriers and the memory limit.
+    /// Sets strategy, barriers, level and the memory limit.
     #[must_use]
     pub fn with_messages(self, messages: MessagesOptions) -> Self {
         Self { messages, ..self }
+    }
+
+    /// Sets the instruction set level of this rank, in `messages`; `None` for the best of this processor. Ranks may have
+    /// different ones.
+    #[must_use]
+    pub fn with_level(self, level: impl Into<Option<Level>>) -> Self {
+        Self { messages: self.messages.with_level(level), ..self }
     }
 
     /// Sets the timeout of a rank that waits for another; `None` waits without one.
@@ -176,13 +184,14 @@ impl MpiEngine {
         options: MpiOptions,
         sharing: WorkSharing,
     ) -> Result<Self> {
-        let (limit, memory) = (options.deadline, options.messages.memory);
+        let (limit, memory, level) = (options.deadline, options.messages.memory, options.messages.level);
         let comm = comm.to_communicator(limit)?;
         // One tag for each group of arrays, and one for barriers.
         let tags = plan.arrays().len() as u64 + 1;
         let proposal = comm.propose(0, tags);
         let local = check_hosts(&plan, comm.rank())
             .and(Self::check(&plan, comm.size()))
+            .and(level.map_or(Ok(()), Level::check))
             .and(proposal.as_ref().map(|_| ()).map_err(Clone::clone));
         let proposed =
             agree(&comm, "an engine", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
@@ -194,13 +203,14 @@ impl MpiEngine {
             Mover::Shared | Mover::SharedSource => {
                 plan = strides::of_all_ranks(&plan, &comm, limit)?;
                 let sharing = if chosen == Mover::Shared { sharing } else { WorkSharing::Own };
-                let mover = SharedMover::new(&plan, &comm, sharing, limit)?;
+                let mover = SharedMover::new(&plan, &comm, sharing, level, limit)?;
                 parts = mover.parts(plan.arrays().len());
                 readers = Some(Arc::clone(mover.readers()));
                 Box::new(mover)
             }
             Mover::Auto | Mover::Private => {
-                Box::new(PrivateMover::new(&plan, &comm, chunk_bytes(&plan, comm.size()), memory, limit)?)
+                let chunk = chunk_bytes(&plan, comm.size());
+                Box::new(PrivateMover::new(&plan, &comm, chunk, memory, level, limit)?)
             }
             Mover::Messages | Mover::Mixed | Mover::Lockstep => {
                 let mixed = chosen == Mover::Mixed;
@@ -216,7 +226,7 @@ impl MpiEngine {
             }
             Mover::Alltoallv => {
                 let own = mpi_of(&comm)?.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
-                Box::new(agree_on_result("a mover", AllToAllV::new(&plan, own), &comm, limit)?)
+                Box::new(agree_on_result("a mover", AllToAllV::new(&plan, own, level), &comm, limit)?)
             }
             Mover::Alltoallw => {
                 let own = mpi_of(&comm)?.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
@@ -422,7 +432,8 @@ fn triangle_words(triangle: Triangle) -> String {
     format!("all on and {side} diagonal {}", triangle.diagonal())
 }
 
-/// The arguments that must be equal on all ranks, in words.
+/// The arguments that must be equal on all ranks, in words. The instruction set level is not among them: fragments, chunks and
+/// tasks are the same at every level.
 fn fields(plan: &Plan, options: &MpiOptions) -> Vec<Field> {
     let all = |of: &dyn Fn(&reshard_plan::Move) -> String| -> String {
         let each: Vec<String> = plan.arrays().iter().map(|array| of(array.wanted())).collect();

@@ -3,7 +3,7 @@
 use crate::installation::THREADS;
 use crate::world::{World, in_threads};
 use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, waits};
-use reshard::engine::MessagesOptions;
+use reshard::engine::{Level, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Mover, Mpi, MpiEngine, MpiOptions, Own, Shared};
@@ -112,6 +112,7 @@ fn play_on(world: &dyn World, part: &str) {
 /// it is not for one node, there are several, and movers for one may be refused.
 fn conformance(world: &dyn World, seed: u64, cases: u64, usual: Mover) {
     let several = usual != Mover::Private;
+    let levels = Level::available();
     let mut random = Random::new(seed);
     let mut done = 0;
     while done < cases {
@@ -135,9 +136,12 @@ fn conformance(world: &dyn World, seed: u64, cases: u64, usual: Mover) {
                 .with_strategy(strategy)
                 .with_memory(memory)
                 .with_barriers(random.one_in(4));
+            // Each rank at another level, or at the best.
+            let level = levels.get((done as usize + world.rank()) % (levels.len() + 1)).copied();
             let options = MpiOptions::default()
                 .with_mover(mover)
                 .with_messages(messages)
+                .with_level(level)
                 .with_deadline(Some(Duration::from_secs(30)));
             // For `shared`, half of them by all ranks together, though they are small.
             let task_bytes = random.one_in(2).then(|| random.within(1, 1 << 12));

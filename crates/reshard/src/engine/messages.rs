@@ -8,6 +8,7 @@ pub(crate) mod memory;
 mod rank;
 
 use super::{Buffers, Engine, Report};
+use crate::level::kernel_level;
 use crate::program::{self, MessagesOptions, Program};
 use crate::schedule::Schedule;
 use rank::Log;
@@ -61,9 +62,10 @@ impl Messages {
                 ),
             ));
         }
+        let level = kernel_level(options.level)?;
         let groups = program::groups_of(&plan);
         let schedules = program::schedules_of(&plan, &groups, &options)?;
-        let messages = MessageSet::new(Arc::clone(&plan), &groups);
+        let messages = MessageSet::new(Arc::clone(&plan), &groups, level);
         let programs = program::of_ranks(&messages, &schedules, options.barriers);
         let needs = memory::Needs::of(&messages, &programs);
         let size = needs.slot_size(options.memory)?;

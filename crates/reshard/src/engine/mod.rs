@@ -12,13 +12,14 @@ mod messages;
 mod plain;
 mod threads;
 
+pub use crate::level::Level;
 pub use crate::program::MessagesOptions;
 pub use messages::Messages;
 #[doc(hidden)]
 pub use plain::PlainCopy;
 pub use reshard_kernel::Scaling;
 pub use reshard_kernel::memory::{BufferTable, Buffers, Entered, RawPart};
-pub use threads::Threads;
+pub use threads::{Threads, ThreadsOptions};
 
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! and a thread pool takes one after the other.
 
 use super::{Buffers, Engine, Report};
-use reshard_kernel::Level;
+use crate::level::{Level, kernel_level};
 use reshard_kernel::memory::check_reach_of_all;
 use reshard_kernel::pool::ThreadPool;
 use reshard_kernel::tasks::{TaskList, Tuning};
@@ -14,6 +14,30 @@ use std::time::Instant;
 
 /// Bytes of a task in the ways of [`Threads::ways`]: less than a section of short pieces, and many.
 const TASK_BYTES_OF_WAYS: [u64; 2] = [256, 1 << 14];
+
+/// Options of [`Threads`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadsOptions {
+    /// The number of threads, including the caller's; `None` for one on each core.
+    pub threads: Option<usize>,
+    /// The instruction set level; `None` for the best of this processor.
+    pub level: Option<Level>,
+}
+
+impl ThreadsOptions {
+    /// Sets the number of threads, including the caller's; `None` for one on each core.
+    #[must_use]
+    pub fn with_threads(self, threads: impl Into<Option<usize>>) -> Self {
+        Self { threads: threads.into(), ..self }
+    }
+
+    /// Sets the instruction set level; `None` for the best of this processor.
+    #[must_use]
+    pub fn with_level(self, level: impl Into<Option<Level>>) -> Self {
+        Self { level: level.into(), ..self }
+    }
+}
 
 /// The engine for all ranks in one process, with a thread pool.
 pub struct Threads {
@@ -26,11 +50,14 @@ pub struct Threads {
 impl Threads {
     /// Makes an engine with `threads` threads, including the caller's; `None` for one on each core.
     pub fn new(plan: Arc<Plan>, threads: Option<usize>) -> Result<Self> {
-        Self::tuned(
-            plan,
-            threads,
-            Tuning { level: Level::best(), task_bytes: None, non_temporal: None, take_turns: true },
-        )
+        Self::with_options(plan, ThreadsOptions::default().with_threads(threads))
+    }
+
+    /// Makes an engine with options.
+    pub fn with_options(plan: Arc<Plan>, options: ThreadsOptions) -> Result<Self> {
+        let level = kernel_level(options.level)?;
+        let tuning = Tuning { level, task_bytes: None, non_temporal: None, take_turns: true };
+        Self::tuned(plan, options.threads, tuning)
     }
 
     /// Returns the number of ways to run a plan on this processor: every instruction set level, with non-temporal stores and
@@ -45,7 +72,7 @@ impl Threads {
     #[doc(hidden)]
     pub fn in_way(plan: &Arc<Plan>, threads: usize, way: usize) -> Result<Self> {
         let levels = Level::available();
-        let level = levels[way / 2 % levels.len()];
+        let level = kernel_level(Some(levels[way / 2 % levels.len()]))?;
         let task_bytes = TASK_BYTES_OF_WAYS[way / 2 / levels.len() % TASK_BYTES_OF_WAYS.len()];
         let tuning = Tuning {
             level,

@@ -6,7 +6,7 @@
 use super::arrays::{layout, plan_of};
 use num_complex::Complex;
 use reshard::engine::{BufferTable, Buffers, Engine, Entered, Messages, MessagesOptions, Scaling, Threads};
-use reshard::rank::{self, Cursor, MessageRange, Program, RankPacker, StagedCopy, messages};
+use reshard::rank::{self, Cursor, MessageRange, Program, RankPacker, messages, staged_copy};
 use reshard::{ErrorKind, MemoryOrder, Move, Plan, Redistribution};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn everything_is_refused(plan: &Arc<Plan>, data: &mut Buffers<'_>, rank: u64) {
         });
     }
     refuses("local work", || _ = packer.copy_local(data));
-    let mut staged = StagedCopy::new(Arc::clone(plan), rank, 100);
+    let mut staged = staged_copy(plan, rank, 100, None).unwrap();
     let room = staged.outgoing().iter().map(|outgoing| outgoing.max_bytes).max().unwrap();
     let mut room = vec![7; room];
     for outgoing in 0..staged.outgoing().len() {
@@ -243,7 +243,7 @@ fn ranges_and_cursors_of_others() {
 #[test]
 fn chunks_and_buffers_that_do_not_fit() {
     let plan = plan();
-    let mut staged = StagedCopy::new(Arc::clone(&plan), 0, 100);
+    let mut staged = staged_copy(&plan, 0, 100, None).unwrap();
     let mut table = BufferTable::new(Arc::clone(&plan));
     let (from, mut to) = (vec![1.0; PARTS.0], vec![-1.0; PARTS.1]);
     let mut data = table.fill();
@@ -285,7 +285,7 @@ fn chunks_and_buffers_that_do_not_fit() {
 #[test]
 fn keeping_what_cannot_be_kept() {
     let plan = plan();
-    let mut staged = StagedCopy::new(Arc::clone(&plan), 0, 100);
+    let mut staged = staged_copy(&plan, 0, 100, None).unwrap();
     let mut table = BufferTable::new(Arc::clone(&plan));
     let (from, mut to) = (vec![1.0; PARTS.0], vec![-1.0; PARTS.1]);
     let mut data = table.fill();

@@ -11,6 +11,7 @@ mod bits;
 #[cfg(unix)]
 mod guarded;
 mod hostile;
+mod levels;
 mod limits;
 mod raw;
 mod refused;

@@ -22,8 +22,8 @@ use crate::shm::{NodeMemory, PageKind};
 use queue::{
     BufferHandle, BufferRing, Consumer, LINE, MAX_BUFFERS_PER_PAIR, Producer, WarmBuffers, publish_emptied,
 };
-use reshard::engine::Buffers;
-use reshard::rank::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedCopy};
+use reshard::engine::{Buffers, Level};
+use reshard::rank::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedCopy, staged_copy};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,9 +87,10 @@ impl PrivateMover {
         comm: &Communicator,
         chunk: u64,
         memory: Option<u64>,
+        level: Option<Level>,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let (staged, chunk, max_buffers) = fitting(plan, comm, chunk, memory, limit)?;
+        let (staged, chunk, max_buffers) = fitting(plan, comm, chunk, memory, level, limit)?;
         let me = comm.rank();
         let mut bytes = LINE;
         let mut take = |count: usize| {
@@ -306,18 +307,19 @@ impl MoverBackend for PrivateMover {
 
 /// Finds the longest chunks with which all ranks together stay within `memory` bytes. Returns the staged copy, the bytes
 /// of its chunks, and the most buffers of a pair. Tries many buffers, then few, then halves the chunk again and again. As
-/// all ranks decide by the same sums, all have the same chunks; the number of its buffers each sender decides alone.
-/// Collective.
+/// all ranks decide by the same sums, all have the same chunks, whatever their levels; the number of its buffers each sender
+/// decides alone. Collective.
 fn fitting(
     plan: &Arc<Plan>,
     comm: &Communicator,
     chunk: u64,
     memory: Option<u64>,
+    level: Option<Level>,
     limit: Option<Duration>,
 ) -> Result<(StagedCopy, u64, usize)> {
     let (mut chunk, mut max_buffers) = (chunk, MAX_BUFFERS_PER_PAIR);
     loop {
-        let staged = StagedCopy::new(Arc::clone(plan), comm.rank() as u64, chunk);
+        let staged = staged_copy(plan, comm.rank() as u64, chunk, level)?;
         let within_budget = |&buffers: &usize| segment_bytes(&staged, chunk, buffers) <= BUFFER_BUDGET_BYTES;
         let max_here =
             (MIN_BUFFERS_PER_PAIR..=max_buffers).rev().find(within_budget).unwrap_or(MIN_BUFFERS_PER_PAIR);

@@ -21,8 +21,8 @@ use crate::communicator::Communicator;
 use groups::{GroupState, TaskGroups};
 use progress::{MAX_TASKS, ProgressBoard};
 use readers::Readers;
-use reshard::engine::Buffers;
-use reshard::rank::{GroupedTasks, TaskGroup};
+use reshard::engine::{Buffers, Level};
+use reshard::rank::{GroupedTasks, TaskGroup, own_tasks, shared_tasks};
 use reshard_plan::{Error, ErrorKind, Plan, Result};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -70,6 +70,7 @@ impl SharedMover {
         plan: &Arc<Plan>,
         comm: &Communicator,
         sharing: WorkSharing,
+        level: Option<Level>,
         limit: Option<Duration>,
     ) -> Result<Self> {
         let rank = comm.rank();
@@ -81,8 +82,8 @@ impl SharedMover {
             WorkSharing::AllInTasks(bytes) => (true, Some(bytes)),
         };
         let tasks = match together {
-            true => GroupedTasks::of_all(Arc::clone(plan), comm.size(), task_bytes),
-            false => GroupedTasks::new(Arc::clone(plan), rank as u64),
+            true => shared_tasks(plan, comm.size(), task_bytes, level)?,
+            false => own_tasks(plan, rank as u64, level)?,
         };
         let mut groups = group_states(plan, &tasks);
         if together {
