@@ -9,6 +9,7 @@ mod short;
 mod turned;
 
 pub use plain::plain_copy;
+pub use turned::columns_of;
 
 use crate::route::{CopyRange, Kernel, MAX_DESTINATIONS, Route};
 #[cfg(target_arch = "x86_64")]
@@ -181,6 +182,8 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratc
         }
         return;
     }
+    // Other parts of rows are single rows, which are not worth a transpose.
+    let tile = matches!(range, CopyRange::Tile { .. });
     let row_mode = RowMode { exact: !matches!(range, CopyRange::Rows(_)), prefetches: mode.prefetch_reads };
     // Each kernel is called at one place only, so that it is inlined into this function and compiled for this level.
     for (rows, part) in range.stretches(elems) {
@@ -205,9 +208,12 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratc
                     );
                     sinks[0].close();
                 }
-                (Kernel::Tiles { .. }, None) if route.turned.is_some() && !ignores_source(mode) => {
+                (Kernel::Tiles { .. }, part)
+                    if route.turned.is_some() && (tile || part.is_none()) && !ignores_source(mode) =>
+                {
                     let scratch = (&mut *turn, &mut row_scratch.short);
-                    turned::copy::<V, S>(route, from, target, rows, scratch, &mut sinks[0]);
+                    let columns = part.unwrap_or(0..elems);
+                    turned::copy::<V, S>(route, from, target, rows, columns, scratch, &mut sinks[0]);
                 }
                 (_, part) => {
                     let part = part.unwrap_or(0..elems);

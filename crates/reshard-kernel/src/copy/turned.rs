@@ -21,7 +21,7 @@ const COLUMN_STREAMS: usize = 32;
 const TURNED_BYTES: usize = 2 * CACHE_LINE;
 
 /// Returns the number of columns of a tile: its rows have at least a line.
-fn columns_of(elem: usize) -> usize {
+pub fn columns_of(elem: usize) -> usize {
     let streams = if elem <= 8 { COLUMN_STREAMS } else { COLUMN_STREAMS / 2 };
     streams.max(CACHE_LINE / elem)
 }
@@ -161,7 +161,7 @@ impl Iterator for Strips<'_> {
     }
 }
 
-/// Copies rows.
+/// Copies some positions of each of some rows.
 ///
 /// # Safety
 /// As for `rows::copy`, for a route with one destination that is turned, and scratch that was made for it.
@@ -171,16 +171,20 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     from: &[*const u8],
     to: *mut u8,
     rows: Range<u64>,
+    columns: Range<u64>,
     (scratch, short): (&mut TurnScratch, &mut ShortScratch),
     sink: &mut S,
 ) {
     let Some(turned) = &route.turned else { return };
     short.ahead = 0;
-    let mut here = Part::first(route, to, turned, rows.start, rows.end);
+    if columns.is_empty() {
+        return;
+    }
+    let mut here = Part::first(route, to, turned, rows.start, rows.end, &columns);
     find_starts(turned, route.elem, here.range.start, &mut scratch.starts);
     locate_columns(route, turned, &here, from, &mut scratch.bases);
     loop {
-        let next = here.next(route, to, turned, rows.end);
+        let next = here.next(route, to, turned, rows.end, &columns);
         if let Some(next) = &next {
             locate_columns(route, turned, next, from, &mut scratch.next_bases);
         }
@@ -240,11 +244,11 @@ struct Part {
 }
 
 impl Part {
-    /// Returns the first part of the rows from `row` on.
-    fn first(route: &Route, to: *mut u8, turned: &Turned, row: u64, end: u64) -> Self {
+    /// Returns the first part of the rows from `row` on, of these columns.
+    fn first(route: &Route, to: *mut u8, turned: &Turned, row: u64, end: u64, all: &Range<u64>) -> Self {
         let (number, first) = (row / turned.elems, row % turned.elems);
         // The first part ends at a cache line boundary of the destination, so that the others are whole lines.
-        let columns = match route.elems_to_line(to, row) {
+        let columns = match route.elems_to_line(to, row, all.start) {
             0 => columns_of(route.elem) as u64,
             ahead => ahead,
         };
@@ -252,19 +256,19 @@ impl Part {
             plane: Plane::at(route, number),
             row: row - first,
             range: first..turned.elems.min(first + end - row),
-            columns: 0..columns.min(route.destinations[0].elems),
+            columns: all.start..all.end.min(all.start + columns),
         }
     }
 
-    /// Returns the part that comes next in the rows up to `end`.
-    fn next(&self, route: &Route, to: *mut u8, turned: &Turned, end: u64) -> Option<Self> {
-        let (begin, all) = (self.columns.end, route.destinations[0].elems);
-        if begin < all {
-            let columns = begin..all.min(begin + columns_of(route.elem) as u64);
+    /// Returns the part that comes next in the rows up to `end`, of these columns.
+    fn next(&self, route: &Route, to: *mut u8, turned: &Turned, end: u64, all: &Range<u64>) -> Option<Self> {
+        let begin = self.columns.end;
+        if begin < all.end {
+            let columns = begin..all.end.min(begin + columns_of(route.elem) as u64);
             return Some(Self { columns, range: self.range.clone(), ..*self });
         }
         let row = self.row + turned.elems;
-        (row < end).then(|| Self::first(route, to, turned, row, end))
+        (row < end).then(|| Self::first(route, to, turned, row, end, all))
     }
 }
 

@@ -266,9 +266,12 @@ impl Route {
         self.loops().any(|each| each.short.is_some())
     }
 
-    /// True if a transpose collects short pieces.
-    pub fn collects(&self) -> bool {
-        self.turned.as_ref().is_some_and(Turned::collects)
+    /// For a transpose whose sources have short pieces, so that other destinations take from the same lines: returns the number
+    /// of positions along the axis that is fast in the sources, and the bytes from the first to the last of them, in all sources
+    /// together.
+    pub fn shared_columns(&self) -> Option<[u64; 2]> {
+        let turned = self.turned.as_ref().filter(|turned| turned.shares_lines(self.elem as u64))?;
+        Some([turned.elems, turned.span_bytes(self.elem as u64)])
     }
 
     fn loops(&self) -> impl Iterator<Item = &InnerLoop> {
@@ -307,9 +310,9 @@ impl Route {
         each.at + rounds * each.elems
     }
 
-    /// Returns the number of leading positions of a row before the first cache line boundary of the destination.
-    pub(crate) fn elems_to_line(&self, to: *mut u8, row: u64) -> u64 {
-        self.destinations[0].elems_to_line(self.elem, to, row * self.destinations[0].elems)
+    /// Returns the number of positions of a row from `column` on before the next cache line boundary of the destination.
+    pub(crate) fn elems_to_line(&self, to: *mut u8, row: u64, column: u64) -> u64 {
+        self.destinations[0].elems_to_line(self.elem, to, row * self.destinations[0].elems + column)
     }
 
     /// Returns the range with both bounds moved to cache line boundaries of the destination. A bound moves the same way for

@@ -1,4 +1,4 @@
-//! The part of a route that a job copies: some rows, or some positions.
+//! The part of a route that a job copies: some rows, some positions, or some positions of some rows.
 
 use std::ops::Range;
 
@@ -12,6 +12,13 @@ pub enum CopyRange {
     Rows(Range<u64>),
     /// Some positions of the route's only destination, counted row after row.
     Positions(Range<u64>),
+    /// Some positions of each of some rows of the route's only destination.
+    Tile {
+        /// The rows.
+        rows: Range<u64>,
+        /// Which positions of each.
+        columns: Range<u64>,
+    },
     /// An equal share of one row for each destination, in parts out of `of`; bounds are moved to rounds, where those are short.
     Share {
         /// The row.
@@ -24,11 +31,13 @@ pub enum CopyRange {
 }
 
 impl CopyRange {
-    /// Splits the range into a part of the first row, whole rows, and a part of the last row, for rows of `elems` positions.
+    /// Splits the range into parts of rows and whole rows, for rows of `elems` positions: positions are a part of the first row,
+    /// whole rows, and a part of the last row.
     pub(crate) fn stretches(self, elems: u64) -> [(Range<u64>, Option<Range<u64>>); 3] {
         let nothing = (0..0, None);
         match self {
             Self::Rows(rows) | Self::ExactRows(rows) => [(rows, None), nothing.clone(), nothing],
+            Self::Tile { rows, columns } => [(rows, Some(columns)), nothing.clone(), nothing],
             // Copied by itself.
             Self::Share { .. } => [nothing.clone(), nothing.clone(), nothing],
             Self::Positions(range) if range.is_empty() => [nothing.clone(), nothing.clone(), nothing],

@@ -1,6 +1,6 @@
 //! The axis along which the sources of a transpose are contiguous, next to the fast axis of the destination.
 
-use super::inner::InnerLoop;
+use super::inner::{InnerLoop, InnerStretch};
 use super::one_round;
 use super::short::ShortLimits;
 use crate::simd::Level;
@@ -8,6 +8,9 @@ use reshard_plan::Track;
 
 /// Pieces are collected below this many bytes on average; longer ones are turned where they are, in squares of 16 bytes.
 const MAX_SHORT_PIECE_BYTES: u64 = 32;
+
+/// Other destinations take from the same lines of the sources where pieces have less than this many bytes on average.
+const MAX_SHARED_PIECE_BYTES: u64 = 64;
 
 /// Bytes of a section that is collected, and positions, at most: a tile of them stays in the first-level cache.
 const MAX_SECTION_BYTES: usize = 512;
@@ -35,6 +38,29 @@ impl Turned {
         let short = Some((limits, level));
         let loops = loops.map(|each| InnerLoop::new(each, elem, [0, 1], u64::MAX, short)).collect();
         Some(Self { loops, elems: track.elems(), peers: track.peers().len(), to })
+    }
+
+    /// True if pieces are so short that other destinations take from the same lines.
+    pub fn shares_lines(&self, elem: u64) -> bool {
+        let pieces = self.loops.iter().map(|each| each.rounds.saturating_mul(each.stretches.len() as u64));
+        let pieces = pieces.fold(0, u64::saturating_add);
+        pieces > 0 && self.elems.saturating_mul(elem) / pieces < MAX_SHARED_PIECE_BYTES
+    }
+
+    /// Returns the bytes from the first element to the last, in all sources together.
+    pub fn span_bytes(&self, elem: u64) -> u64 {
+        let mut spans = vec![[u64::MAX, 0]; self.peers];
+        for each in &self.loops {
+            for InnerStretch { stretch, .. } in &each.stretches {
+                let [first, end] = &mut spans[stretch.peer as usize];
+                *first = stretch.from.min(*first);
+                *end = (*end).max(stretch.from + (each.rounds - 1) * stretch.from_step + stretch.len);
+            }
+        }
+        spans
+            .iter()
+            .map(|[first, end]| end.saturating_sub(*first).saturating_mul(elem))
+            .fold(0, u64::saturating_add)
     }
 
     /// True if some pieces are short.

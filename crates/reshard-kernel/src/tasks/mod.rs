@@ -9,7 +9,7 @@ mod groups;
 
 pub use groups::GroupedTasks;
 
-use crate::copy::{CopyJob, CopyMode, Scratch, copy, exceeds_caches};
+use crate::copy::{CopyJob, CopyMode, Scratch, columns_of, copy, exceeds_caches};
 use crate::memory::Buffers;
 use crate::pool::{Panicked, ThreadPool};
 use crate::route::{
@@ -30,9 +30,9 @@ const MIN_TASK_BYTES: u64 = 1 << 17;
 /// Bytes of each column that a task of a transpose reads at least, if there are enough tasks.
 const MIN_TILE_COLUMN_BYTES: u64 = 8192;
 
-/// Bytes of each column that a task of a transpose reads at least where short pieces are collected: other destinations take
-/// from the same lines, so their tasks should come soon.
-const MIN_COLLECTED_COLUMN_BYTES: u64 = 2048;
+/// The lines that a task of a transpose reads have the bytes of a task divided by this, if other destinations take from the
+/// same lines: these stay in the second-level cache until all tasks have read them.
+const TILES_PER_TASK: u64 = 4;
 
 /// Tasks of a plan at most, roughly; the tasks of huge plans are longer.
 const MAX_TASKS: u64 = 1 << 20;
@@ -106,10 +106,13 @@ impl TaskList {
         let task_bytes = tuning.task_bytes.unwrap_or_else(|| default_task_bytes(&plan, workers));
         for (number, array) in plan.arrays().iter().enumerate() {
             for route in routes_of(array, task_bytes, tuning, &wanted) {
-                let collects = tuning.take_turns && route.collects();
-                cut(&route, task_bytes, workers as u64, collects, |fraction, range| {
+                let mut task = |fraction, range| {
                     tasks.push((fraction, Task { array: number, route: routes.len(), range }));
-                });
+                };
+                match route.shared_columns().filter(|_| tuning.take_turns) {
+                    Some(columns) => cut_tiles(&route, columns, task_bytes / TILES_PER_TASK, task),
+                    None => cut(&route, task_bytes, workers as u64, &mut task),
+                }
                 routes.push(route);
             }
         }
@@ -293,9 +296,38 @@ fn with_adjacent_axis(
     Route::new(&route_spec(array, &order, targets), level)
 }
 
-/// Calls `task(fraction of the array before it, range)` for ranges of about the given size. With `collects`, tasks of a
-/// transpose have short columns, because short pieces are collected.
-fn cut(route: &Route, task_bytes: u64, workers: u64, collects: bool, mut task: impl FnMut(f64, CopyRange)) {
+/// Calls `task(fraction of the array before it, range)` for tiles of a transpose that read lines of about the given bytes. The
+/// axis that is fast in the sources has `positions` positions, whose lines have `span` bytes. The fractions are alike for all
+/// destinations that take from the same lines, so that their tasks follow each other.
+fn cut_tiles(route: &Route, [positions, span]: [u64; 2], bytes: u64, mut task: impl FnMut(f64, CopyRange)) {
+    let planes = route.rows() / positions;
+    let all = route.positions() / route.rows();
+    let least = columns_of(route.elem() as usize) as u64;
+    let fit = bytes / span.max(1) / least * least;
+    if fit >= all {
+        let together = fit / all;
+        for plane in (0..planes).step_by(together as usize) {
+            let rows = plane * positions..planes.min(plane + together) * positions;
+            task(plane as f64 / planes as f64, CopyRange::Tile { rows, columns: 0..all });
+        }
+        return;
+    }
+    let width = fit.max(least);
+    let parts = (width.saturating_mul(span) / bytes.max(1)).clamp(1, positions);
+    let row = |plane: u64, part: u64| {
+        plane * positions + (u128::from(positions) * u128::from(part) / u128::from(parts)) as u64
+    };
+    for (plane, part) in (0..planes).flat_map(|plane| (0..parts).map(move |part| (plane, part))) {
+        for first in (0..all).step_by(width as usize) {
+            let fraction = (part as f64 + first as f64 / all as f64) / parts as f64;
+            let (rows, columns) = (row(plane, part)..row(plane, part + 1), first..all.min(first + width));
+            task((plane as f64 + fraction) / planes as f64, CopyRange::Tile { rows, columns });
+        }
+    }
+}
+
+/// Calls `task(fraction of the array before it, range)` for ranges of about the given size.
+fn cut(route: &Route, task_bytes: u64, workers: u64, mut task: impl FnMut(f64, CopyRange)) {
     let rows = route.rows();
     let row_bytes = route.row_bytes();
     if route.kernel() == Kernel::Rows && row_bytes > task_bytes {
@@ -315,8 +347,7 @@ fn cut(route: &Route, task_bytes: u64, workers: u64, collects: bool, mut task: i
     let mut tasks = (bytes.div_ceil(u128::from(task_bytes)) as u64).clamp(1, count.max(1));
     if let Kernel::Tiles { .. } = route.kernel() {
         // Long columns: the read streams of a transpose need a few pages before the hardware prefetcher follows them.
-        let column = if collects { MIN_COLLECTED_COLUMN_BYTES } else { MIN_TILE_COLUMN_BYTES };
-        tasks = tasks.min((rows * route.elem() / column).max(workers));
+        tasks = tasks.min((rows * route.elem() / MIN_TILE_COLUMN_BYTES).max(workers));
     }
     let at = |k: u64| (u128::from(count) * u128::from(k) / u128::from(tasks)) as u64;
     for k in 0..tasks {
@@ -351,6 +382,7 @@ mod tests {
                     let bounds = match range {
                         CopyRange::ExactRows(rows) | CopyRange::Rows(rows) => format!("rows {rows:?}"),
                         CopyRange::Positions(positions) => format!("{positions:?}"),
+                        CopyRange::Tile { rows, columns } => format!("{rows:?} of {columns:?}"),
                         CopyRange::Share { row, parts, of } => format!("row {row}, {parts:?} of {of}"),
                     };
                     format!("{array} {targets:?} {bounds}")
