@@ -203,6 +203,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratc
                         target,
                         rows.start,
                         part,
+                        mode.prefetch_reads,
                         row_scratch,
                         &mut sinks[0],
                     );

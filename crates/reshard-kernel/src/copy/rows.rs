@@ -255,10 +255,14 @@ pub unsafe fn copy_share<V: Vector, S: Sink<V>>(
     }
 }
 
+/// Distance in bytes between the pieces that are copied and those that are prefetched, in a part of one long row.
+const PART_AHEAD_BYTES: u64 = 4096;
+
 /// Copies some positions of one row.
 ///
 /// # Safety
 /// As for [`copy`], for a route with one destination.
+#[allow(clippy::too_many_arguments)]
 #[inline(always)]
 pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
     route: &Route,
@@ -266,10 +270,11 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
     to: *mut u8,
     row: u64,
     range: Range<u64>,
+    prefetches: bool,
     scratch: &mut RowScratch,
     sink: &mut S,
 ) {
-    scratch.short.ahead = 0;
+    scratch.short.ahead = if prefetches { (PART_AHEAD_BYTES / route.elem as u64).max(1) } else { 0 };
     let here = RowCursor::at(route, from, row, &mut scratch.here);
     let destination = &here.destinations(route).0[0];
     let row_start = to.wrapping_add(here.to(&destination.strides));
@@ -329,7 +334,10 @@ unsafe fn copy_row<V: Vector, S: Sink<V>>(
                 Some(short) if sink_copy.reads() && short.suits::<V, S>() => {
                     copy_short::<V, S>(route, each, short, bases, to, inside, scratch, &mut sink_copy);
                 }
-                _ => copy_pieces::<V, S>(route, each, bases, to, inside, &mut sink_copy),
+                _ => {
+                    let ahead = scratch.ahead.min(PART_AHEAD_BYTES / route.elem as u64);
+                    copy_pieces::<V, S>(route, each, bases, to, inside, ahead, &mut sink_copy);
+                }
             }
         }
     }
@@ -394,22 +402,23 @@ unsafe fn copy_in_round<V: Vector, S: Sink<V>>(
     // SAFETY: by the caller's contract.
     unsafe {
         if short.rounds > 1 || first >= last {
-            return copy_pieces::<V, S>(route, each, bases, to, range, sink);
+            return copy_pieces::<V, S>(route, each, bases, to, range, 0, sink);
         }
         let (from, until) =
             (short.sections[first].at, short.sections[last - 1].at + short.sections[last - 1].elems);
         if begin < from {
-            copy_pieces::<V, S>(route, each, bases, to, range.start..range.start + from - begin, sink);
+            copy_pieces::<V, S>(route, each, bases, to, range.start..range.start + from - begin, 0, sink);
         }
         short.locate(bases, round, scratch);
         short.copy_sections::<V, S>(first..last, to, round, 0, scratch, sink);
         if until < end {
-            copy_pieces::<V, S>(route, each, bases, to, range.end + until - end..range.end, sink);
+            copy_pieces::<V, S>(route, each, bases, to, range.end + until - end..range.end, 0, sink);
         }
     }
 }
 
-/// Copies some positions of a loop, counted from its first, piece by piece.
+/// Copies some positions of a loop, counted from its first, piece by piece. Prefetches pieces `ahead` positions further on in the
+/// same row, if that is not 0.
 #[inline(always)]
 unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
     route: &Route,
@@ -417,12 +426,14 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
     [bases, ahead_bases]: [&[*const u8]; 2],
     to: *mut u8,
     range: Range<u64>,
+    ahead: u64,
     sink: &mut S,
 ) {
     if range.is_empty() {
         return;
     }
     let elem = route.elem;
+    let mut far = (ahead > 0).then(|| FarPiece::at(each, range.start));
     for round in range.start / each.elems..range.end.div_ceil(each.elems) {
         let done = round * each.elems;
         let (begin, end) = (range.start.saturating_sub(done), (range.end - done).min(each.elems));
@@ -444,6 +455,8 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
             let from = (stretch.from + round * stretch.from_step) as usize * elem;
             if let Some(next) = ahead_bases.get(peer) {
                 prefetch_piece(next.wrapping_add(from), *prefetch_bytes);
+            } else if let Some(far) = &mut far {
+                far.prefetch_up_to(each, done + stretch.at + ahead, bases, elem);
             }
             if whole {
                 // SAFETY: elements of the part the base points into; in the destination they follow the piece before.
@@ -460,6 +473,40 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
                     sink.push(bases[peer].wrapping_add(from + skip * elem), (last - first) as usize * elem);
                 }
             }
+        }
+    }
+}
+
+/// A piece of a loop that will be read soon.
+struct FarPiece {
+    round: u64,
+    index: usize,
+}
+
+impl FarPiece {
+    /// Returns the piece at a position of a loop.
+    #[inline(always)]
+    fn at(each: &InnerLoop, position: u64) -> Self {
+        let round = position / each.elems;
+        let begin = position - round * each.elems;
+        let index = each.stretches.partition_point(|s| s.stretch.at + s.stretch.len <= begin);
+        Self { round, index }
+    }
+
+    /// Prefetches all pieces from this one on that begin before a position of the loop.
+    #[inline(always)]
+    fn prefetch_up_to(&mut self, each: &InnerLoop, position: u64, bases: &[*const u8], elem: usize) {
+        while self.round < each.rounds {
+            let Some(InnerStretch { stretch, .. }) = each.stretches.get(self.index) else {
+                (self.round, self.index) = (self.round + 1, 0);
+                continue;
+            };
+            if self.round * each.elems + stretch.at >= position {
+                return;
+            }
+            let from = (stretch.from + self.round * stretch.from_step) as usize * elem;
+            prefetch_piece(bases[stretch.peer as usize].wrapping_add(from), stretch.len as usize * elem);
+            self.index += 1;
         }
     }
 }
