@@ -6,7 +6,7 @@
 //!
 //! - *Lines*, where the destination is contiguous and the processor has masks: each line of the destination is made of a few
 //!   lines of the sources, see [`crate::simd::compose`].
-//! - *Moves*, everywhere else: a piece of `n` bytes is one move of the largest power of two that is not above `n`, or two such
+//! - *Moves*, everywhere else, and where they take less: a piece of `n` bytes is one move of the largest power of two that is not above `n`, or two such
 //!   moves that overlap. Moves of one width are one table.
 //!
 //! Both are exact: they touch no byte outside their pieces. So they may be made in any order, and rounds may be copied twice.
@@ -168,9 +168,11 @@ impl ShortPieces {
         let mut at = 0;
         for runs in &parts.parts {
             let bytes: usize = runs.iter().map(|run| run.bytes).sum();
+            let moves = moves(runs)?;
             let how = match contiguous && level.composes() {
-                false => Tables::Moves(moves(runs)?),
-                true => Tables::Lines(lines(runs, bytes, level, &mut shuffles)?),
+                false => Tables::Moves(moves),
+                true => lines(runs, bytes, level, move_cost(&moves), &mut shuffles)?
+                    .map_or(Tables::Moves(moves), Tables::Lines),
             };
             let elems = bytes as u64 / elem;
             let mut origins: Vec<u16> = runs.iter().map(|run| run.origin as u16).collect();
@@ -312,12 +314,29 @@ impl Shuffles {
     }
 }
 
-/// Patches of a section for each window, at least, for windows to be faster; and for windows of bytes in pairs.
-const PATCHES_PER_WINDOW: [usize; 2] = [3, 2];
-const PATCHES_PER_PAIRED_WINDOW: [usize; 2] = [2, 1];
+/// What it takes to move a piece in one part, or in two, and what a patch, a window and a window of bytes in pairs take: each
+/// relative to the others, as measured on an Intel Xeon of model 85.
+const MOVE_COST: usize = 2;
+const DOUBLE_MOVE_COST: usize = 5;
+const PATCH_COST: usize = 3;
+const WINDOW_COST: usize = 4;
+const PAIRED_WINDOW_COST: usize = 6;
 
-/// Returns the lines of a section, made of patches or of windows.
-fn lines(runs: &[Run], bytes: usize, level: Level, shuffles: &mut Shuffles) -> Option<Lines> {
+/// Returns what the moves of a section take.
+fn move_cost(tables: &[MoveTable]) -> usize {
+    let of_table =
+        |table: &MoveTable| table.moves.len() * if table.twice { DOUBLE_MOVE_COST } else { MOVE_COST };
+    tables.iter().map(of_table).sum()
+}
+
+/// Returns the lines of a section, made of patches or of windows, if they take less than its moves: `Some(None)` if not.
+fn lines(
+    runs: &[Run],
+    bytes: usize,
+    level: Level,
+    move_cost: usize,
+    shuffles: &mut Shuffles,
+) -> Option<Option<Lines>> {
     let lane = shuffles.lane;
     let lines: Vec<Vec<LaneOrigin>> =
         (0..bytes).step_by(CACHE_LINE).map(|line| lanes_of(runs, line, lane)).collect();
@@ -326,14 +345,18 @@ fn lines(runs: &[Run], bytes: usize, level: Level, shuffles: &mut Shuffles) -> O
     let windows: Vec<Vec<LineInput>> =
         lines.iter().map(|lanes| if paired { paired_windows_of(lanes) } else { windows_of(lanes) }).collect();
     let count = |parts: &[Vec<LineInput>]| parts.iter().map(Vec::len).sum::<usize>();
-    let [least, each] = if paired { PATCHES_PER_PAIRED_WINDOW } else { PATCHES_PER_WINDOW };
-    if count(&patches) * each < count(&windows) * least {
+    let patch_cost = count(&patches) * PATCH_COST;
+    let window_cost = count(&windows) * if paired { PAIRED_WINDOW_COST } else { WINDOW_COST };
+    if move_cost < patch_cost.min(window_cost) {
+        return Some(None);
+    }
+    if patch_cost < window_cost {
         let patch = |input: &LineInput| {
             let lanes = input.lanes.iter().map(|each| (u64::MAX >> (CACHE_LINE - lane)) << (each.to * lane));
             let mask = lanes.fold(0, |mask, lane| mask | lane);
             Some(Patch { mask, from: i32::try_from(input.from).ok()?, origin: input.lanes[0].origin as u32 })
         };
-        return Some(Lines::Patches(grouped(&patches, patch)?));
+        return Some(Some(Lines::Patches(grouped(&patches, patch)?)));
     }
     let window = |input: &LineInput| {
         let place =
@@ -342,10 +365,10 @@ fn lines(runs: &[Run], bytes: usize, level: Level, shuffles: &mut Shuffles) -> O
         let (from, origin) = (i32::try_from(input.from).ok()?, input.lanes[0].origin as u16);
         Some(Window { from, origin, shuffle })
     };
-    Some(match paired {
+    Some(Some(match paired {
         true => Lines::PairedWindows(grouped(&windows, window)?),
         false => Lines::Windows(grouped(&windows, window)?),
-    })
+    }))
 }
 
 /// Lanes of a line that come out of one patch or window.
