@@ -184,6 +184,7 @@ unsafe fn run_into<V: Vector, S: Sink<V>>(job: CopyJob<'_>, scratch: &mut Scratc
     }
     // Other parts of rows are single rows, which are not worth a transpose.
     let tile = matches!(range, CopyRange::Tile { .. });
+    assert!(!tile || route.kernel() != Kernel::Rows, "only transposes are cut into tiles");
     let row_mode = RowMode { exact: !matches!(range, CopyRange::Rows(_)), prefetches: mode.prefetch_reads };
     // Each kernel is called at one place only, so that it is inlined into this function and compiled for this level.
     for (rows, part) in range.stretches(elems) {

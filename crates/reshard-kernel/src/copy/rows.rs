@@ -274,9 +274,12 @@ pub unsafe fn copy_part<V: Vector, S: Sink<V>>(
     scratch: &mut RowScratch,
     sink: &mut S,
 ) {
-    scratch.short.ahead = if prefetches { (PART_AHEAD_BYTES / route.elem as u64).max(1) } else { 0 };
     let here = RowCursor::at(route, from, row, &mut scratch.here);
-    let destination = &here.destinations(route).0[0];
+    let (destinations, _, local) = here.destinations(route);
+    let destination = &destinations[0];
+    // With a local source read in place, all others are staging buffers, which are read in order.
+    let prefetches = prefetches && (local || route.local.is_none());
+    scratch.short.ahead = if prefetches { (PART_AHEAD_BYTES / route.elem as u64).max(1) } else { 0 };
     let row_start = to.wrapping_add(here.to(&destination.strides));
     // SAFETY: by the caller's contract.
     unsafe {
@@ -456,7 +459,7 @@ unsafe fn copy_pieces<V: Vector, S: Sink<V>>(
             if let Some(next) = ahead_bases.get(peer) {
                 prefetch_piece(next.wrapping_add(from), *prefetch_bytes);
             } else if let Some(far) = &mut far {
-                far.prefetch_up_to(each, done + stretch.at + ahead, bases, elem);
+                far.prefetch_up_to(route, each, done + stretch.at + ahead, bases);
             }
             if whole {
                 // SAFETY: elements of the part the base points into; in the destination they follow the piece before.
@@ -484,28 +487,32 @@ struct FarPiece {
 }
 
 impl FarPiece {
-    /// Returns the piece at a position of a loop.
+    /// Returns the first piece that begins at a position of a loop or later: of a piece that began before, the hardware knows.
     #[inline(always)]
     fn at(each: &InnerLoop, position: u64) -> Self {
         let round = position / each.elems;
         let begin = position - round * each.elems;
-        let index = each.stretches.partition_point(|s| s.stretch.at + s.stretch.len <= begin);
+        let index = each.stretches.partition_point(|s| s.stretch.at < begin);
         Self { round, index }
     }
 
-    /// Prefetches all pieces from this one on that begin before a position of the loop.
+    /// Prefetches the pieces from this one on that begin before a position of the loop, of long ones the beginning.
     #[inline(always)]
-    fn prefetch_up_to(&mut self, each: &InnerLoop, position: u64, bases: &[*const u8], elem: usize) {
+    fn prefetch_up_to(&mut self, route: &Route, each: &InnerLoop, position: u64, bases: &[*const u8]) {
         while self.round < each.rounds {
-            let Some(InnerStretch { stretch, .. }) = each.stretches.get(self.index) else {
+            let Some(InnerStretch { stretch, prefetch_bytes }) = each.stretches.get(self.index) else {
                 (self.round, self.index) = (self.round + 1, 0);
                 continue;
             };
             if self.round * each.elems + stretch.at >= position {
                 return;
             }
-            let from = (stretch.from + self.round * stretch.from_step) as usize * elem;
-            prefetch_piece(bases[stretch.peer as usize].wrapping_add(from), stretch.len as usize * elem);
+            // Beside a local source there are staging buffers, which are read in order.
+            if route.local.is_none() || *prefetch_bytes > 0 {
+                let from = (stretch.from + self.round * stretch.from_step) as usize * route.elem;
+                let bytes = (stretch.len as usize * route.elem).min(PART_AHEAD_BYTES as usize);
+                prefetch_piece(bases[stretch.peer as usize].wrapping_add(from), bytes);
+            }
             self.index += 1;
         }
     }

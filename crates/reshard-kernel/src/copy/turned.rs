@@ -241,6 +241,8 @@ struct Part {
     range: Range<u64>,
     /// Positions along the fast axis.
     columns: Range<u64>,
+    /// The end of those of all parts.
+    columns_end: u64,
 }
 
 impl Part {
@@ -257,6 +259,7 @@ impl Part {
             row: row - first,
             range: first..turned.elems.min(first + end - row),
             columns: all.start..all.end.min(all.start + columns),
+            columns_end: all.end,
         }
     }
 
@@ -462,7 +465,7 @@ impl Tile<'_> {
         scratch: &mut TurnScratch,
         sink: &mut S,
     ) {
-        let Self { route, turned, to, part: Part { plane, row, columns: part, .. } } = self;
+        let Self { route, turned, to, part: Part { plane, row, columns: part, columns_end, .. } } = self;
         let destination = &route.destinations[0];
         let (elem, fast) = (route.elem, route.outer.len());
         let len = (part.end - part.start) as usize;
@@ -496,7 +499,7 @@ impl Tile<'_> {
         unsafe { transpose(tile, pitch, &scratch.columns[..len], rows, elem) };
         // The last line of a row that the next part writes in part: its ownership takes long to get, so that begins now.
         let next_end = (len + columns_of(elem)) * elem;
-        let another = part.end + columns_of(elem) as u64 <= destination.elems;
+        let another = part.end + columns_of(elem) as u64 <= *columns_end;
         // A copy of the sink, so that its state stays in registers.
         let mut sink_copy = *sink;
         for k in done..rows {

@@ -23,6 +23,9 @@ const MAX_FOLDED_BYTES: u64 = 1 << 15;
 /// Stretches of a slow axis that are loops of their own have at least so many rows, on average.
 const MIN_LONG_ROWS: u64 = 32;
 
+/// Pieces of all folded loops of a destination at most.
+const MAX_FOLDED_PIECES_OF_ALL: usize = 1 << 14;
+
 /// Rows of at most this many bytes and pieces are one round.
 const MAX_SHORT_ROW_BYTES: u64 = 4096;
 const MAX_SHORT_ROW_PIECES: u64 = 1024;
@@ -37,8 +40,6 @@ pub(super) struct Rows {
     pub to_strides: Vec<Vec<u64>>,
     /// Number of peers.
     pub peers: usize,
-    /// Pieces of one peer that lie in one row of its part have no gap of so many elements.
-    pub gap: u64,
 }
 
 impl Rows {
@@ -46,9 +47,9 @@ impl Rows {
     /// fast one.
     pub fn fold(&mut self, outer: &mut Vec<OuterAxis>, parts: &mut [SourcePart]) {
         while let Some(slow) = outer.last() {
-            let Some((loops, gap)) = self.folded(slow, outer.len() - 1, parts) else { return };
+            let Some(loops) = self.folded(slow, outer.len() - 1, parts) else { return };
             self.peers *= slow.track.peers().len();
-            (self.loops, self.gap) = (loops, gap);
+            self.loops = loops;
             outer.pop();
             // The fast axis takes the place of the slow one.
             let fast = outer.len();
@@ -59,8 +60,8 @@ impl Rows {
         }
     }
 
-    /// Returns the loops of each destination with the slow axis number `axis` folded in, and their gap.
-    fn folded(&self, slow: &OuterAxis, axis: usize, parts: &[SourcePart]) -> Option<(Vec<Vec<Loop>>, u64)> {
+    /// Returns the loops of each destination with the slow axis number `axis` folded in.
+    fn folded(&self, slow: &OuterAxis, axis: usize, parts: &[SourcePart]) -> Option<Vec<Vec<Loop>>> {
         let stretches = |each: &Loop| each.rounds.saturating_mul(each.stretches.len() as u64);
         let stretches = slow.track.loops().iter().map(stretches).fold(0, u64::saturating_add);
         let most = match slow.track.elems() / MAX_EVEN_ROWS > stretches {
@@ -68,20 +69,23 @@ impl Rows {
             false => MAX_FOLDED_ROW_BYTES,
         };
         let strides = self.strides(slow, axis, parts)?;
-        let gap = strides.iter().copied().filter(|stride| *stride > 0).min().unwrap_or(u64::MAX);
         let of_destination = |(loops, to_strides): (&Vec<Loop>, &Vec<u64>)| {
             let row = one_round(loops, self.elem)?;
             if row.elems.checked_mul(self.elem)? > most {
                 return None;
             }
-            let mut folded = Vec::new();
+            let (mut folded, mut pieces) = (Vec::new(), 0);
             for each in slow.track.loops() {
+                let known = folded.len();
                 self.fold_loop(each, &row, &strides, to_strides[axis], &mut folded)?;
+                pieces += folded[known..].iter().map(|each: &Loop| each.stretches.len()).sum::<usize>();
+                if pieces > MAX_FOLDED_PIECES_OF_ALL {
+                    return None;
+                }
             }
             Some(folded)
         };
-        let loops = self.loops.iter().zip(&self.to_strides).map(of_destination).collect::<Option<_>>()?;
-        Some((loops, gap))
+        self.loops.iter().zip(&self.to_strides).map(of_destination).collect()
     }
 
     /// Appends a loop of the slow axis with a row at each position. If that has too many pieces, but its stretches are long, each
@@ -128,7 +132,12 @@ impl Rows {
         for slow in &each.stretches {
             let in_round = |piece: &Stretch| {
                 let first = place(slow, 0, piece);
-                Stretch { at: piece.at, from_step: strides[first.peer as usize], to_step: to_stride, ..first }
+                // The stride of a part with one row may be anything.
+                let [from_step, to_step] = match slow.len {
+                    1 => [0, 0],
+                    _ => [strides[first.peer as usize], to_stride],
+                };
+                Stretch { at: piece.at, from_step, to_step, ..first }
             };
             let stretches = row.stretches.iter().map(in_round).collect();
             let at = (each.at + slow.at) * row.elems;

@@ -27,24 +27,16 @@ pub struct InnerStretch {
 
 impl InnerLoop {
     /// Prepares a loop whose peers are those of the route. `turn` is the number of the destination in the route, and of how many:
-    /// the first prefetches long pieces for all. Gaps of less than `gap_bytes` between the pieces of a peer are prefetched, too,
-    /// as they belong to the other destinations. `short` are the limits and the instruction set level, if short pieces are
+    /// the first prefetches long pieces for all. `short` are the limits and the instruction set level, if short pieces are
     /// copied by tables.
-    pub fn new(
-        each: &Loop,
-        elem: u64,
-        turn: [usize; 2],
-        gap_bytes: u64,
-        short: Option<(ShortLimits, Level)>,
-    ) -> Self {
+    pub fn new(each: &Loop, elem: u64, turn: [usize; 2], short: Option<(ShortLimits, Level)>) -> Self {
         let all = |s: &Stretch| InnerStretch { stretch: *s, prefetch_bytes: (s.len * elem) as usize };
         let mut stretches: Vec<InnerStretch> = each.stretches.iter().map(all).collect();
         if each.elems * elem < 192 * each.stretches.len() as u64 {
-            prefetch_gaps(&mut stretches, elem, turn, gap_bytes);
+            prefetch_gaps(&mut stretches, elem, turn);
         }
         let in_order = each.stretches.iter().all(|s| s.to == each.stretches[0].to + s.at);
-        let short =
-            short.and_then(|(limits, level)| ShortPieces::new(each, elem, turn, gap_bytes, limits, level));
+        let short = short.and_then(|(limits, level)| ShortPieces::new(each, elem, turn, limits, level));
         let (at, rounds, elems) = (each.at, each.rounds, each.elems);
         Self { at, rounds, elems, in_order, stretches, short }
     }
@@ -52,20 +44,18 @@ impl InnerLoop {
 
 /// Prefetches for all destinations of the route with the first one: up to the next stretch of the same peer, as the elements
 /// between them go to the others.
-fn prefetch_gaps(stretches: &mut [InnerStretch], elem: u64, [turn, _]: [usize; 2], gap_bytes: u64) {
+fn prefetch_gaps(stretches: &mut [InnerStretch], elem: u64, [turn, _]: [usize; 2]) {
     if turn > 0 {
         return stretches.iter_mut().for_each(|s| s.prefetch_bytes = 0);
     }
     let mut next: HashMap<u32, u64> = HashMap::new();
     // After the last stretch of a peer comes its first one of the next round.
     for s in stretches.iter().rev() {
-        next.insert(s.stretch.peer, s.stretch.from + s.stretch.from_step);
+        next.insert(s.stretch.peer, s.stretch.from.saturating_add(s.stretch.from_step));
     }
     for s in stretches.iter_mut().rev() {
         let Stretch { peer, from, len, .. } = s.stretch;
         let end = next.insert(peer, from).unwrap_or(0).max(from + len);
-        let bytes =
-            if (end - from - len) * elem < gap_bytes { (end - from).min(8 * len) * elem } else { len * elem };
-        s.prefetch_bytes = bytes as usize;
+        s.prefetch_bytes = ((end - from).min(8 * len) * elem) as usize;
     }
 }

@@ -3,8 +3,8 @@
 //! A [`Route`] copies n-dimensional boxes of positions: what one destination rank receives, or several ranks that differ
 //! only along the fast axis and therefore take from the same rows of the same sources; or one message into its buffer, or
 //! out of it. The positions of the slow axes are the *rows*, counted in a fixed order; each [`Destination`] of the route has
-//! its own fast axis. Any range of rows can be copied by itself, and any part of a row, so work can be cut into tasks and
-//! messages into fragments anywhere.
+//! its own fast axis. Where rows are short, the slow axis next to it is folded in, see [`fold`]. Any range of rows can be copied
+//! by itself, and any part of a row, so work can be cut into tasks and messages into fragments anywhere.
 
 #![forbid(unsafe_code)]
 
@@ -43,7 +43,7 @@ const MAX_WHOLE_ROUND: u64 = 512;
 pub struct Route {
     /// Bytes of an element.
     pub(crate) elem: usize,
-    /// All axes but the fastest, slowest first.
+    /// The slow axes, slowest first; without those that are folded into the rows, see [`fold`].
     pub(crate) outer: Vec<OuterAxis>,
     /// Number of peers along the fast axis, of all destinations together.
     pub(crate) peers: usize,
@@ -90,6 +90,16 @@ pub(crate) struct SourcePart {
     pub source: u32,
     /// Strides in bytes: slow axes in order, then the fast one.
     pub strides: [usize; MAX_DIMS],
+}
+
+/// The axis that is fast in the sources of a transpose, of whose lines other destinations take the rest.
+pub struct SharedColumns {
+    /// Positions along the axis.
+    pub positions: u64,
+    /// Number of peers along the axis.
+    pub peers: u64,
+    /// Bytes from the first position to the last, in the parts of all these peers together.
+    pub span_bytes: u64,
 }
 
 /// A slow axis.
@@ -151,21 +161,18 @@ impl Route {
                 .map(|destination| order.iter().map(|&dim| destination.strides[dim]).collect())
                 .collect(),
             peers: peers.len(),
-            gap: u64::MAX,
         };
         let triangle = destinations.iter().any(|destination| destination.rows.is_some());
         if kernel == Kernel::Rows && local.is_none() && !triangle && !counts_rows {
             rows.fold(&mut outer, &mut parts);
         }
-        let gap_bytes = rows.gap.saturating_mul(*elem);
         let compile =
             |destination: &DestinationSpec<'_>, loops: Vec<Loop>, to_strides: &[u64], turn: [usize; 2]| {
                 let short = (kernel == Kernel::Rows).then_some((ROW_LIMITS, level));
                 let flat = short.and_then(|_| one_round(&loops, *elem));
                 let loops = flat.map_or(loops, |flat| vec![flat]);
                 let elems = loops.last().map_or(0, |last| last.at + last.rounds * last.elems);
-                let loops =
-                    loops.iter().map(|each| InnerLoop::new(each, *elem, turn, gap_bytes, short)).collect();
+                let loops = loops.iter().map(|each| InnerLoop::new(each, *elem, turn, short)).collect();
                 let clip = destination.rows.as_ref().map(|rows| match fast {
                     0 => Arc::clone(rows),
                     _ => transpose_ranges(rows, destination.tracks[0].elems()),
@@ -233,7 +240,7 @@ impl Route {
         }
     }
 
-    /// Returns the number of rows: positions of the slow axes.
+    /// Returns the number of rows: positions of the slow axes that are not folded.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -266,12 +273,12 @@ impl Route {
         self.loops().any(|each| each.short.is_some())
     }
 
-    /// For a transpose whose sources have short pieces, so that other destinations take from the same lines: returns the number
-    /// of positions along the axis that is fast in the sources, and the bytes from the first to the last of them, in all sources
-    /// together.
-    pub fn shared_columns(&self) -> Option<[u64; 2]> {
+    /// Returns the axis that is fast in the sources of a transpose, if they have short pieces, so that other destinations take
+    /// from the same lines.
+    pub fn shared_columns(&self) -> Option<SharedColumns> {
         let turned = self.turned.as_ref().filter(|turned| turned.shares_lines(self.elem as u64))?;
-        Some([turned.elems, turned.span_bytes(self.elem as u64)])
+        let (positions, peers) = (turned.elems, turned.peers as u64);
+        Some(SharedColumns { positions, peers, span_bytes: turned.span_bytes(self.elem as u64) })
     }
 
     fn loops(&self) -> impl Iterator<Item = &InnerLoop> {

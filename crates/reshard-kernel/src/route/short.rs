@@ -63,8 +63,7 @@ pub(crate) struct Origin {
     pub(crate) first: usize,
     /// Bytes from one round to the next.
     pub(crate) step: usize,
-    /// Byte offsets and bytes of what this destination prefetches in a batch. The destinations of a route take from the same
-    /// lines, so each prefetches a part for all.
+    /// Byte offsets and bytes of what this destination prefetches in a batch.
     pub(crate) prefetched: Vec<[usize; 2]>,
 }
 
@@ -120,16 +119,8 @@ struct Run {
 
 impl ShortPieces {
     /// Returns the tables of a loop whose peers are those of the route, if its pieces are short and their steps
-    /// even by these limits. `turn` is the number of this destination in the route, and of how many. Gaps of less than
-    /// `gap_bytes` between the pieces of a peer are prefetched, too; see [`ShortLimits`].
-    pub fn new(
-        each: &Loop,
-        elem: u64,
-        turn: [usize; 2],
-        gap_bytes: u64,
-        limits: ShortLimits,
-        level: Level,
-    ) -> Option<Self> {
+    /// even by these limits. `turn` is the number of this destination in the route, and of how many.
+    pub fn new(each: &Loop, elem: u64, turn: [usize; 2], limits: ShortLimits, level: Level) -> Option<Self> {
         let section = limits.section_bytes;
         let pieces = each.stretches.len() as u64;
         let round_bytes = each.elems.checked_mul(elem)?;
@@ -149,7 +140,7 @@ impl ShortPieces {
         }
         let fit = (section as u64 / round_bytes).min(MAX_BATCH_PIECES / pieces);
         let rounds = fit.clamp(1, each.rounds);
-        let origins = origins(each, elem, rounds, turn, gap_bytes)?;
+        let origins = origins(each, elem, rounds, turn)?;
         let mut parts =
             Parts { most: section / elem as usize * elem as usize, contiguous, parts: Vec::new(), filled: 0 };
         for round in 0..rounds {
@@ -187,14 +178,19 @@ impl ShortPieces {
     }
 }
 
+/// Gaps of at most this many bytes between the pieces of a peer are prefetched with them.
+const MAX_PREFETCHED_GAP_BYTES: u64 = 256;
+
+/// Elements of a peer from its origin on that are prefetched.
+struct PrefetchedRange {
+    begin: u64,
+    end: u64,
+    /// True if it has gaps.
+    shared: bool,
+}
+
 /// Returns where each peer's pieces begin, by peer; `None` if the pieces of one peer have different steps.
-fn origins(
-    each: &Loop,
-    elem: u64,
-    rounds: u64,
-    [turn, turns]: [usize; 2],
-    gap_bytes: u64,
-) -> Option<Vec<Origin>> {
+fn origins(each: &Loop, elem: u64, rounds: u64, [turn, turns]: [usize; 2]) -> Option<Vec<Origin>> {
     let mut stretches: Vec<&Stretch> = each.stretches.iter().collect();
     stretches.sort_by_key(|s| (s.peer, s.from));
     let mut origins = Vec::new();
@@ -205,23 +201,30 @@ fn origins(
         }
         let end = of_peer.iter().map(|s| s.from + s.len).max()?;
         // Offsets from an origin are stored in 32 bits, with a sign.
-        i32::try_from((end - first + rounds.checked_mul(step)?).checked_mul(elem)?).ok()?;
-        let mut ranges: Vec<[u64; 2]> = Vec::new();
+        i32::try_from((end - first).checked_add(rounds.checked_mul(step)?)?.checked_mul(elem)?).ok()?;
+        // Where short pieces have short gaps, these belong to the other destinations, and each prefetches a part for all.
+        let bridged = |gap: u64| gap * elem <= MAX_PREFETCHED_GAP_BYTES;
+        let mut ranges: Vec<PrefetchedRange> = Vec::new();
         for (round, s) in (0..rounds).flat_map(|round| of_peer.iter().map(move |s| (round, s))) {
             let begin = s.from - first + round * step;
             match ranges.last_mut() {
-                Some([_, end]) if begin.saturating_sub(*end) * elem < gap_bytes => {
-                    *end = (*end).max(begin + s.len)
+                Some(last) if bridged(begin.saturating_sub(last.end)) => {
+                    last.shared |= begin > last.end;
+                    last.end = last.end.max(begin + s.len);
                 }
-                _ => ranges.push([begin, begin + s.len]),
+                _ => ranges.push(PrefetchedRange { begin, end: begin + s.len, shared: false }),
             }
         }
-        if let ([[_, end]], true) = (ranges.as_mut_slice(), each.rounds > 1) {
-            *end = (*end).max(rounds * step);
+        if let ([only], true) = (ranges.as_mut_slice(), each.rounds > 1)
+            && bridged((rounds * step).saturating_sub(only.end))
+        {
+            only.shared |= rounds * step > only.end;
+            only.end = only.end.max(rounds * step);
         }
-        let part = |&[begin, end]: &[u64; 2]| {
-            let bytes = ((end - begin) * elem) as usize;
-            [(begin * elem) as usize + bytes * turn / turns, bytes.div_ceil(turns)]
+        let part = |range: &PrefetchedRange| {
+            let bytes = ((range.end - range.begin) * elem) as usize;
+            let [turn, turns] = if range.shared { [turn, turns] } else { [0, 1] };
+            [(range.begin * elem) as usize + bytes * turn / turns, bytes.div_ceil(turns)]
         };
         origins.push(Origin {
             peer: of_peer[0].peer as usize,

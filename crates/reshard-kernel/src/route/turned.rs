@@ -36,7 +36,7 @@ impl Turned {
         let limits =
             ShortLimits { piece_bytes: MAX_SHORT_PIECE_BYTES, section_bytes: section_bytes(elem as usize) };
         let short = Some((limits, level));
-        let loops = loops.map(|each| InnerLoop::new(each, elem, [0, 1], u64::MAX, short)).collect();
+        let loops = loops.map(|each| InnerLoop::new(each, elem, [0, 1], short)).collect();
         Some(Self { loops, elems: track.elems(), peers: track.peers().len(), to })
     }
 

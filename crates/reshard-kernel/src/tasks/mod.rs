@@ -13,7 +13,8 @@ use crate::copy::{CopyJob, CopyMode, Scratch, columns_of, copy, exceeds_caches};
 use crate::memory::Buffers;
 use crate::pool::{Panicked, ThreadPool};
 use crate::route::{
-    CopyRange, DestinationSpec, Kernel, MAX_DESTINATIONS, Route, RouteSpec, by_stride, source_at,
+    CopyRange, DestinationSpec, Kernel, MAX_DESTINATIONS, Route, RouteSpec, SharedColumns, by_stride,
+    source_at,
 };
 use crate::simd::Level;
 use reshard_plan::{Array, Plan, Target};
@@ -33,6 +34,9 @@ const MIN_TILE_COLUMN_BYTES: u64 = 8192;
 /// The lines that a task of a transpose reads have the bytes of a task divided by this, if other destinations take from the
 /// same lines: these stay in the second-level cache until all tasks have read them.
 const TILES_PER_TASK: u64 = 4;
+
+/// Bytes of such a task at least, if it may read so many.
+const MIN_TILE_BYTES: u64 = 1 << 13;
 
 /// Tasks of a plan at most, roughly; the tasks of huge plans are longer.
 const MAX_TASKS: u64 = 1 << 20;
@@ -109,8 +113,8 @@ impl TaskList {
                 let mut task = |fraction, range| {
                     tasks.push((fraction, Task { array: number, route: routes.len(), range }));
                 };
-                match route.shared_columns().filter(|_| tuning.take_turns) {
-                    Some(columns) => cut_tiles(&route, columns, task_bytes / TILES_PER_TASK, task),
+                match Tiles::new(&route, task_bytes / TILES_PER_TASK).filter(|_| tuning.take_turns) {
+                    Some(tiles) => tiles.cut(task),
                     None => cut(&route, task_bytes, workers as u64, &mut task),
                 }
                 routes.push(route);
@@ -208,7 +212,7 @@ impl TaskList {
         let route = &self.routes[task.route];
         let range = route.align_to_lines(to, task.range.clone());
         // SAFETY: no two tasks have an element in common: routes have different destinations, and the tasks of a route split
-        // its rows, or positions, into disjoint ranges, whose bounds `align_to_lines` moves the same way for both
+        // its rows, positions or tiles into disjoint ranges, whose bounds `align_to_lines` moves the same way for both
         // neighbours. A scaling was made for the array's type. The rest is the caller's contract.
         unsafe { copy(CopyJob { route, mode, from, to, range }, scratch) };
     }
@@ -220,7 +224,12 @@ pub fn default_task_bytes(plan: &Plan, workers: usize) -> u64 {
     fair.max(plan.bytes() / MAX_TASKS)
 }
 
-fn route_spec<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> RouteSpec<'a> {
+fn route_spec<'a>(
+    array: &'a Array,
+    order: &'a [usize],
+    targets: &[usize],
+    counts_rows: bool,
+) -> RouteSpec<'a> {
     let destination = |&target: &usize| {
         let planned @ Target { strides, tracks, rows, .. } = &array.targets()[target];
         let parts = (0..planned.places()).map(|place| source_at(array, planned, place) as u32).collect();
@@ -232,7 +241,7 @@ fn route_spec<'a>(array: &'a Array, order: &'a [usize], targets: &[usize]) -> Ro
         from_strides: array.sources().iter().map(|source| source.strides.as_slice()).collect(),
         destinations: targets.iter().map(destination).collect(),
         local: None,
-        counts_rows: false,
+        counts_rows,
     }
 }
 
@@ -261,7 +270,9 @@ fn routes_of(
     for alike in targets.chunk_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1)) {
         for group in alike.chunks(MAX_DESTINATIONS) {
             let numbers: Vec<usize> = group.iter().map(|(_, _, target)| *target).collect();
-            let together = Route::new(&route_spec(array, &group[0].0, &numbers), level);
+            // Between processes rows that are longer than a task are not copied together, so rows are not made longer.
+            let counts_rows = !take_turns && numbers.len() > 1;
+            let together = Route::new(&route_spec(array, &group[0].0, &numbers, counts_rows), level);
             let many_rows = together.row_bytes() <= task_bytes;
             let shares_lines = take_turns && together.has_short_pieces();
             if numbers.len() == 1 || (together.kernel() == Kernel::Rows && (many_rows || shares_lines)) {
@@ -269,7 +280,7 @@ fn routes_of(
                 continue;
             }
             for &number in &numbers {
-                let alone = Route::new(&route_spec(array, &group[0].0, &[number]), level);
+                let alone = Route::new(&route_spec(array, &group[0].0, &[number], false), level);
                 routes.push(with_adjacent_axis(alone, array, &group[0].0, &[number], level));
             }
         }
@@ -293,35 +304,63 @@ fn with_adjacent_axis(
     let mut order = order.to_vec();
     let moved = order.remove(across);
     order.insert(order.len() - 1, moved);
-    Route::new(&route_spec(array, &order, targets), level)
+    Route::new(&route_spec(array, &order, targets, false), level)
 }
 
-/// Calls `task(fraction of the array before it, range)` for tiles of a transpose that read lines of about the given bytes. The
-/// axis that is fast in the sources has `positions` positions, whose lines have `span` bytes. The fractions are alike for all
-/// destinations that take from the same lines, so that their tasks follow each other.
-fn cut_tiles(route: &Route, [positions, span]: [u64; 2], bytes: u64, mut task: impl FnMut(f64, CopyRange)) {
-    let planes = route.rows() / positions;
-    let all = route.positions() / route.rows();
-    let least = columns_of(route.elem() as usize) as u64;
-    let fit = bytes / span.max(1) / least * least;
-    if fit >= all {
-        let together = fit / all;
-        for plane in (0..planes).step_by(together as usize) {
-            let rows = plane * positions..planes.min(plane + together) * positions;
-            task(plane as f64 / planes as f64, CopyRange::Tile { rows, columns: 0..all });
+/// The tiles that a transpose is cut into, so that other destinations find the lines of the sources in the caches.
+struct Tiles {
+    /// Planes: positions of the slow axes but the last.
+    planes: u64,
+    /// Planes of a tile. More than one only if they are whole.
+    together: u64,
+    /// Positions of a plane along the axis that is fast in the sources, and in how many parts they are cut.
+    positions: u64,
+    parts: u64,
+    /// Columns of a plane, and of a tile.
+    columns: u64,
+    width: u64,
+}
+
+impl Tiles {
+    /// Returns the tiles of a route that read lines of about the given bytes; `None` if nobody else reads these lines, or there
+    /// would be too many tiles.
+    fn new(route: &Route, bytes: u64) -> Option<Self> {
+        let SharedColumns { positions, peers, span_bytes } = route.shared_columns()?;
+        let (planes, columns) = (route.rows() / positions, route.positions() / route.rows());
+        let least = columns_of(route.elem() as usize) as u64;
+        let fit = bytes / span_bytes.max(1);
+        // No tile is so small that its start takes longer than its copy.
+        let column_bytes = positions.saturating_mul(route.elem());
+        let min_bytes = MIN_TILE_BYTES.min(bytes).max(1);
+        let fit = fit.max(min_bytes / column_bytes.max(1)) / least * least;
+        if fit >= columns {
+            let together = fit / columns;
+            return Some(Self { planes, together, positions, parts: 1, columns, width: columns });
         }
-        return;
+        let width = fit.max(least);
+        let most = (column_bytes.saturating_mul(width) / min_bytes).min(positions / (4 * peers)).max(1);
+        let parts = (width.saturating_mul(span_bytes) / bytes.max(1)).clamp(1, most);
+        let tiles = Self { planes, together: 1, positions, parts, columns, width };
+        let count = planes.saturating_mul(parts).saturating_mul(columns.div_ceil(width));
+        (count <= MAX_TASKS).then_some(tiles)
     }
-    let width = fit.max(least);
-    let parts = (width.saturating_mul(span) / bytes.max(1)).clamp(1, positions);
-    let row = |plane: u64, part: u64| {
-        plane * positions + (u128::from(positions) * u128::from(part) / u128::from(parts)) as u64
-    };
-    for (plane, part) in (0..planes).flat_map(|plane| (0..parts).map(move |part| (plane, part))) {
-        for first in (0..all).step_by(width as usize) {
-            let fraction = (part as f64 + first as f64 / all as f64) / parts as f64;
-            let (rows, columns) = (row(plane, part)..row(plane, part + 1), first..all.min(first + width));
-            task((plane as f64 + fraction) / planes as f64, CopyRange::Tile { rows, columns });
+
+    /// Calls `task(fraction of the array before it, range)` for each tile. The fractions are alike for all destinations that
+    /// take from the same lines, so that their tasks follow each other.
+    fn cut(&self, mut task: impl FnMut(f64, CopyRange)) {
+        let Self { planes, together, positions, parts, columns, width } = *self;
+        let row = |part: u64| (u128::from(positions) * u128::from(part) / u128::from(parts)) as u64;
+        for plane in (0..planes).step_by(together as usize) {
+            let last = planes.min(plane + together) - 1;
+            for part in 0..parts {
+                let rows = plane * positions + row(part)..last * positions + row(part + 1);
+                for first in (0..columns).step_by(width as usize) {
+                    let fraction = (part as f64 + first as f64 / columns as f64) / parts as f64;
+                    let columns = first..columns.min(first + width);
+                    let range = CopyRange::Tile { rows: rows.clone(), columns };
+                    task((plane as f64 + fraction) / planes as f64, range);
+                }
+            }
         }
     }
 }
