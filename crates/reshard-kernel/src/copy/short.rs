@@ -136,7 +136,8 @@ impl ShortPieces {
         unsafe {
             match &self.sections[section].how {
                 Tables::Lines(lines) => {
-                    compose(lines, [self.lane, COLLECTED_AHEAD_BYTES], &self.shuffles, &scratch.origins, to);
+                    let lane_and_ahead = [self.lane, COLLECTED_AHEAD_BYTES];
+                    compose(lines, lane_and_ahead, &self.shuffles, &scratch.origins, to, usize::MAX);
                 }
                 Tables::Moves(tables) => copy_tables(tables, &scratch.origins, to),
             }
@@ -173,16 +174,22 @@ impl ShortPieces {
         let mut done = done;
         for section in sections {
             // SAFETY: windows and moves read bytes of the section's pieces, which the sources have. What is contiguous in the
-            // destination goes there through the buffer, which has room for a section and is aligned to lines.
+            // destination goes there at once, where the sink says so, or through the buffer, which has room for a section and
+            // is aligned to lines. What was copied already is then copied again.
             unsafe {
+                let place = if self.contiguous { sink.reserve(section.bytes - done) } else { None };
+                let (to, bytes) = match place {
+                    Some(place) => (place.wrapping_sub(done), section.bytes),
+                    None if self.contiguous => (buffer, usize::MAX),
+                    None => (batch, 0),
+                };
                 match &section.how {
                     Tables::Lines(lines) => {
-                        compose(lines, [self.lane, ahead], &self.shuffles, origins, buffer);
+                        compose(lines, [self.lane, ahead], &self.shuffles, origins, to, bytes);
                     }
-                    Tables::Moves(tables) if self.contiguous => copy_tables(tables, origins, buffer),
-                    Tables::Moves(tables) => copy_tables(tables, origins, batch),
+                    Tables::Moves(tables) => copy_tables(tables, origins, to),
                 }
-                if self.contiguous {
+                if self.contiguous && place.is_none() {
                     sink.push(buffer.add(done), section.bytes - done);
                 }
             }

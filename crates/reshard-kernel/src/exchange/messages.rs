@@ -9,7 +9,7 @@
 //! nothing, but messages stay boxes. Boxes without any element of the triangle are left out.
 
 use crate::copy::{Scratch, exceeds_caches};
-use crate::route::{DestinationSpec, Route, RouteSpec, by_order, source_at};
+use crate::route::{DestinationSpec, Route, RouteSpec, by_message, source_at};
 use crate::simd::Level;
 use reshard_plan::{Array, Plan, Track};
 use std::collections::{BTreeMap, HashMap};
@@ -214,7 +214,7 @@ struct PairOverlap {
 
 impl<'a> PairOverlaps<'a> {
     fn new(number: usize, array: &'a Array, level: Level) -> Self {
-        let order = by_order(array.order(), array.wanted().problem().shape().len());
+        let order = by_message(array);
         let large = exceeds_caches(array);
         Self { number, array, order, level, large, axes: HashMap::new() }
     }

@@ -21,7 +21,7 @@ mod turned;
 pub use destination::Destination;
 use fold::{Rows, one_round};
 pub(crate) use inner::{InnerLoop, InnerStretch};
-pub use order::{by_order, by_stride};
+pub use order::{by_message, by_stride};
 pub(crate) use pieces::{Piece, PieceList};
 pub use range::CopyRange;
 pub(crate) use short::{MoveTable, ROW_LIMITS, ShortMove, ShortPieces, Tables};

@@ -1,6 +1,6 @@
 //! The order in which a route loops over the axes.
 
-use reshard_plan::{MemoryOrder, Target};
+use reshard_plan::{Array, MemoryOrder, Target};
 
 /// Returns the axes from the slowest to the fastest in the destination's memory.
 pub fn by_stride(target: &Target) -> Vec<usize> {
@@ -13,10 +13,22 @@ pub fn by_stride(target: &Target) -> Vec<usize> {
     order
 }
 
-/// Returns the axes from the slowest to the fastest by the destination's storage order.
-pub fn by_order(order: MemoryOrder, dims: usize) -> Vec<usize> {
-    match order {
-        MemoryOrder::RowMajor => (0..dims).collect(),
-        MemoryOrder::ColMajor => (0..dims).rev().collect(),
+/// Returns the axes from the slowest to the fastest of a message: by the destination's storage order, but the axis that is fast in
+/// the source comes right before the last. Packed in this order, a transpose reads whole lines of the source, and what it writes is
+/// contiguous; unpacking moves rows. Depends only on what all ranks agree on.
+pub fn by_message(array: &Array) -> Vec<usize> {
+    let problem = array.wanted().problem();
+    let by_storage = |order: MemoryOrder| -> Vec<usize> {
+        let dims = 0..problem.shape().len();
+        if order == MemoryOrder::RowMajor { dims.collect() } else { dims.rev().collect() }
+    };
+    let mut order = by_storage(array.order());
+    let long = |axis: &&usize| problem.shape()[**axis] > 1;
+    let from_fast = by_storage(array.wanted().from().order()).iter().rev().find(long).copied();
+    let across = order.iter().position(|&dim| Some(problem.axes()[dim]) == from_fast);
+    if let Some(across) = across.filter(|across| across + 2 < order.len()) {
+        let moved = order.remove(across);
+        order.insert(order.len() - 1, moved);
     }
+    order
 }

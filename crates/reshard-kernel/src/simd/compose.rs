@@ -89,47 +89,50 @@ pub enum Lines {
     PairedWindows(Vec<LineGroup<Window>>),
 }
 
-/// Makes the lines of a section at `to`. Windows have lanes of `lane` bytes and the permutations `shuffles`. Sources are
-/// prefetched `ahead` bytes behind some of the places that are read.
+/// Makes the lines of a section at `to`, of the last line only what lies within the first `bytes` bytes. Windows have lanes of
+/// `lane` bytes and the permutations `shuffles`. Sources are prefetched `ahead` bytes behind some of the places that are read.
 ///
 /// # Safety
 /// The processor has AVX-512, and a level that can permute these lanes. All bytes of patches and windows are readable behind
-/// the address of their origin; all lines are writable behind `to`, which is aligned to lines, the last one whole.
+/// the address of their origin; all lines are writable behind `to`, the last one up to `bytes`.
 pub unsafe fn compose(
     lines: &Lines,
     [lane, ahead]: [usize; 2],
     shuffles: &[Shuffle],
     origins: &[*const u8],
     to: *mut u8,
+    bytes: usize,
 ) {
     // SAFETY: by the caller's contract.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         match (lines, lane) {
-            (Lines::Patches(groups), _) => x86::patches(groups, shuffles, origins, ahead, to),
-            (Lines::Windows(groups), 8) => x86::windows8(groups, shuffles, origins, ahead, to),
-            (Lines::Windows(groups), 4) => x86::windows4(groups, shuffles, origins, ahead, to),
-            (Lines::Windows(groups), 2) => x86::windows2(groups, shuffles, origins, ahead, to),
-            (Lines::Windows(groups), _) => x86::windows1(groups, shuffles, origins, ahead, to),
-            (Lines::PairedWindows(groups), _) => x86::paired_windows(groups, shuffles, origins, ahead, to),
+            (Lines::Patches(groups), _) => x86::patches(groups, shuffles, origins, ahead, to, bytes),
+            (Lines::Windows(groups), 8) => x86::windows8(groups, shuffles, origins, ahead, to, bytes),
+            (Lines::Windows(groups), 4) => x86::windows4(groups, shuffles, origins, ahead, to, bytes),
+            (Lines::Windows(groups), 2) => x86::windows2(groups, shuffles, origins, ahead, to, bytes),
+            (Lines::Windows(groups), _) => x86::windows1(groups, shuffles, origins, ahead, to, bytes),
+            (Lines::PairedWindows(groups), _) => {
+                x86::paired_windows(groups, shuffles, origins, ahead, to, bytes)
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (lines, lane, ahead, shuffles, origins, to);
+    let _ = (lines, lane, ahead, shuffles, origins, to, bytes);
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{LineGroup, Patch, Shuffle, Window};
+    use super::{CACHE_LINE, LineGroup, Patch, Shuffle, Window};
     use std::arch::x86_64::*;
 
     macro_rules! composer {
         ($name:ident, $part:ty, $features:literal, $first:expr, $next:expr) => {
-            /// Makes the lines of some groups at `to`.
+            /// Makes the lines of some groups at `to`, the last one up to `bytes`.
             ///
             /// # Safety
             /// The processor has the features. All bytes of the parts are readable behind the address of their origin; all
-            /// lines are writable behind `to`, which is aligned to lines.
+            /// lines are writable behind `to`, the last one up to `bytes`.
             #[target_feature(enable = $features)]
             pub unsafe fn $name(
                 groups: &[LineGroup<$part>],
@@ -137,6 +140,7 @@ mod x86 {
                 origins: &[*const u8],
                 ahead: usize,
                 to: *mut u8,
+                bytes: usize,
             ) {
                 let find = |part: &$part| {
                     // SAFETY: parts have the number of an origin.
@@ -152,14 +156,20 @@ mod x86 {
                         ($per_line:expr) => {{
                             for (line, &at) in group.parts.chunks_exact($per_line).zip(&group.to) {
                                 let from = find(&line[0]);
-                                // SAFETY: only the bytes of masks are loaded, which the caller promises; a whole line is
-                                // stored at its place.
+                                // SAFETY: only the bytes of masks are loaded, which the caller promises; the line is
+                                // stored at its place, the last one up to `bytes`.
                                 unsafe {
                                     let mut made: __m512i = $first(&line[0], from, shuffles);
                                     for part in &line[1..] {
                                         made = $next(made, part, find(part), shuffles);
                                     }
-                                    _mm512_store_si512(to.add(at as usize).cast(), made);
+                                    let (at, to) = (at as usize, to.add(at as usize).cast());
+                                    if at + CACHE_LINE <= bytes {
+                                        _mm512_storeu_si512(to, made);
+                                    } else {
+                                        let last = u64::MAX >> (CACHE_LINE - (bytes - at));
+                                        _mm512_mask_storeu_epi8(to.cast(), last, made);
+                                    }
                                 }
                             }
                         }};

@@ -1,7 +1,7 @@
 //! The staging layout: what each source has of each destination, cut into chunks, and the routes that pack and assemble it.
 
 use crate::copy::exceeds_caches;
-use crate::route::{DestinationSpec, Kernel, LocalSpec, Route, RouteSpec, by_order, source_at};
+use crate::route::{DestinationSpec, Kernel, LocalSpec, Route, RouteSpec, by_message, source_at};
 use crate::simd::Level;
 use reshard_plan::{Array, Target, Track};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -41,7 +41,7 @@ pub struct StagingLayout<'a> {
 
 impl<'a> StagingLayout<'a> {
     pub fn new(array: &'a Array, StagingTuning { level, large }: StagingTuning) -> Self {
-        let order = by_order(array.order(), array.wanted().problem().shape().len());
+        let order = by_message(array);
         let elem = array.wanted().elem_bytes();
         let large = large.unwrap_or_else(|| exceeds_caches(array));
         Self { array, order, elem, level, large, packed: HashMap::new(), slow_tracks: HashMap::new() }

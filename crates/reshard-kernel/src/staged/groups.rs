@@ -6,7 +6,7 @@
 
 use super::buffers::{StagingLayout, StagingTuning};
 use super::{Assembly, ChunkSource, PackSide, SendSide};
-use crate::route::{Kernel, MAX_DESTINATIONS, Route, by_order};
+use crate::route::{Kernel, MAX_DESTINATIONS, Route, by_message};
 use reshard_plan::{Plan, Target, Track};
 use std::ops::Range;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ pub(crate) fn group_receivers(
 fn same_rows(plan: &Plan, one: &SendSide, other: &SendSide) -> bool {
     let same = |(one, other): (&PackSide, &PackSide)| {
         let array = &plan.arrays()[one.array];
-        let order = by_order(array.order(), one.tracks.len());
+        let order = by_message(array);
         let slow = &order[..order.len() - 1];
         one.array == other.array
             && one.first == other.first

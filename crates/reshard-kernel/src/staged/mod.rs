@@ -36,6 +36,8 @@ pub struct StagedCopy {
     scratch: Scratch,
     /// Room for one address for each source of a chunk.
     bases: Vec<*const u8>,
+    /// Staging buffers are packed with non-temporal stores.
+    non_temporal: bool,
 }
 
 // SAFETY: the addresses are only used while `assemble` runs, on what it borrows.
@@ -112,7 +114,10 @@ impl StagedCopy {
     pub fn in_way(plan: Arc<Plan>, rank: u64, chunk: u64, way: usize) -> Self {
         let levels = Level::available();
         let level = levels[way / 2 % levels.len()];
-        Self::tuned(plan, rank, chunk, StagingTuning { level, large: Some(way % 2 == 1) })
+        let large = way % 2 == 1;
+        let mut staged = Self::tuned(plan, rank, chunk, StagingTuning { level, large: Some(large) });
+        staged.pack_non_temporal(large);
+        staged
     }
 
     fn tuned(plan: Arc<Plan>, rank: u64, chunk: u64, tuning: StagingTuning) -> Self {
@@ -203,7 +208,19 @@ impl StagedCopy {
         let groups = group_receivers(&plan, &outgoing, &assemblies, tuning);
         let max_sources = assemblies.iter().map(|assembly| assembly.sources.len()).max().unwrap_or(0);
         let scratch = Scratch::new(tuning.level, routes(&outgoing, &groups, &assemblies));
-        Self { plan, outgoing, groups, incoming, assemblies, scratch, bases: Vec::with_capacity(max_sources) }
+        let bases = Vec::with_capacity(max_sources);
+        Self { plan, outgoing, groups, incoming, assemblies, scratch, bases, non_temporal: false }
+    }
+
+    /// True if staging buffers can be packed with non-temporal stores: arrays are large, and rows are not composed of short
+    /// pieces, which is slower than memory.
+    pub fn can_pack_non_temporal(&self) -> bool {
+        self.outgoing.iter().flat_map(|outgoing| &outgoing.sides).any(PackSide::can_be_non_temporal)
+    }
+
+    /// Packs staging buffers with non-temporal stores from now on, or not.
+    pub fn pack_non_temporal(&mut self, non_temporal: bool) {
+        self.non_temporal = non_temporal;
     }
 
     /// Returns the groups of receivers that are packed together. Each receiver is in one group.
@@ -278,7 +295,7 @@ impl StagedCopy {
             return;
         }
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
-        let Self { outgoing, groups, assemblies, scratch, .. } = self;
+        let Self { outgoing, groups, assemblies, scratch, non_temporal, .. } = self;
         let ReceiverGroup { members, together, kept } = &groups[group];
         let sides = &outgoing[members[0]].sides;
         let Some((number, at)) = find(sides, chunk) else { return };
@@ -312,7 +329,7 @@ impl StagedCopy {
         };
         let job = CopyJob {
             route,
-            mode: side.mode(),
+            mode: side.mode(*non_temporal),
             from: &[source],
             to: &bases[..destinations],
             range: CopyRange::ExactRows(rows),
@@ -346,7 +363,7 @@ impl StagedCopy {
         let base = to.as_mut_ptr().wrapping_sub((range.start * side.elem) as usize);
         let job = CopyJob {
             route: &side.pack,
-            mode: side.mode(),
+            mode: side.mode(self.non_temporal),
             from: &[source],
             to: &[base],
             range: CopyRange::Positions(range),
@@ -429,27 +446,14 @@ impl StagedCopy {
     }
 }
 
-impl SendSide {
-    /// True if staging buffers are written with non-temporal stores.
-    pub fn non_temporal(&self) -> bool {
-        self.sides.iter().any(PackSide::non_temporal)
-    }
-
-    /// Returns the number of chunks of which this rank has something.
-    pub fn nonempty_chunks(&self) -> usize {
-        self.sides.iter().flat_map(|side| &side.ranges).filter(|range| !range.is_empty()).count()
-    }
-}
-
 impl PackSide {
-    /// Large arrays use non-temporal stores, unless rows are composed of short pieces: that is slower than memory.
-    fn non_temporal(&self) -> bool {
+    fn can_be_non_temporal(&self) -> bool {
         self.large && !self.pack.has_short_pieces()
     }
 
-    fn mode(&self) -> CopyMode<'static> {
+    fn mode(&self, non_temporal: bool) -> CopyMode<'static> {
         CopyMode {
-            non_temporal: self.non_temporal(),
+            non_temporal: non_temporal && self.can_be_non_temporal(),
             prefetch_reads: self.large,
             prefetch_writes: true,
             ..CopyMode::default()

@@ -33,6 +33,13 @@ pub trait Sink<V: Vector>: Copy {
         true
     }
 
+    /// Returns where the next `n` bytes go and counts them as pushed, if a kernel may store them itself.
+    #[inline(always)]
+    unsafe fn reserve(&mut self, n: usize) -> Option<*mut u8> {
+        let _ = n;
+        None
+    }
+
     /// Sets the destination of the next pushed bytes to `to`.
     unsafe fn open(&mut self, to: *mut u8);
     /// Writes the `n` bytes at `from`.
@@ -65,6 +72,14 @@ impl PlainSink {
 }
 
 impl<V: Vector> Sink<V> for PlainSink {
+    #[inline(always)]
+    unsafe fn reserve(&mut self, n: usize) -> Option<*mut u8> {
+        self.prefetch_ahead(n);
+        let place = self.to;
+        self.to = place.wrapping_add(n);
+        Some(place)
+    }
+
     #[inline(always)]
     unsafe fn open(&mut self, to: *mut u8) {
         self.to = to;

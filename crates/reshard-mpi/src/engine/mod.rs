@@ -94,16 +94,22 @@ const LONG_CHUNK_MAX_RANKS: usize = 8;
 /// With more ranks than this chunks become shorter in proportion, so that the memory of a rank's buffers does not grow.
 const FULL_CHUNK_MAX_RANKS: usize = 64;
 
+/// The chunks of a rank at least, if they are not shorter than this for it.
+const MIN_CHUNKS_PER_RANK: u64 = 32;
+const MIN_CHUNK_BYTES: u64 = 1 << 16;
+
 /// The most chunks of all ranks: each rank lists those of all. Arrays of more than a hundred gigabytes have longer chunks.
 const MAX_CHUNKS: u64 = 1 << 17;
 
-/// Bytes of all staging buffers of a chunk together, for the mover `private`.
+/// Bytes of all staging buffers of a chunk together, for the mover `private`. Small arrays have shorter ones: it takes time to make
+/// them, and there should be some chunks for each rank.
 fn chunk_bytes(plan: &Plan, ranks: usize) -> u64 {
     let bytes = match ranks {
         0..=LONG_CHUNK_MAX_RANKS => LONG_CHUNK_BYTES,
         _ => CHUNK_BYTES * FULL_CHUNK_MAX_RANKS as u64 / ranks.max(FULL_CHUNK_MAX_RANKS) as u64,
     };
-    bytes.max(plan.bytes() / MAX_CHUNKS)
+    let share = plan.bytes() / ranks as u64;
+    bytes.min((share / MIN_CHUNKS_PER_RANK).max(MIN_CHUNK_BYTES)).max(plan.bytes() / MAX_CHUNKS)
 }
 
 /// The engine between processes.
@@ -459,6 +465,7 @@ fn fields(plan: &Plan, options: &MpiOptions) -> Vec<Field> {
             }),
         ),
         field("the triangle", all(&|moving| moving.triangle().map_or("all of it".into(), triangle_words))),
+        field("the order of the source in memory", all(&|moving| format!("{:?}", moving.from().order()))),
         field("the order of the destination in memory", all(&|moving| format!("{:?}", moving.to().order()))),
         field("the mover", options.mover.to_string()),
         field("the strategy", options.messages.strategy.to_string()),

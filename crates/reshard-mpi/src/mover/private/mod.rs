@@ -1,41 +1,43 @@
 //! Two copies through small staging buffers in shared memory: one rank packs what another assembles.
 //!
-//! Each pair of ranks has a [`BufferRing`] with a few entries, used in turn, so the sender packs the next buffer while the
+//! Each pair of ranks has a [`BufferRing`] with two entries, used in turn, so the sender packs the next buffer while the
 //! receiver assembles from the last. Monotonic counters say who may touch a buffer: the sender's *filled*; the receiver's
 //! *emptied*, which covers the buffers of all its chunks up to one. There is nothing else to wait for, within a run or
 //! between runs.
 //!
-//! What bounds it: small arrays stay in the caches, and each cache line of a buffer is transferred from the core that
-//! packed it to the core that assembles from it; the buffer is then packed again by that core, which holds its lines now.
-//! With large arrays such transfers are mostly slower than memory: they are packed with non-temporal stores, many buffers
-//! in a turn, so that they have left the caches when they are assembled. Then a byte crosses the memory bus four times
-//! (twice in a copy with non-temporal stores, three times in a plain one), and what is left to gain is in reading each
-//! source once, in order: what a rank packs for others and what it keeps for itself it reads together, in one pass where
-//! whole rows are its own. Pushing cache lines out from either side, and reading the peer's memory through the kernel
-//! (`process_vm_readv`), did not help.
+//! What bounds it: a byte is read from the source, written to a buffer, read from there by another core, and written to the
+//! destination. Small buffers stay in the caches, so that only the first and the last of these reach memory; each line of a buffer
+//! is transferred from the core that packed it to the core that assembles from it, and the buffer is then packed again by that
+//! core, which holds its lines now. On processors where such transfers are slower than memory, large arrays are packed with
+//! non-temporal stores instead: that is measured, see [`StoreTrial`]. What a rank packs for others and what it keeps for itself it
+//! reads together, in one pass where whole rows are its own. Pushing cache lines out from either side, and reading the peer's
+//! memory through the kernel (`process_vm_readv`), did not help.
 
 pub(super) mod queue;
+mod store_trial;
 
 use super::{MoverBackend, Progress, RunCounters, call_mismatch, rank_list, too_little_memory};
 use crate::communicator::Communicator;
 use crate::shm::{NodeMemory, PageKind};
 use queue::{
-    BufferHandle, BufferRing, Consumer, LINE, MAX_BUFFERS_PER_PAIR, Producer, WarmBuffers, publish_emptied,
+    BUFFERS_PER_PAIR, BufferHandle, BufferRing, Consumer, LINE, Producer, WarmBuffers, publish_emptied,
 };
 use reshard::engine::{Buffers, Level};
 use reshard::rank::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedCopy, staged_copy};
 use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Buffers for each pair of ranks, at least: one is packed while the other is assembled.
-const MIN_BUFFERS_PER_PAIR: usize = 2;
-
-/// A pair has more than the fewest buffers only as long as those of a rank take no more than this many bytes.
-const BUFFER_BUDGET_BYTES: usize = 8 << 20;
+use store_trial::StoreTrial;
 
 /// Huge pages: buffers are used in turn, and those of many ranks have more ordinary pages than the TLB has entries.
 const PAGES: PageKind = PageKind::Huge;
+
+/// Buffers take at most one byte for so many of the arrays, or so many bytes for each rank, whichever is more.
+const MIN_ARRAY_PER_SCRATCH: u64 = 8;
+const MIN_SCRATCH_BYTES: u64 = 1 << 18;
+
+/// Chunks are not made shorter than this to save memory, if no limit is given.
+const MIN_CHUNK_BYTES: u64 = 1 << 15;
 
 /// With little memory, chunks are not made so short that there are more than this: each rank lists those of all.
 const MAX_CHUNKS: u64 = 1 << 22;
@@ -63,8 +65,7 @@ pub struct PrivateMover {
     call: u64,
     /// The receiver group (the kernel calls it a bundle) to begin with: not all ranks begin with the same.
     first: usize,
-    /// Chunks packed for a group in one turn: half of the buffers, as the receivers work on the other half.
-    chunks_per_turn: usize,
+    trial: StoreTrial,
     counters: RunCounters,
     /// Bytes of this rank's segment.
     bytes: usize,
@@ -90,20 +91,20 @@ impl PrivateMover {
         level: Option<Level>,
         limit: Option<Duration>,
     ) -> Result<Self> {
-        let (staged, chunk, max_buffers) = fitting(plan, comm, chunk, memory, level, limit)?;
+        let (staged, chunk) = fitting(plan, comm, chunk, memory, level, limit)?;
         let me = comm.rank();
         let mut bytes = LINE;
         let mut take = |count: usize| {
             bytes += count;
             bytes - count
         };
-        let mut table = vec![[0_u64; 3]; comm.size()];
+        let mut table = vec![[0_u64; 2]; comm.size()];
         let mut outgoing = Vec::with_capacity(staged.outgoing().len());
         for to in staged.outgoing() {
-            let (peer, min_bytes, entries) = (to.to as usize, buffer_bytes(to), buffers(to, max_buffers));
+            let (peer, min_bytes, entries) = (to.to as usize, buffer_bytes(to), BUFFERS_PER_PAIR);
             let at = take(BufferRing::header_bytes(entries));
             let ring = BufferRing { sender: me, at, peer, min_bytes, entries };
-            table[peer] = [at, min_bytes, entries].map(|number| number as u64);
+            table[peer] = [at, min_bytes].map(|number| number as u64);
             outgoing.push(SendState { producer: Producer::new(ring), chunks: to.chunks as u64, next: 0 });
         }
         let mut buffer = |bytes: usize| BufferHandle { rank: me, at: take(bytes), bytes };
@@ -123,18 +124,18 @@ impl PrivateMover {
         let all = comm.gather(&mine, limit)?;
         let ring = |sender: usize| {
             let number = |k: usize| {
-                let at = sender * mine.len() + (me * 3 + k) * 8;
+                let at = sender * mine.len() + (me * 2 + k) * 8;
                 u64::from_ne_bytes(all[at..at + 8].try_into().unwrap_or_default()) as usize
             };
-            BufferRing { sender, at: number(0), peer: sender, min_bytes: number(1), entries: number(2) }
+            let (at, min_bytes) = (number(0), number(1));
+            BufferRing { sender, at, peer: sender, min_bytes, entries: BUFFERS_PER_PAIR }
         };
         let incoming: Vec<Consumer> =
             staged.incoming().iter().map(|&rank| Consumer::new(ring(rank as usize))).collect();
-        let rings = outgoing.iter().map(|to| to.producer.ring).chain(incoming.iter().map(|from| from.ring));
-        let chunks_per_turn = rings.map(|ring| ring.entries / MIN_BUFFERS_PER_PAIR).max().unwrap_or(1);
         let higher = |group: &ReceiverGroup| outgoing[group.members[0]].producer.ring.peer > me;
         let first = staged.groups().iter().position(higher).unwrap_or(0);
         let (local, joint) = (0..staged.chunks()).partition(|&chunk| staged.needs(chunk).next().is_none());
+        let trial = StoreTrial::new(staged.can_pack_non_temporal());
         Ok(Self {
             staged,
             memory,
@@ -148,7 +149,7 @@ impl PrivateMover {
             runs: 0,
             call: 0,
             first,
-            chunks_per_turn,
+            trial,
             counters: RunCounters::default(),
             bytes,
         })
@@ -250,16 +251,16 @@ impl MoverBackend for PrivateMover {
             outgoing.next = self.staged.next_chunk(number, 0) as u64;
         }
         self.counters = RunCounters::default();
+        self.staged.pack_non_temporal(self.trial.non_temporal());
     }
 
-    /// One turn: packs some chunks for each group of receivers, then assembles as many of this rank's own.
+    /// One turn: packs a chunk for each group of receivers, then assembles one of this rank's own.
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let (mut moved, mut left) = (false, false);
         let groups = self.staged.groups().len();
         for turn in 0..groups {
             let group = (self.first + turn) % groups;
-            for _ in 0..self.chunks_per_turn {
-                let Some(chunk) = self.pack(data, group) else { break };
+            if let Some(chunk) = self.pack(data, group) {
                 moved = true;
                 // What this rank keeps of the same columns lies between what it has just read.
                 while self.assemble_local(data, chunk + 1) {}
@@ -267,17 +268,13 @@ impl MoverBackend for PrivateMover {
             let to = &self.outgoing[self.staged.groups()[group].members[0]];
             left |= to.next < to.chunks;
         }
-        for _ in 0..self.chunks_per_turn {
-            if !self.assemble_joint(data)? {
-                break;
-            }
-            moved = true;
-        }
+        moved |= self.assemble_joint(data)?;
         if !moved {
             moved = self.assemble_local(data, usize::MAX);
         }
         if !left && self.joint_done == self.joint.len() && self.local_done == self.local.len() {
             self.runs += 1;
+            self.trial.run_took(self.counters.pack + self.counters.unpack);
             return Ok(Progress::Done);
         }
         Ok(Progress::of(moved))
@@ -305,10 +302,9 @@ impl MoverBackend for PrivateMover {
     }
 }
 
-/// Finds the longest chunks with which all ranks together stay within `memory` bytes. Returns the staged copy, the bytes
-/// of its chunks, and the most buffers of a pair. Tries many buffers, then few, then halves the chunk again and again. As
-/// all ranks decide by the same sums, all have the same chunks, whatever their levels; the number of its buffers each sender
-/// decides alone. Collective.
+/// Finds the longest chunks with which all ranks together stay within `memory` bytes, or within [`default_memory`]. Returns the
+/// staged copy and the bytes of its chunks. Halves the chunk again and again; as all ranks decide by the same sums, all have the
+/// same chunks, whatever their levels. Collective.
 fn fitting(
     plan: &Arc<Plan>,
     comm: &Communicator,
@@ -316,57 +312,45 @@ fn fitting(
     memory: Option<u64>,
     level: Option<Level>,
     limit: Option<Duration>,
-) -> Result<(StagedCopy, u64, usize)> {
-    let (mut chunk, mut max_buffers) = (chunk, MAX_BUFFERS_PER_PAIR);
+) -> Result<(StagedCopy, u64)> {
+    let most = memory.unwrap_or_else(|| default_memory(plan, comm.size()));
+    let mut chunk = chunk;
     loop {
         let staged = staged_copy(plan, comm.rank() as u64, chunk, level)?;
-        let within_budget = |&buffers: &usize| segment_bytes(&staged, chunk, buffers) <= BUFFER_BUDGET_BYTES;
-        let max_here =
-            (MIN_BUFFERS_PER_PAIR..=max_buffers).rev().find(within_budget).unwrap_or(MIN_BUFFERS_PER_PAIR);
-        let Some(memory) = memory else { return Ok((staged, chunk, max_here)) };
-        let taken = NodeMemory::taken(segment_bytes(&staged, chunk, max_here), PAGES);
+        let taken = NodeMemory::taken(segment_bytes(&staged, chunk), PAGES);
         let all = comm.sum(staged.scratch_bytes() + taken as u64, limit)?;
-        if all <= memory {
-            return Ok((staged, chunk, max_here));
+        if all <= most || (memory.is_none() && chunk <= MIN_CHUNK_BYTES) {
+            return Ok((staged, chunk));
         }
-        if max_buffers > MIN_BUFFERS_PER_PAIR {
-            max_buffers = MIN_BUFFERS_PER_PAIR;
-        } else if chunk <= 1 || plan.bytes() / chunk > MAX_CHUNKS {
-            return Err(too_little_memory(memory, all));
-        } else {
-            chunk /= 2;
+        if chunk <= 1 || plan.bytes() / chunk > MAX_CHUNKS {
+            return Err(too_little_memory(most, all));
         }
+        chunk /= 2;
     }
 }
 
+/// Bytes that all ranks together take, if the caller gives no limit and chunks need not be shorter than [`MIN_CHUNK_BYTES`] for it.
+fn default_memory(plan: &Plan, ranks: usize) -> u64 {
+    (plan.bytes() / MIN_ARRAY_PER_SCRATCH).max(MIN_SCRATCH_BYTES * ranks as u64)
+}
+
 /// Bytes of a rank's segment: the headers of its rings, their buffers, and its spare buffers.
-fn segment_bytes(staged: &StagedCopy, chunk: u64, max_buffers: usize) -> usize {
-    let ring = |to: &SendSide| {
-        let entries = buffers(to, max_buffers);
-        BufferRing::header_bytes(entries) + entries * buffer_bytes(to)
-    };
+fn segment_bytes(staged: &StagedCopy, chunk: u64) -> usize {
+    let ring =
+        |to: &SendSide| BufferRing::header_bytes(BUFFERS_PER_PAIR) + BUFFERS_PER_PAIR * buffer_bytes(to);
     let (count, bytes) = spare_buffers(staged, chunk);
     LINE + staged.outgoing().iter().map(ring).sum::<usize>() + count * bytes
 }
 
 /// The number of spare buffers of a rank, and the bytes of each: as many as it empties and fills in a turn, together no
-/// more than those of a chunk. Buffers written with non-temporal stores stay in their rings: they are never warm.
+/// more than those of a chunk.
 fn spare_buffers(staged: &StagedCopy, chunk: u64) -> (usize, usize) {
-    let sizes = staged.outgoing().iter().filter(|to| !to.non_temporal()).map(buffer_bytes);
-    let (count, bytes) = sizes.fold((0, LINE), |(count, most), bytes| (count + 1, most.max(bytes)));
-    (count.min(staged.incoming().len()).min((chunk as usize / bytes).max(1)), bytes)
+    let bytes = staged.outgoing().iter().map(buffer_bytes).fold(LINE, usize::max);
+    let count = staged.outgoing().len().min(staged.incoming().len());
+    (count.min((chunk as usize / bytes).max(1)), bytes)
 }
 
 /// Bytes of a staging buffer for a receiver.
 fn buffer_bytes(to: &SendSide) -> usize {
     to.max_bytes.next_multiple_of(LINE)
-}
-
-/// The number of staging buffers for a receiver. Few where they stay in the caches; else the more there are, the less
-/// ranks wait for each other.
-fn buffers(to: &SendSide, max_buffers: usize) -> usize {
-    match to.non_temporal() {
-        true => to.nonempty_chunks().clamp(MIN_BUFFERS_PER_PAIR, max_buffers),
-        false => MIN_BUFFERS_PER_PAIR,
-    }
 }

@@ -1,6 +1,6 @@
 //! SPSC ring buffers of buffer handles: how a staging buffer gets from one rank of a node to another, and which one.
 //!
-//! A ring leads from a sender to a receiver. It has a few entries, used in turn, and each entry holds the handle of a
+//! A ring leads from a sender to a receiver. It has two entries, used in turn, and each entry holds the handle of a
 //! staging buffer: any one that is large enough, in the segment of any rank. The sender may exchange the buffer of a free
 //! entry and pack into another one; the receiver may exchange the buffer that it has emptied and return another one. So
 //! each rank keeps a few [`WarmBuffers`]: it packs into the one it emptied last, whose cache lines its own processor
@@ -36,8 +36,8 @@ impl BufferHandle {
     }
 }
 
-/// The most entries of a ring.
-pub const MAX_BUFFERS_PER_PAIR: usize = 8;
+/// The most entries of a ring, and those of a pair: one buffer is packed while the other is assembled.
+pub const BUFFERS_PER_PAIR: usize = 2;
 
 /// Offset in bytes of the word in which a receiver publishes how far it has emptied the buffers of all its rings.
 const EMPTIED: usize = 0;
@@ -110,12 +110,12 @@ pub struct Producer {
     /// Buffers filled, in all runs.
     filled: u64,
     /// For each entry, the count of the receiver from which on it is free.
-    free_at: [u64; MAX_BUFFERS_PER_PAIR],
+    free_at: [u64; BUFFERS_PER_PAIR],
 }
 
 impl Producer {
     pub fn new(ring: BufferRing) -> Self {
-        Self { ring, filled: 0, free_at: [0; MAX_BUFFERS_PER_PAIR] }
+        Self { ring, filled: 0, free_at: [0; BUFFERS_PER_PAIR] }
     }
 
     /// True if there is a buffer to fill: the receiver has emptied it.
