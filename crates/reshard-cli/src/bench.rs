@@ -42,9 +42,12 @@ const COPIES: [(&str, bool); 2] = [("memcpy", false), ("stream", true)];
 
 const SCALAPACK: &str = "scalapack";
 
+/// The mover `private` with a plan and an engine made for each run: what it takes to move an array once.
+const ONCE: &str = "reshard-private-once";
+
 /// Methods with an engine. Methods named after a strategy send messages in its order; the synchronous caterpillar is
 /// ScaLAPACK's exchange, in which no rank begins a step before the last is over.
-const MOVERS: [(&str, Mover, Strategy); 15] = [
+const MOVERS: [(&str, Mover, Strategy); 16] = [
     ("alltoallv", Mover::Alltoallv, Strategy::Optimal),
     ("alltoallw", Mover::Alltoallw, Strategy::Optimal),
     ("reshard-shared", Mover::Shared, Strategy::Optimal),
@@ -52,6 +55,7 @@ const MOVERS: [(&str, Mover, Strategy); 15] = [
     ("reshard-messages", Mover::Messages, Strategy::Optimal),
     ("reshard-mixed", Mover::Mixed, Strategy::Optimal),
     ("reshard-shared-source", Mover::SharedSource, Strategy::Optimal),
+    (ONCE, Mover::Private, Strategy::Optimal),
     ("optimal", Mover::Messages, Strategy::Optimal),
     ("stepwise", Mover::Messages, Strategy::Stepwise),
     ("min-cost", Mover::Messages, Strategy::MinCost),
@@ -275,6 +279,16 @@ fn contenders(
     for &(name, mover, strategy) in MOVERS.iter().filter(|(name, ..)| is_chosen(name)) {
         let messages = MessagesOptions::default().with_strategy(strategy);
         let options = MpiOptions::default().with_mover(mover).with_messages(messages).with_level(level);
+        if name == ONCE {
+            let (comm, moving) = (world.private().map_err(failed)?, moving.clone());
+            let run = move |from: &[u8], to: &mut [u8]| {
+                let moves = Ok(vec![moving.clone()]);
+                let mut engine = MpiEngine::of_moves(moves, comm.communicator(), options)?;
+                engine.run(Own::new(from, &mut to[..to_bytes]).as_bytes()).map(|_| ())
+            };
+            enter(name, private(Box::new(run)));
+            continue;
+        }
         // Has the same outcome on all ranks.
         let report_once = |error| if rank == 0 { failed(error).reported() } else { failed(error).silent() };
         let mut engine = Box::new(MpiEngine::new(Arc::clone(plan), world, options).map_err(report_once)?);

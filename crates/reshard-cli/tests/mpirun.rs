@@ -151,7 +151,7 @@ fn bench_verifies_and_measures_every_way() {
         "reshard-private",
         "reshard-messages",
     ];
-    let others = "optimal,stepwise,min-cost,split,async,eager,caterpillar,pipelined-caterpillar,reshard-mixed,reshard-shared-source";
+    let others = "optimal,stepwise,min-cost,split,async,eager,caterpillar,pipelined-caterpillar,reshard-mixed,reshard-shared-source,reshard-private-once";
     for launcher in launchers() {
         let names = |ranks: usize, flags: &[&str]| {
             let answer = launcher.json(ranks, &[&["bench", "--repeat", "2"], flags].concat());
