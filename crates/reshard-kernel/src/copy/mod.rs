@@ -104,9 +104,9 @@ pub struct CopyJob<'a> {
 ///
 /// # Safety
 /// Counted from the addresses of sources and destinations, all elements of the range lie in memory that is valid for reading,
-/// or for writing; the addresses themselves may lie outside of it, as offsets are added with wrapping. No source overlaps a
-/// destination; nobody else accesses the destination's bytes of this range; the scratch was made for this route; with a
-/// scaling, elements are of its type.
+/// or for writing; of a transpose, all elements of the route for reading. The addresses themselves may lie outside of it, as
+/// offsets are added with wrapping. No source overlaps a destination; nobody else accesses the destination's bytes of this range;
+/// the scratch was made for this route; with a scaling, elements are of its type.
 pub unsafe fn copy(job: CopyJob<'_>, scratch: &mut Scratch) {
     // SAFETY: by the caller's contract; the processor supports the level.
     unsafe {

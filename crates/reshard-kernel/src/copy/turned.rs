@@ -9,7 +9,7 @@
 
 use super::cursor::Plane;
 use super::short::ShortScratch;
-use crate::route::{InnerLoop, InnerStretch, Route, Turned};
+use crate::route::{InnerLoop, InnerStretch, Route, Section, Turned};
 use crate::simd::{CACHE_LINE, Vector, prefetch, prefetch_write, transpose};
 use crate::store::Sink;
 use std::ops::Range;
@@ -209,6 +209,10 @@ pub unsafe fn copy<V: Vector, S: Sink<V>>(
     }
 }
 
+/// Sections are collected if at least one of so many positions is wanted; all, if pieces have so many on average.
+const MIN_COLLECTED_SHARE: u64 = 3;
+const LONG_COLLECTED_PIECE: u64 = 8;
+
 /// Bytes of each column and peer that are prefetched before a part is copied.
 const PREFETCHED_BYTES: usize = 4 * CACHE_LINE;
 
@@ -355,7 +359,8 @@ impl Tile<'_> {
         }
     }
 
-    /// Copies some positions of a loop of short pieces: whole sections are collected, the rest is turned where it is.
+    /// Copies some positions of a loop of short pieces: sections are collected, also those that are in the range only in part; but
+    /// a few positions are turned where they are.
     #[inline(always)]
     unsafe fn collect<V: Vector, S: Sink<V>>(
         &mut self,
@@ -366,46 +371,26 @@ impl Tile<'_> {
         sink: &mut S,
     ) {
         let Some(pieces) = &each.short else { return };
-        let batch = pieces.rounds * each.elems;
         let columns = (self.part.columns.end - self.part.columns.start) as usize;
+        let long = each.elems >= LONG_COLLECTED_PIECE * each.stretches.len() as u64;
+        let share = if long { 1 } else { MIN_COLLECTED_SHARE };
         let mut at = range.start;
         while at < range.end {
-            let inside = at - each.at;
-            // The next section that lies in the range, and the round its batch begins with.
-            let (round, section) = if pieces.rounds > 1 {
-                let round = inside.div_ceil(each.elems);
-                // The last batch begins earlier where rounds are left that fill none: what was copied already is collected
-                // again, and not pushed.
-                let most = ((range.end - each.at) / each.elems).checked_sub(pieces.rounds);
-                let begun = (range.start - each.at).div_ceil(each.elems);
-                let one_left = inside / each.elems < (range.end - each.at) / each.elems;
-                match most {
-                    Some(most) if inside.is_multiple_of(each.elems) && most >= begun && one_left => {
-                        (round.min(most), Some(0))
-                    }
-                    _ => (round, None),
-                }
-            } else {
-                let (round, deep) = (inside / each.elems, inside % each.elems);
-                let section = pieces.sections.partition_point(|section| section.at < deep);
-                (round, (section < pieces.sections.len()).then_some(section))
+            // The section of the next position, and the round its batch begins with.
+            let (round, deep) = ((at - each.at) / each.elems, (at - each.at) % each.elems);
+            let (round, section) = match pieces.rounds {
+                1 => (round, pieces.sections.partition_point(|section| section.at + section.elems <= deep)),
+                several => (round.min(each.rounds - several), 0),
             };
-            let begin = |section: usize| each.at + round * each.elems + pieces.sections[section].at;
-            let whole = section.filter(|&section| {
-                begin(section) <= at
-                    && begin(section) + pieces.sections[section].elems.min(batch) <= range.end
-            });
-            let Some(section) = whole else {
-                // Up to the next section, or to the end of the round.
-                let next = section.map(begin).filter(|&next| next > at);
-                let end =
-                    next.unwrap_or_else(|| each.at + (inside / each.elems + 1) * each.elems).min(range.end);
+            let Section { at: begin, elems: rows, .. } = pieces.sections[section];
+            let first = each.at + round * each.elems + begin;
+            let end = range.end.min(first + rows);
+            if (end - at) * share < rows {
                 // SAFETY: by the caller's contract.
                 unsafe { self.in_place::<V, S>(each, at..end, scratch, sink) };
                 at = end;
                 continue;
-            };
-            let (first, rows) = (begin(section), pieces.sections[section].elems);
+            }
             let bytes = pitch(self.turned.section_bytes(self.route.elem));
             for column in 0..columns {
                 let bases = &scratch.bases[column * self.turned.peers..][..self.turned.peers];
@@ -415,8 +400,8 @@ impl Tile<'_> {
                 unsafe { pieces.collect(bases, round, section, short, collected) };
             }
             // SAFETY: each column has the rows of the section.
-            unsafe { self.turn::<V, S>(first, rows as usize, (at - first) as usize, scratch, sink) };
-            at = first + rows;
+            unsafe { self.turn::<V, S>(first, (end - first) as usize, (at - first) as usize, scratch, sink) };
+            at = end;
         }
     }
 

@@ -1,7 +1,7 @@
 //! The messages of a plan: one for each pair of ranks, with the routes that pack and unpack each array in it.
 //!
-//! A message is dense: per axis the positions one source shares with one destination, in the order of the destination's
-//! axes, the last of them fastest. Sender and receiver count its positions the same way, so it can be cut anywhere without
+//! A message is dense: per axis the positions one source shares with one destination, in the order of `by_message`, the
+//! destination's fast axis fastest. Sender and receiver count its positions the same way, so it can be cut anywhere without
 //! telling the other side where. Several arrays lie in it one after the other, each a `MessageSegment`. What a rank sends
 //! itself is no message: it is copied directly.
 //!

@@ -165,8 +165,8 @@ impl Packer<'_> {
                 first_position(from.wrapping_add(offset).cast_mut(), &range, segment.elem).cast_const();
             let scaling = self.data.scaling(segment.array);
             let mode = CopyMode { non_temporal: segment.non_temporal, scaling, ..CopyMode::default() };
-            // SAFETY: positions `range` are the bytes from `offset` on. The destination is this plan's, whole, and a part of
-            // the receiver. A scaling was made for the array's type. The rest is the caller's contract.
+            // SAFETY: positions `range` are the bytes from `offset` on; no others are read, as the message is contiguous along the
+            // fast axis: it is no transpose. The destination is this plan's, whole, and a part of the receiver. A scaling was made for the array's type. The rest is the caller's contract.
             unsafe { copy(job(&segment.unpack, mode, &[base], &[target], range), scratch) };
         })
     }

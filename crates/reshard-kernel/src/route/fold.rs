@@ -14,7 +14,7 @@ const MAX_FOLDED_ROW_BYTES: u64 = 512;
 /// Rows are folded if at most so many follow each other evenly, on average: from one to the next of those it is one addition.
 /// The shortest rows are always folded.
 const MAX_EVEN_ROWS: u64 = 16;
-const MAX_FOLDED_EVEN_ROW_BYTES: u64 = 64;
+const MAX_FOLDED_EVEN_ROW_BYTES: u64 = 160;
 
 /// Pieces of a folded loop at most, and the bytes of its round.
 const MAX_FOLDED_PIECES: u64 = 2048;

@@ -21,10 +21,10 @@ mod turned;
 pub use destination::Destination;
 use fold::{Rows, one_round};
 pub(crate) use inner::{InnerLoop, InnerStretch};
-pub use order::{by_message, by_stride};
+pub use order::{by_message, by_stride, fast_in_source};
 pub(crate) use pieces::{Piece, PieceList};
 pub use range::CopyRange;
-pub(crate) use short::{MoveTable, ROW_LIMITS, ShortMove, ShortPieces, Tables};
+pub(crate) use short::{MoveTable, ROW_LIMITS, Section, ShortMove, ShortPieces, Tables};
 pub use spec::{DestinationSpec, LocalSpec, RouteSpec, source_at};
 pub(crate) use turned::Turned;
 
@@ -289,6 +289,11 @@ impl Route {
     /// Returns the kernel that copies the rows.
     pub fn kernel(&self) -> Kernel {
         self.kernel
+    }
+
+    /// Returns the positions of a row of the first destination.
+    pub fn row_positions(&self) -> u64 {
+        self.destinations[0].elems
     }
 
     /// Returns the number of positions of the only destination, including those outside a triangle.

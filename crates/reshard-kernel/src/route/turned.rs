@@ -9,6 +9,9 @@ use reshard_plan::Track;
 /// Pieces are collected below this many bytes on average; longer ones are turned where they are, in squares of 16 bytes.
 const MAX_SHORT_PIECE_BYTES: u64 = 32;
 
+/// Axes of fewer bytes are not turned: there is not a single square.
+const MIN_TURNED_BYTES: u64 = 16;
+
 /// Other destinations take from the same lines of the sources where pieces have less than this many bytes on average.
 const MAX_SHARED_PIECE_BYTES: u64 = 64;
 
@@ -28,8 +31,12 @@ pub(crate) struct Turned {
 }
 
 impl Turned {
-    /// Returns the axis, if positions follow each other in the destination along it and along the fast axis.
+    /// Returns the axis, if positions follow each other in the destination along it and along the fast axis, and there are enough
+    /// for a square of 16 bytes.
     pub fn new(track: &Track, fast: &Track, elem: u64, level: Level) -> Option<Self> {
+        if track.elems().min(fast.elems()).saturating_mul(elem) < MIN_TURNED_BYTES {
+            return None;
+        }
         let to = [linear(track)?, linear(fast)?];
         let flat = one_round(track.loops(), elem);
         let loops = flat.as_ref().map_or(track.loops(), std::slice::from_ref).iter();

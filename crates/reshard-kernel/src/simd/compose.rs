@@ -113,7 +113,7 @@ pub unsafe fn compose(
             (Lines::Windows(groups), 2) => x86::windows2(groups, shuffles, origins, ahead, to, bytes),
             (Lines::Windows(groups), _) => x86::windows1(groups, shuffles, origins, ahead, to, bytes),
             (Lines::PairedWindows(groups), _) => {
-                x86::paired_windows(groups, shuffles, origins, ahead, to, bytes)
+                x86::paired_windows(groups, shuffles, origins, ahead, to, bytes);
             }
         }
     }

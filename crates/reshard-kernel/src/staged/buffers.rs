@@ -1,7 +1,9 @@
 //! The staging layout: what each source has of each destination, cut into chunks, and the routes that pack and assemble it.
 
 use crate::copy::exceeds_caches;
-use crate::route::{DestinationSpec, Kernel, LocalSpec, Route, RouteSpec, by_message, source_at};
+use crate::route::{
+    DestinationSpec, Kernel, LocalSpec, Route, RouteSpec, by_message, fast_in_source, source_at,
+};
 use crate::simd::Level;
 use reshard_plan::{Array, Target, Track};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -15,6 +17,12 @@ const MIN_IN_PLACE_PIECE_BYTES: u64 = 128;
 /// The local source is read in place only if the destination has at most this many elements for each local one: with less, it
 /// only breaks the streaming of the staging buffers.
 const MAX_TARGET_PER_LOCAL: u64 = 8;
+
+/// A chunk of a transpose has so many rows that it takes at least this many adjacent bytes and elements from each source, if that
+/// is possible with strips of at least so many bytes.
+const STRIP_COLUMN_BYTES: u64 = 256;
+const MIN_STRIP_ROWS: u64 = 64;
+const MIN_STRIP_BYTES: u64 = 512;
 
 /// Choices that usually depend on the processor and the array, and that tests fix.
 #[derive(Clone, Copy)]
@@ -30,11 +38,15 @@ pub struct StagingLayout<'a> {
     array: &'a Array,
     /// Axes from the slowest to the fastest of a staging buffer.
     pub order: Vec<usize>,
+    /// For a transpose the axis that is fast in the source.
+    across: Option<usize>,
     pub elem: u64,
     level: Level,
     /// The array does not fit into the caches.
     pub large: bool,
     packed: HashMap<(*const Track, u32), Arc<Track>>,
+    /// Parts of tracks, by their positions.
+    parts: HashMap<(*const Track, u64, u64), Arc<Track>>,
     /// The different slow tracks of destinations, numbered.
     slow_tracks: HashMap<Vec<*const Track>, usize>,
 }
@@ -42,9 +54,46 @@ pub struct StagingLayout<'a> {
 impl<'a> StagingLayout<'a> {
     pub fn new(array: &'a Array, StagingTuning { level, large }: StagingTuning) -> Self {
         let order = by_message(array);
+        let across = fast_in_source(array).filter(|across| Some(across) != order.last());
         let elem = array.wanted().elem_bytes();
         let large = large.unwrap_or_else(|| exceeds_caches(array));
-        Self { array, order, elem, level, large, packed: HashMap::new(), slow_tracks: HashMap::new() }
+        Self {
+            array,
+            order,
+            across,
+            elem,
+            level,
+            large,
+            packed: HashMap::new(),
+            parts: HashMap::new(),
+            slow_tracks: HashMap::new(),
+        }
+    }
+
+    /// Returns a destination in strips: the same rows, of which each strip has some positions. A transpose has several, if rows are
+    /// so long that a chunk would have only few: as each row takes one element of a line of the sources, many rows have to be
+    /// packed together. All others have one.
+    pub fn strips(&mut self, target: &Target, chunk: u64) -> Vec<Target> {
+        let fast = *self.order.last().unwrap_or(&0);
+        let track = &target.tracks[fast];
+        let Some(across) = self.across.filter(|_| target.rows.is_none()) else {
+            return vec![target.clone()];
+        };
+        let across = &target.tracks[across];
+        let rows = (STRIP_COLUMN_BYTES / self.elem).max(MIN_STRIP_ROWS);
+        let rows = rows.saturating_mul(across.peers().len() as u64);
+        let width = (chunk / self.elem / rows.min(across.elems()).max(1)).max(MIN_STRIP_BYTES / self.elem);
+        let strips = (track.elems() / width.max(1)).max(1);
+        let bound = |k: u64| (u128::from(track.elems()) * u128::from(k) / u128::from(strips)) as u64;
+        let strip = |k: u64| {
+            let (first, end) = (bound(k), bound(k + 1));
+            let make = || Arc::new(track.within(first..end));
+            let mut strip = target.clone();
+            let part = self.parts.entry((Arc::as_ptr(track), first, end)).or_insert_with(make);
+            strip.tracks[fast] = Arc::clone(part);
+            strip
+        };
+        (0..strips).map(strip).collect()
     }
 
     /// Returns the chunks of a destination, whole rows if a chunk has room for one, in an order that keeps all sources busy.
@@ -59,16 +108,16 @@ impl<'a> StagingLayout<'a> {
         let all: u64 = target.tracks.iter().map(|track| track.elems()).product();
         let row = self.order.last().map_or(1, |&dim| target.tracks[dim].elems());
         let room = (chunk / self.elem).max(1);
-        // As many rows as fit for the longest of all destinations that share their columns, so that they have the same
-        // chunks.
+        // As many rows as fit for the longest of all destinations that share their columns and are packed together, so that they
+        // have the same chunks.
         let fast = *self.order.last().unwrap_or(&0);
         let shares = |other: &&Target| {
             self.order.iter().all(|&dim| dim == fast || Arc::ptr_eq(&other.tracks[dim], &target.tracks[dim]))
         };
-        let longest =
-            self.array.targets().iter().filter(shares).map(|other| other.tracks[fast].elems()).max();
-        let longest = longest.unwrap_or(row);
-        let each = if room >= longest { room / longest * row } else { room.min(row) };
+        let alike = self.array.targets().iter().filter(|_| self.across.is_none()).filter(shares);
+        let longest = alike.map(|other| other.tracks[fast].elems()).max().unwrap_or(row);
+        let each =
+            if room >= longest { self.whole_planes(target, room / longest) * row } else { room.min(row) };
         let chunks = (0..all.div_ceil(each)).map(|k| k * each..((k + 1) * each).min(all));
         let mut turns: BTreeMap<Vec<u32>, VecDeque<Range<u64>>> = BTreeMap::new();
         for chunk in chunks {
@@ -83,6 +132,18 @@ impl<'a> StagingLayout<'a> {
             turns.retain(|turn| !turn.is_empty());
         }
         ordered
+    }
+
+    /// Returns at most so many rows of a destination, at least half: whole planes along as many slow axes as possible, so that short
+    /// rows can be folded (see [`crate::route`]).
+    fn whole_planes(&self, target: &Target, rows: u64) -> u64 {
+        let slow = self.order[..self.order.len() - 1].iter().rev();
+        let planes = slow.scan(1, |plane: &mut u64, &dim| {
+            *plane = plane.saturating_mul(target.tracks[dim].elems());
+            Some(*plane)
+        });
+        let largest = planes.take_while(|&plane| plane <= rows).last().unwrap_or(1);
+        rows / largest * largest
     }
 
     /// Returns the peer of a position along each slow axis, and along the fast one if `fast` is true.
@@ -103,11 +164,12 @@ impl<'a> StagingLayout<'a> {
     /// Returns the positions of the message from `place` that belong to each chunk of a destination.
     pub fn message_ranges(&self, target: &Target, place: usize, chunks: &[Range<u64>]) -> Vec<Range<u64>> {
         let peers = target.peers_at(place);
-        let elems = |dim: usize| target.tracks[dim].before(peers[dim], u64::MAX);
+        let elems: Vec<u64> =
+            target.tracks.iter().zip(&peers).map(|(track, &peer)| track.before(peer, u64::MAX)).collect();
+        let all: u64 = target.tracks.iter().map(|track| track.elems()).product();
         let before = |position: u64| {
             // Axis by axis from the slowest: elements of the message with a smaller index there and equal indices before.
-            let mut left: u64 = self.order.iter().map(|&dim| target.tracks[dim].elems()).product();
-            let mut inside: u64 = self.order.iter().map(|&dim| elems(dim)).product();
+            let (mut left, mut inside): (u64, u64) = (all, elems.iter().product());
             if position >= left {
                 return inside;
             }
@@ -116,17 +178,19 @@ impl<'a> StagingLayout<'a> {
             for &dim in &self.order {
                 let track = &target.tracks[dim];
                 left /= track.elems();
-                inside /= elems(dim).max(1);
+                inside /= elems[dim].max(1);
                 let index = position / left;
                 position %= left;
-                let smaller = track.before(peers[dim], index);
-                sum += smaller * inside;
-                if track.before(peers[dim], index + 1) == smaller {
+                sum += track.before(peers[dim], index) * inside;
+                if track.peer_at(index) != Some(peers[dim]) {
                     break;
                 }
             }
             sum
         };
+        // Most chunks end where another one begins.
+        let mut known = HashMap::with_capacity(chunks.len() + 1);
+        let mut before = |position: u64| *known.entry(position).or_insert_with(|| before(position));
         chunks.iter().map(|chunk| before(chunk.start)..before(chunk.end)).collect()
     }
 
@@ -145,15 +209,21 @@ impl<'a> StagingLayout<'a> {
             .collect()
     }
 
-    /// Returns a route from a source into messages with these tracks and strides.
-    pub fn pack<T: AsRef<[Arc<Track>]>, S: AsRef<[u64]>>(&self, messages: &[(T, S)], source: usize) -> Route {
+    /// Returns a route from a source into messages with these tracks and strides. With `counts_rows`, its rows are those of the
+    /// messages; else short ones may be folded.
+    pub fn pack<T: AsRef<[Arc<Track>]>, S: AsRef<[u64]>>(
+        &self,
+        messages: &[(T, S)],
+        source: usize,
+        counts_rows: bool,
+    ) -> Route {
         let mut destinations = Vec::with_capacity(messages.len());
         for (target, (tracks, strides)) in messages.iter().enumerate() {
             let (tracks, strides) = (tracks.as_ref(), strides.as_ref());
             destinations.push(DestinationSpec { target, tracks, parts: vec![0], strides, rows: None });
         }
         let from = self.array.sources()[source].strides.as_slice();
-        self.route(vec![from], destinations, None)
+        self.route(vec![from], destinations, None, counts_rows)
     }
 
     /// Returns the route from all staging buffers into the destination.
@@ -166,6 +236,19 @@ impl<'a> StagingLayout<'a> {
     /// because pieces are too short or not contiguous, or the local share is too small.
     pub fn in_place_route(&self, target: &Target, place: usize) -> Option<Route> {
         let fast = *self.order.last()?;
+        if target.places() == 1 {
+            // No staging buffers.
+            let (strides, rows) = (&target.strides, target.rows.clone());
+            let parts = vec![0];
+            let destination = DestinationSpec { target: 0, tracks: &target.tracks, parts, strides, rows };
+            let source = source_at(self.array, target, place);
+            return Some(self.route(
+                vec![&self.array.sources()[source].strides],
+                vec![destination],
+                None,
+                false,
+            ));
+        }
         let pieces: u64 =
             target.tracks[fast].loops().iter().map(|l| l.rounds * l.stretches.len() as u64).sum();
         let peers = target.peers_at(place);
@@ -203,7 +286,7 @@ impl<'a> StagingLayout<'a> {
         let (rows, to) = (target.rows.clone(), &target.strides);
         let destination =
             DestinationSpec { target: 0, tracks, parts: (0..places as u32).collect(), strides: to, rows };
-        self.route(strides.iter().map(Vec::as_slice).collect(), vec![destination], local)
+        self.route(strides.iter().map(Vec::as_slice).collect(), vec![destination], local, false)
     }
 
     /// Returns the strides of a dense message with this number of elements along each axis.
@@ -222,9 +305,8 @@ impl<'a> StagingLayout<'a> {
         from_strides: Vec<&[u64]>,
         destinations: Vec<DestinationSpec<'_>>,
         local: Option<LocalSpec<'_>>,
+        counts_rows: bool,
     ) -> Route {
-        // Groups of receivers are packed row by row.
-        let counts_rows = destinations.len() > 1;
         let spec =
             RouteSpec { elem: self.elem, order: &self.order, from_strides, destinations, local, counts_rows };
         Route::new(&spec, self.level)

@@ -15,9 +15,9 @@ use std::sync::Arc;
 pub struct ReceiverGroup {
     /// Indices into [`super::StagedCopy::outgoing`].
     pub members: Vec<usize>,
-    /// For each array, the route into the buffers of all members; empty if there is only one member.
+    /// For each side, the route into the buffers of all members; empty if there is only one member.
     pub(crate) together: Vec<Route>,
-    /// For each array, that route with the rank's own destination as one more, for rows that this rank keeps.
+    /// For each side, that route with the rank's own destination as one more, for rows that this rank keeps.
     pub(crate) kept: Vec<Option<KeptTogether>>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn group_receivers(
             let mut destinations: Vec<_> =
                 members.map(|side| (&side.tracks[..], &side.strides[..])).collect();
             if destinations.len() > 1 {
-                together.push(layout.pack(&destinations, side.source));
+                together.push(layout.pack(&destinations, side.source, false));
             }
             let assembly = assemblies
                 .iter()
@@ -123,8 +123,10 @@ pub(crate) fn group_receivers(
                 .filter(|_| destinations.len() < MAX_DESTINATIONS);
             let rows = assembly.and_then(|assembly| assemblies[assembly].rows.as_ref());
             destinations.extend(rows.map(|rows| (&rows.tracks[..], &rows.strides[..])));
-            let route = assembly
-                .map(|assembly| KeptTogether { route: layout.pack(&destinations, side.source), assembly });
+            let route = assembly.map(|assembly| KeptTogether {
+                route: layout.pack(&destinations, side.source, true),
+                assembly,
+            });
             kept.push(route.filter(|kept| kept.route.kernel() == Kernel::Rows));
         }
     }

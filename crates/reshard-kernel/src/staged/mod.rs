@@ -1,7 +1,8 @@
 //! Staged copies: two copies through memory that both sides reach. Each source packs into staging buffers, each destination
 //! assembles from them.
 //!
-//! A destination's positions, in the order of its memory, are cut into *chunks*. What one source has of a chunk is
+//! A destination's positions, in the order of a message, are cut into *chunks*; those of a transpose with long rows first into
+//! *strips*, which are treated like destinations of their own. What one source has of a chunk is
 //! contiguous in its message, so both sides know its bounds without communication. When all staging buffers of a chunk are
 //! filled, the destination is written in order, whole cache lines at a time, as if the buffers were the sources: much faster
 //! than message by message. What a rank sends itself is read in place, among the others' buffers; only if pieces are short
@@ -17,7 +18,7 @@ use crate::simd::{Level, prefetch_piece};
 use buffers::{StagingLayout, StagingTuning};
 pub use groups::ReceiverGroup;
 use groups::{KeptRows, KeptTogether, group_receivers};
-use reshard_plan::{Plan, Track};
+use reshard_plan::{Plan, Target, Track};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ pub struct SendSide {
     sides: Vec<PackSide>,
 }
 
-/// One array of what a rank packs for a receiver.
+/// One array, or a strip of it, of what a rank packs for a receiver.
 struct PackSide {
     array: usize,
     source: usize,
@@ -72,7 +73,7 @@ struct PackSide {
     large: bool,
 }
 
-/// One array of what a rank assembles.
+/// One array, or a strip of it, of what a rank assembles.
 struct Assembly {
     array: usize,
     target: usize,
@@ -114,10 +115,7 @@ impl StagedCopy {
     pub fn in_way(plan: Arc<Plan>, rank: u64, chunk: u64, way: usize) -> Self {
         let levels = Level::available();
         let level = levels[way / 2 % levels.len()];
-        let large = way % 2 == 1;
-        let mut staged = Self::tuned(plan, rank, chunk, StagingTuning { level, large: Some(large) });
-        staged.pack_non_temporal(large);
-        staged
+        Self::tuned(plan, rank, chunk, StagingTuning { level, large: Some(way % 2 == 1) })
     }
 
     fn tuned(plan: Arc<Plan>, rank: u64, chunk: u64, tuning: StagingTuning) -> Self {
@@ -130,7 +128,19 @@ impl StagedCopy {
         for (number, array) in plan.arrays().iter().enumerate() {
             let mine = array.source_of(rank);
             let mut layout = StagingLayout::new(array, tuning);
-            for (index, target) in array.targets().iter().enumerate().filter(|(_, t)| t.elems() > 0) {
+            let targets = array.targets().iter().enumerate().filter(|(_, target)| target.elems() > 0);
+            let strips_of = |(index, target): (usize, &Target)| {
+                let mut strips = layout.strips(target, chunk);
+                // Where a strip does not come from all sources, destinations do not all begin with the same one. Elsewhere they
+                // do: they take from the same lines.
+                if strips.iter().any(|strip| strip.places() < target.places()) {
+                    let first = index * strips.len() / array.targets().len();
+                    strips.rotate_left(first);
+                }
+                strips.into_iter().map(move |strip| (index, strip))
+            };
+            let strips: Vec<(usize, Target)> = targets.flat_map(strips_of).collect();
+            for &(index, ref target) in &strips {
                 let chunks = layout.chunks(target, chunk);
                 let first = *chunks_of.entry(target.rank).or_insert(0);
                 let count = chunks.len();
@@ -151,7 +161,7 @@ impl StagedCopy {
                         first,
                         ranges: layout.message_ranges(target, place, &chunks),
                         row: layout.order.last().map_or(1, |&dim| tracks[dim].elems()),
-                        pack: layout.pack(&[(&tracks, &strides)], source),
+                        pack: layout.pack(&[(&tracks, &strides)], source, false),
                         tracks,
                         strides,
                         large: layout.large,
@@ -216,6 +226,11 @@ impl StagedCopy {
     /// pieces, which is slower than memory.
     pub fn can_pack_non_temporal(&self) -> bool {
         self.outgoing.iter().flat_map(|outgoing| &outgoing.sides).any(PackSide::can_be_non_temporal)
+    }
+
+    /// True if all arrays of a run are copied as they are, not scaled.
+    pub fn only_copies(&self, data: &Buffers<'_>) -> bool {
+        (0..self.plan.arrays().len()).all(|array| data.scaling(array).is_none())
     }
 
     /// Packs staging buffers with non-temporal stores from now on, or not.
@@ -289,9 +304,10 @@ impl StagedCopy {
         mut buffer_of: impl FnMut(usize) -> &'b mut [u8],
     ) {
         assert!(!keep || self.keeps(data, group, chunk), "what is kept lies between what is packed");
-        if let ([only], false) = (&self.groups[group].members[..], keep) {
-            let only = *only;
-            self.pack(data, only, chunk, buffer_of(0));
+        if !keep && !self.packs_together(group, chunk) {
+            for k in 0..self.groups[group].members.len() {
+                self.pack(data, self.groups[group].members[k], chunk, buffer_of(k));
+            }
             return;
         }
         assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
@@ -303,7 +319,10 @@ impl StagedCopy {
         if data.scaling(side.array).is_some_and(|scaling| scaling.ignores_source) {
             return;
         }
-        let rows = side.ranges[at].start / side.row..side.ranges[at].end / side.row;
+        let route = if keep { None } else { Some(&together[number]) };
+        // Positions of a row of the route.
+        let row = route.map_or(side.row, Route::row_positions);
+        let rows = side.ranges[at].start / row..side.ranges[at].end / row;
         let mut bases = [std::ptr::null_mut(); MAX_DESTINATIONS];
         for (k, (base, &member)) in bases.iter_mut().zip(members).enumerate() {
             let side = &outgoing[member].sides[number];
@@ -316,9 +335,10 @@ impl StagedCopy {
         let source = data.sources(side.array)[side.source];
         assert!(!source.is_null() || rows.is_empty(), "a rank packs its own part");
         let mut destinations = members.len();
-        let route = match kept[number].as_ref().filter(|_| keep) {
-            None => &together[number],
-            Some(KeptTogether { route, assembly }) => {
+        let route = match (route, &kept[number]) {
+            (Some(route), _) => route,
+            (None, None) => return,
+            (None, Some(KeptTogether { route, assembly })) => {
                 let assembly = &assemblies[*assembly];
                 let target = data.targets(assembly.array)[assembly.target];
                 assert!(!target.is_null(), "a rank keeps its own part");
@@ -340,6 +360,19 @@ impl StagedCopy {
         // rows in a chunk, see `group_receivers`. Buffers are borrowed one by one, and so are disjoint. The scratch was made for
         // this route.
         unsafe { copy(job, scratch) };
+    }
+
+    /// True if a chunk of a group of receivers is packed in one pass: there are several, and it consists of whole rows of their
+    /// common route, which may be longer than those of the messages.
+    fn packs_together(&self, group: usize, chunk: usize) -> bool {
+        let ReceiverGroup { members, together, .. } = &self.groups[group];
+        let sides = &self.outgoing[members[0]].sides;
+        let Some((number, at)) = find(sides, chunk) else { return false };
+        let whole = |route: &Route| {
+            let Range { start, end } = sides[number].ranges[at];
+            start.is_multiple_of(route.row_positions()) && end.is_multiple_of(route.row_positions())
+        };
+        together.get(number).is_some_and(whole)
     }
 
     /// Packs what this rank has of a receiver's chunk. Returns its bytes.
@@ -419,7 +452,7 @@ impl StagedCopy {
             let packed = buffer_of(sender);
             assert!((end - begin) as usize <= packed.len(), "a staging buffer of {} bytes", packed.len());
             if !assembly.non_temporal {
-                // All of it is in another core's caches.
+                // All of it is in another core's caches. (For large arrays that gains nothing.)
                 prefetch_piece(packed.as_ptr(), (end - begin) as usize);
             }
             // Addresses count from the start of the whole message.
@@ -440,8 +473,9 @@ impl StagedCopy {
             range: CopyRange::Positions(assembly.chunks[at].clone()),
         };
         // SAFETY: the destination was entered, whole, and is mutably borrowed. Of each buffer only positions of this chunk
-        // are read, and it has all of them, as was checked; a local source was entered, whole, and is borrowed, too. The
-        // scratch was made for this route; a scaling for the array's type.
+        // are read, and it has all of them, as was checked: buffers are contiguous along the fast axis, so it is no transpose. A
+        // local source was entered, whole, and is borrowed, too. The scratch was made for this route; a scaling for the array's
+        // type.
         unsafe { copy(job, scratch) };
     }
 }
@@ -478,7 +512,7 @@ fn routes<'a>(
     alone.chain(together).chain(kept).chain(assemblies.iter().map(|assembly| &assembly.route))
 }
 
-/// Returns the side a chunk belongs to, and its index there; `None` if this rank has nothing in that array.
+/// Returns the side a chunk belongs to, and its index there; `None` if this rank has nothing in that array or strip.
 fn find(sides: &[PackSide], chunk: usize) -> Option<(usize, usize)> {
     let number = sides.iter().rposition(|side| side.first <= chunk)?;
     let at = chunk - sides[number].first;

@@ -80,36 +80,30 @@ impl Default for MpiOptions {
     }
 }
 
-/// Bytes of all staging buffers of a chunk together, with at most [`LONG_CHUNK_MAX_RANKS`] ranks. Long buffers are read and
-/// written a few percent faster.
+/// Bytes of all staging buffers of a chunk together, at most; with more than [`LONG_CHUNK_MAX_RANKS`] ranks half of it, as
+/// each has buffers for all others. Long buffers are read and written a few percent faster.
 const LONG_CHUNK_BYTES: u64 = 1 << 20;
-
-/// Bytes of all staging buffers of a chunk together, with more ranks: each has buffers for all others, and shorter ones are
-/// enough to keep all busy.
-const CHUNK_BYTES: u64 = 1 << 19;
-
-/// The most ranks that have long chunks.
 const LONG_CHUNK_MAX_RANKS: usize = 8;
 
 /// With more ranks than this chunks become shorter in proportion, so that the memory of a rank's buffers does not grow.
 const FULL_CHUNK_MAX_RANKS: usize = 64;
 
-/// The chunks of a rank at least, if they are not shorter than this for it.
+/// The chunks of a rank at least, if few ranks have no shorter ones than this for it: it takes time to make buffers.
 const MIN_CHUNKS_PER_RANK: u64 = 32;
-const MIN_CHUNK_BYTES: u64 = 1 << 16;
+const SMALL_CHUNK_BYTES: u64 = 1 << 16;
 
 /// The most chunks of all ranks: each rank lists those of all. Arrays of more than a hundred gigabytes have longer chunks.
 const MAX_CHUNKS: u64 = 1 << 17;
 
-/// Bytes of all staging buffers of a chunk together, for the mover `private`. Small arrays have shorter ones: it takes time to make
-/// them, and there should be some chunks for each rank.
+/// Bytes of all staging buffers of a chunk together, for the mover `private`.
 fn chunk_bytes(plan: &Plan, ranks: usize) -> u64 {
+    let long = plan.bytes() / ranks as u64 / MIN_CHUNKS_PER_RANK;
+    let long = long.clamp(SMALL_CHUNK_BYTES, LONG_CHUNK_BYTES);
     let bytes = match ranks {
-        0..=LONG_CHUNK_MAX_RANKS => LONG_CHUNK_BYTES,
-        _ => CHUNK_BYTES * FULL_CHUNK_MAX_RANKS as u64 / ranks.max(FULL_CHUNK_MAX_RANKS) as u64,
+        0..=LONG_CHUNK_MAX_RANKS => long,
+        _ => long / 2 * FULL_CHUNK_MAX_RANKS as u64 / ranks.max(FULL_CHUNK_MAX_RANKS) as u64,
     };
-    let share = plan.bytes() / ranks as u64;
-    bytes.min((share / MIN_CHUNKS_PER_RANK).max(MIN_CHUNK_BYTES)).max(plan.bytes() / MAX_CHUNKS)
+    bytes.max(plan.bytes() / MAX_CHUNKS)
 }
 
 /// The engine between processes.

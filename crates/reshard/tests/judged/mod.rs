@@ -211,10 +211,12 @@ pub fn run_staged(judged: &impl Judged, chunk: u64, way: usize) -> usize {
                 let mut packed: Vec<Vec<u8>> = members.iter().map(buffer).collect();
                 let mut empty = packed.iter_mut();
                 let keep = staged.keeps(data, group, next) && kept.insert((number, next));
+                staged.pack_non_temporal(next % 2 == 1);
                 staged.pack_group(data, group, next, keep, |_| empty.next().unwrap());
+                staged.pack_non_temporal(next.is_multiple_of(2));
                 for (&member, packed) in members.iter().zip(packed) {
                     assert_eq!(staged.next_chunk(member, next), next, "members of a group go together");
-                    // Packing the members one by one gives the same bytes.
+                    // Packing the members one by one gives the same bytes, with other stores, too.
                     let mut single = vec![0; packed.len()];
                     let bytes = staged.pack(data, member, next, &mut single);
                     assert!(bytes > 0 && single[..bytes] == packed[..bytes]);

@@ -63,7 +63,7 @@ pub struct PrivateMover {
     runs: u64,
     /// Fingerprint of the current call.
     call: u64,
-    /// The receiver group (the kernel calls it a bundle) to begin with: not all ranks begin with the same.
+    /// The receiver group to begin with: not all ranks begin with the same.
     first: usize,
     trial: StoreTrial,
     counters: RunCounters,
@@ -274,7 +274,9 @@ impl MoverBackend for PrivateMover {
         }
         if !left && self.joint_done == self.joint.len() && self.local_done == self.local.len() {
             self.runs += 1;
-            self.trial.run_took(self.counters.pack + self.counters.unpack);
+            if self.staged.only_copies(data) {
+                self.trial.run_took(self.counters.pack + self.counters.unpack);
+            }
             return Ok(Progress::Done);
         }
         Ok(Progress::of(moved))
@@ -319,10 +321,11 @@ fn fitting(
         let staged = staged_copy(plan, comm.rank() as u64, chunk, level)?;
         let taken = NodeMemory::taken(segment_bytes(&staged, chunk), PAGES);
         let all = comm.sum(staged.scratch_bytes() + taken as u64, limit)?;
-        if all <= most || (memory.is_none() && chunk <= MIN_CHUNK_BYTES) {
+        let too_short = |least: u64| chunk <= least || plan.bytes() / chunk > MAX_CHUNKS;
+        if all <= most || (memory.is_none() && too_short(MIN_CHUNK_BYTES)) {
             return Ok((staged, chunk));
         }
-        if chunk <= 1 || plan.bytes() / chunk > MAX_CHUNKS {
+        if too_short(1) {
             return Err(too_little_memory(most, all));
         }
         chunk /= 2;
