@@ -2,14 +2,14 @@
 //! assembles from them.
 //!
 //! A destination's positions, in the order of a message, are cut into *chunks*; those of a transpose with long rows first into
-//! *strips*, which are treated like destinations of their own. What one source has of a chunk is
-//! contiguous in its message, so both sides know its bounds without communication. When all staging buffers of a chunk are
-//! filled, the destination is written in order, whole cache lines at a time, as if the buffers were the sources: much faster
-//! than message by message. What a rank sends itself is read in place, among the others' buffers; only if pieces are short
-//! does it go into a staging buffer, too.
+//! *strips*, which are treated like destinations of their own. What one source has of a chunk is contiguous in its message, so
+//! both sides know its bounds without communication. When all staging buffers of a chunk are filled, the destination is written
+//! in order, whole cache lines at a time, as if the buffers were the sources: much faster than message by message. What a rank
+//! sends itself is read in place, among the others' buffers; only if pieces are short does it go into a staging buffer, too.
 
 mod buffers;
 mod groups;
+mod sides;
 
 use crate::copy::{CopyJob, CopyMode, Scratch, copy};
 use crate::memory::Buffers;
@@ -18,7 +18,9 @@ use crate::simd::{Level, prefetch_piece};
 use buffers::{StagingLayout, StagingTuning};
 pub use groups::ReceiverGroup;
 use groups::{KeptRows, KeptTogether, group_receivers};
-use reshard_plan::{Plan, Target, Track};
+use reshard_plan::{Plan, Target};
+pub use sides::SendSide;
+use sides::{PackSide, find};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,35 +45,6 @@ pub struct StagedCopy {
 
 // SAFETY: the addresses are only used while `assemble` runs, on what it borrows.
 unsafe impl Send for StagedCopy {}
-
-/// What a rank packs for one receiver, which may be itself.
-pub struct SendSide {
-    /// The receiver.
-    pub to: u64,
-    /// Number of chunks of the receiver, of all arrays.
-    pub chunks: usize,
-    /// Bytes of the largest staging buffer of a chunk.
-    pub max_bytes: usize,
-    sides: Vec<PackSide>,
-}
-
-/// One array, or a strip of it, of what a rank packs for a receiver.
-struct PackSide {
-    array: usize,
-    source: usize,
-    elem: u64,
-    /// Index of its first chunk among the receiver's.
-    first: usize,
-    /// The positions of the message that belong to each chunk.
-    ranges: Vec<Range<u64>>,
-    /// Positions of a row of the message.
-    row: u64,
-    tracks: Vec<Arc<Track>>,
-    strides: Vec<u64>,
-    pack: Route,
-    /// The array does not fit into the caches.
-    large: bool,
-}
 
 /// One array, or a strip of it, of what a rank assembles.
 struct Assembly {
@@ -319,9 +292,10 @@ impl StagedCopy {
         if data.scaling(side.array).is_some_and(|scaling| scaling.ignores_source) {
             return;
         }
-        let route = if keep { None } else { Some(&together[number]) };
+        // With `keep` there is one, see `keeps`.
+        let kept = kept[number].as_ref().filter(|_| keep);
         // Positions of a row of the route.
-        let row = route.map_or(side.row, Route::row_positions);
+        let row = if kept.is_some() { side.row } else { together[number].row_positions() };
         let rows = side.ranges[at].start / row..side.ranges[at].end / row;
         let mut bases = [std::ptr::null_mut(); MAX_DESTINATIONS];
         for (k, (base, &member)) in bases.iter_mut().zip(members).enumerate() {
@@ -335,10 +309,9 @@ impl StagedCopy {
         let source = data.sources(side.array)[side.source];
         assert!(!source.is_null() || rows.is_empty(), "a rank packs its own part");
         let mut destinations = members.len();
-        let route = match (route, &kept[number]) {
-            (Some(route), _) => route,
-            (None, None) => return,
-            (None, Some(KeptTogether { route, assembly })) => {
+        let route = match kept {
+            None => &together[number],
+            Some(KeptTogether { route, assembly }) => {
                 let assembly = &assemblies[*assembly];
                 let target = data.targets(assembly.array)[assembly.target];
                 assert!(!target.is_null(), "a rank keeps its own part");
@@ -480,26 +453,6 @@ impl StagedCopy {
     }
 }
 
-impl PackSide {
-    fn can_be_non_temporal(&self) -> bool {
-        self.large && !self.pack.has_short_pieces()
-    }
-
-    fn mode(&self, non_temporal: bool) -> CopyMode<'static> {
-        CopyMode {
-            non_temporal: non_temporal && self.can_be_non_temporal(),
-            prefetch_reads: self.large,
-            prefetch_writes: true,
-            ..CopyMode::default()
-        }
-    }
-
-    fn max_bytes(&self) -> usize {
-        let longest = self.ranges.iter().map(|range| range.end - range.start).max().unwrap_or(0);
-        (longest * self.elem) as usize
-    }
-}
-
 /// Returns all routes.
 fn routes<'a>(
     outgoing: &'a [SendSide],
@@ -510,11 +463,4 @@ fn routes<'a>(
     let together = groups.iter().flat_map(|group| &group.together);
     let kept = groups.iter().flat_map(|group| &group.kept).flatten().map(|kept| &kept.route);
     alone.chain(together).chain(kept).chain(assemblies.iter().map(|assembly| &assembly.route))
-}
-
-/// Returns the side a chunk belongs to, and its index there; `None` if this rank has nothing in that array or strip.
-fn find(sides: &[PackSide], chunk: usize) -> Option<(usize, usize)> {
-    let number = sides.iter().rposition(|side| side.first <= chunk)?;
-    let at = chunk - sides[number].first;
-    (at < sides[number].ranges.len()).then_some((number, at))
 }

@@ -20,7 +20,8 @@ struct Given {
     elem: u64,
     window: [u64; 2],
     from_at: [u64; 2],
-    order: MemoryOrder,
+    /// Of the source and of the destination.
+    orders: [MemoryOrder; 2],
     mover: Mover,
     strategy: Strategy,
     memory: Option<u64>,
@@ -37,7 +38,7 @@ impl Given {
         };
         let window = Window::of(&self.window).from(&self.from_at);
         let moves = || {
-            let (from, to) = (layout(self.from, MemoryOrder::ColMajor)?, layout(self.to, self.order)?);
+            let (from, to) = (layout(self.from, self.orders[0])?, layout(self.to, self.orders[1])?);
             Ok(vec![Move::windowed::<f64>(from, to, window)?.of_bytes(self.elem)?])
         };
         let messages = MessagesOptions::default().with_strategy(self.strategy).with_memory(self.memory);
@@ -62,13 +63,7 @@ impl Given {
             8 => other.window[1] -= 1,
             9 => other.from_at[0] += 1,
             10 => other.from_at[1] += 1,
-            11 => {
-                other.order = if self.order == MemoryOrder::ColMajor {
-                    MemoryOrder::RowMajor
-                } else {
-                    MemoryOrder::ColMajor
-                }
-            }
+            11 => other.orders[0] = another(self.orders[0]),
             12 => other.mover = if self.mover == Mover::Private { Mover::Messages } else { Mover::Private },
             13 => other.strategy = Strategy::Caterpillar,
             14 => other.memory = Some(1 << 20),
@@ -77,14 +72,19 @@ impl Given {
             16 => other.from.1[0] = 0,
             17 => other.elem = 0,
             18 => other.window[1] = 1_000,
+            19 => other.orders[1] = another(self.orders[1]),
             _ => other.to.0.swap(0, 1),
         }
         other
     }
 }
 
+fn another(order: MemoryOrder) -> MemoryOrder {
+    if order == MemoryOrder::ColMajor { MemoryOrder::RowMajor } else { MemoryOrder::ColMajor }
+}
+
 /// The number of different changes, and those that leave nothing to plan.
-const CHANGES: u64 = 20;
+const CHANGES: u64 = 21;
 const IMPOSSIBLE: Range<u64> = 16..19;
 
 /// One rank is given one other argument: all ranks are told, by the same sentence, which names that rank.
@@ -99,7 +99,8 @@ pub fn disagreement(world: &dyn World, seed: u64, trials: u64) {
             elem: random.within(1, 16),
             window: [random.within(5, 30), random.within(5, 30)],
             from_at: [random.within(0, 5), random.within(0, 5)],
-            order: if random.one_in(2) { MemoryOrder::ColMajor } else { MemoryOrder::RowMajor },
+            orders: [(); 2]
+                .map(|()| if random.one_in(2) { MemoryOrder::ColMajor } else { MemoryOrder::RowMajor }),
             mover: if random.one_in(2) { Mover::Private } else { Mover::Messages },
             strategy: Strategy::Optimal,
             memory: None,

@@ -213,7 +213,8 @@ fn large(world: &dyn World) {
             let messages = MessagesOptions::default().with_memory(memory);
             let options = MpiOptions::default().with_mover(mover).with_messages(messages);
             let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
-            let runs = if mover == Mover::Private { 3 } else { 2 };
+            // Private arrays: the trial of stores and a run after it.
+            let runs = if mover == Mover::Private { 6 } else { 2 };
             for salt in 0..runs {
                 let case = Case { moving: moving.clone(), skew: [8 * number, 0], salt };
                 run(&case, &mut engine, world, salt == 1);
