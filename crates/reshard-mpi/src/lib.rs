@@ -41,6 +41,7 @@ mod ring;
 mod search;
 #[allow(unsafe_code)]
 mod shm;
+mod strides;
 pub mod transport;
 mod tree;
 

@@ -78,8 +78,12 @@ impl Node {
 
     /// True if the node has more ranks than processors.
     pub fn is_oversubscribed(&self) -> bool {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.ranks.len() > processors
+        self.ranks.len() > Self::processors()
+    }
+
+    /// The processors that this rank may use.
+    pub fn processors() -> usize {
+        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
     }
 
     /// Ranks of the largest node: equal on all ranks.

@@ -46,6 +46,49 @@ fn places_are_the_sources_something_comes_from() {
     }
 }
 
+/// Runs are what moves, element by element, and no two of a pair could be joined.
+#[test]
+fn memory_runs_are_all_elements_once_and_as_long_as_they_can_be() {
+    let mut random = Random::new(11);
+    let kinds = Kinds { procs: 4, dims: 1..5, own_strides: true, ..Kinds::default() };
+    let (mut pairs, mut long) = (0, 0);
+    for _ in 0..1500 {
+        let moving = Case::random(&mut random, &kinds).moving;
+        let plan = Plan::new(vec![moving]).unwrap();
+        let array = &plan.arrays()[0];
+        for target in array.targets().iter().filter(|target| target.elems() > 0) {
+            for place in 0..target.places() {
+                let source = &array.sources()[array.source_at(target, place).unwrap()];
+                let mut expected = vec![(0, 0)];
+                for (dim, peer) in target.peers_at(place).into_iter().enumerate() {
+                    let track = target.tracks[dim].with_peer(peer);
+                    let offsets: Vec<(u64, u64)> = track
+                        .pieces()
+                        .flat_map(|piece| (0..piece.len).map(move |k| (piece.from + k, piece.to + k)))
+                        .map(|(from, to)| {
+                            (from.wrapping_mul(source.strides[dim]), to.wrapping_mul(target.strides[dim]))
+                        })
+                        .collect();
+                    let each = |&(from, to): &(u64, u64)| -> Vec<(u64, u64)> {
+                        offsets.iter().map(|by| (from + by.0, to + by.1)).collect()
+                    };
+                    expected = expected.iter().flat_map(each).collect();
+                }
+                expected.sort_by_key(|&(_, to)| to);
+                let mut runs = array.memory_runs(target, place).unwrap();
+                assert_eq!(array.memory_run_count(target, place), Some(runs.len() as u64));
+                runs.sort_by_key(|run| run.to);
+                let found: Vec<(u64, u64)> =
+                    runs.iter().flat_map(|run| (0..run.elems).map(|k| (run.from + k, run.to + k))).collect();
+                assert_eq!(found, expected, "{:?}", array.wanted());
+                pairs += 1;
+                long += u64::from(runs.len() < expected.len());
+            }
+        }
+    }
+    assert!(pairs > 3000 && long > 1000, "{pairs} pairs, {long} with runs of several elements");
+}
+
 /// What a plan for some ranks says is what the plan for all says of them, and its peers are the ranks of the messages.
 #[test]
 fn a_plan_for_some_ranks_is_a_part_of_the_plan_for_all() {

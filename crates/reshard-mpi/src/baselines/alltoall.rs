@@ -7,7 +7,7 @@ use crate::ffi::collective::Blocks;
 use crate::ffi::comm::Comm;
 use crate::ffi::datatype::Datatype;
 use crate::ffi::library::Mpi;
-use crate::mover::{MoverBackend, Progress, RunCounters};
+use crate::mover::{MoverBackend, Progress, RunCounters, check_unscaled};
 use reshard::engine::{Buffers, Level, MessagesOptions};
 use reshard::rank::{Program, RankPacker, messages};
 use reshard::schedule::Strategy;
@@ -108,19 +108,6 @@ impl MoverBackend for AllToAllV {
 
     fn scratch_bytes(&self) -> u64 {
         (self.send.len() + self.receive.len()) as u64 + self.packer.scratch_bytes()
-    }
-}
-
-/// Refuses scaling: data moved by one collective of MPI carries no alpha and beta that the ranks could compare.
-fn check_unscaled(data: &Buffers<'_>, call: &str) -> Result<()> {
-    match data.is_scaled() {
-        false => Ok(()),
-        true => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "the mover that calls {call} does not scale; choose another mover, or give no alpha, beta or conjugation"
-            ),
-        )),
     }
 }
 

@@ -7,7 +7,6 @@
 mod own;
 mod owned;
 mod running;
-mod strides;
 
 pub use own::{Own, OwnParts, RunArrays};
 pub use owned::OwnedRun;
@@ -16,12 +15,14 @@ pub use running::Running;
 use crate::agree::{Field, agree, agree_on_result, register};
 use crate::baselines::alltoall::{AllToAllV, AllToAllW};
 use crate::communicator::{Communicator, DEADLINE, ToCommunicator};
+use crate::mover::cma::CmaMover;
 use crate::mover::messages::{MessageSizing, MessagesMover};
 use crate::mover::private::PrivateMover;
 use crate::mover::shared::readers::Readers;
 use crate::mover::shared::{SharedMover, WorkSharing};
 use crate::mover::{Mover, MoverBackend, rank_count, too_little_memory};
 use crate::mpi_transport::mpi_of;
+use crate::strides;
 use own::Entering;
 use reshard::engine::{BufferTable, Level, MessagesOptions, Report};
 use reshard::rank::check_reach;
@@ -212,6 +213,10 @@ impl MpiEngine {
                 let chunk = chunk_bytes(&plan, comm.size());
                 Box::new(PrivateMover::new(&plan, &comm, chunk, memory, level, limit)?)
             }
+            Mover::Cma => {
+                plan = strides::of_all_ranks(&plan, &comm, limit)?;
+                Box::new(CmaMover::new(&plan, &comm, limit)?)
+            }
             Mover::Messages | Mover::Mixed | Mover::Lockstep => {
                 let mixed = chosen == Mover::Mixed;
                 let sizing = MessageSizing::new(&plan, &comm, &options.messages, mixed, limit);
@@ -249,6 +254,12 @@ impl MpiEngine {
     #[doc(hidden)]
     pub fn tasks_copied(&self) -> u64 {
         self.driver.counters().tasks
+    }
+
+    /// Nanoseconds that this rank packed in the last run: none if the system copied.
+    #[doc(hidden)]
+    pub fn packed_nanoseconds(&self) -> u64 {
+        self.driver.counters().pack.as_nanos() as u64
     }
 
     /// The first tag of the engine's messages.
@@ -411,7 +422,7 @@ fn plan_for(mover: Mover, plan: Arc<Plan>) -> Result<Arc<Plan>> {
 fn choose(wanted: Mover, comm: &Communicator, limit: Option<Duration>) -> Result<(Mover, String)> {
     let node = comm.node(limit)?;
     match (wanted, node.apart()) {
-        (Mover::Shared | Mover::SharedSource | Mover::Private, Some(apart)) => Err(Error::new(
+        (Mover::Shared | Mover::SharedSource | Mover::Private | Mover::Cma, Some(apart)) => Err(Error::new(
             ErrorKind::Unsupported,
             format!(
                 "the mover `{wanted}` needs all ranks on one node, but {apart}; use messages: the mover `messages`, or `mixed`"

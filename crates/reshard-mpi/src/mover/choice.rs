@@ -24,6 +24,10 @@ pub enum Mover {
     SharedSource,
     /// Two copies through small staging buffers in shared memory. All ranks on one node.
     Private,
+    /// One copy by the system, out of the private memory of the sending process (cross-memory attach, `process_vm_readv`): for long
+    /// runs; `Private` tries it there. All ranks on one node, which may read each other's memory. A rank's run ends when all have
+    /// read its source. Refuses triangles, alpha, beta and conjugation.
+    Cma,
     /// Packed messages in the order of a schedule.
     Messages,
     /// Messages between nodes, double buffers in shared memory within a node.
@@ -42,11 +46,12 @@ pub enum Mover {
 
 impl Mover {
     /// All movers, in the order of the help text.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Auto,
         Self::Shared,
         Self::SharedSource,
         Self::Private,
+        Self::Cma,
         Self::Messages,
         Self::Mixed,
         Self::Lockstep,
@@ -61,6 +66,7 @@ impl Mover {
             Self::Shared => "shared",
             Self::SharedSource => "shared-source",
             Self::Private => "private",
+            Self::Cma => "cma",
             Self::Messages => "messages",
             Self::Mixed => "mixed",
             Self::Lockstep => "lockstep",

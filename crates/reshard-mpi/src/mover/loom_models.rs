@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::Progress;
+use super::cma::offers::{Offer, Offers};
 use super::messages::double_buffer::{BUFFERS_PER_PAIR, DoubleBuffer};
 use super::private::queue::{
     BufferHandle, BufferRing, Consumer, LINE, Producer, WarmBuffers, publish_emptied,
@@ -327,6 +328,73 @@ fn finish(groups: &mut TaskGroups<ModelMemory>, copy: impl Fn(u64)) -> reshard_p
             Progress::Waits => thread::yield_now(),
         }
     }
+}
+
+/// The words of an owner and its readers, for one array.
+fn offer_words(ranks: usize) -> ModelMemory {
+    let words: Vec<usize> = (0..Offers::<ModelMemory>::bytes(1)).step_by(8).collect();
+    ModelMemory::new(ranks, &words)
+}
+
+/// Waits for the owner's offer.
+fn wait_for_offer(offers: &Offers<ModelMemory>, run: u64) {
+    while offers.offer_of(0, run) != Offer::Open {
+        thread::yield_now();
+    }
+}
+
+/// Two runs, in which one rank reads the source of another, which writes to it as soon as its run is over.
+#[test]
+fn source_offered_and_read() {
+    model(Some(3), || {
+        let (memory, source) = (offer_words(2), Cell::new());
+        together(2, move |me| {
+            let offers = Offers::new(memory.of(me));
+            for run in 1..=2 {
+                if me == 0 {
+                    source.write(run);
+                    offers.offer(run, std::iter::once(100 + run));
+                    while !offers.has_read(1, run) {
+                        thread::yield_now();
+                    }
+                    offers.confirm(run);
+                } else {
+                    wait_for_offer(&offers, run);
+                    assert_eq!((offers.address(0, 0), source.read()), (100 + run, run));
+                    offers.publish_read(run);
+                    while !offers.is_confirmed(0, run) {
+                        thread::yield_now();
+                    }
+                }
+            }
+        });
+    });
+}
+
+/// The owner gives up, and writes to its source: what is read then does not count, as nobody confirms it.
+#[test]
+fn source_offered_and_withdrawn() {
+    model(None, || {
+        let (memory, source) = (offer_words(2), AtomicU64::new(1));
+        together(2, move |me| {
+            let offers = Offers::new(memory.of(me));
+            if me == 0 {
+                offers.offer(1, std::iter::once(0));
+                if offers.has_read(1, 1) {
+                    offers.confirm(1);
+                }
+                source.store(2, Ordering::Relaxed);
+                return;
+            }
+            wait_for_offer(&offers, 1);
+            let read = source.load(Ordering::Relaxed);
+            offers.publish_read(1);
+            assert!(
+                !offers.is_confirmed(0, 1) || read == 1,
+                "read after the owner had given up, and confirmed"
+            );
+        });
+    });
 }
 
 /// Two runs; the owner writes to its source as soon as it may.

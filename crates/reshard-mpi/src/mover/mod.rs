@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `shared/` | one copy: each byte is read where it is, in memory that all ranks of the node map, and written where it belongs; `groups.rs` says who copies which tasks, `readers.rs` who still reads | sources are [`Shared`](crate::Shared), and perhaps destinations |
 //! | `private/` | two copies: packed into small staging buffers in shared memory (`queue.rs`), assembled from them | private arrays on one node |
+//! | `cma/` | one copy by the system, out of the other process's private memory (`system.rs`), while its owner waits (`offers.rs`) | private arrays on one node with long runs; tried by `private/` |
 //! | `messages/` | packed messages in the order of a schedule (`network.rs`, `barriers.rs`), those within a node through double buffers in shared memory (`in_node.rs`) | between nodes |
 //!
 //! A mover advances task by task and never blocks: its driver waits, with [`Backoff`], which has a deadline. Everything that
@@ -11,6 +12,8 @@
 
 mod backoff;
 mod choice;
+#[allow(unsafe_code)]
+pub mod cma;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod messages;
@@ -101,6 +104,19 @@ pub trait MoverBackend: Send {
 
     /// Bytes this rank takes beside plan and data.
     fn scratch_bytes(&self) -> u64;
+}
+
+/// Refuses scaling, for movers that let others copy: MPI, or the system.
+pub fn check_unscaled(data: &Buffers<'_>, call: &str) -> Result<()> {
+    match data.is_scaled() {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the mover that calls {call} does not scale; choose another mover, or give no alpha, beta or conjugation"
+            ),
+        )),
+    }
 }
 
 /// The error of a mover that needs more memory than it was given.

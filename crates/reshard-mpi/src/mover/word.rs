@@ -1,7 +1,7 @@
 //! Words in memory that several processes map, and every memory ordering by which they synchronise.
 //!
 //! Ranks of a node synchronise through such words only. The types that do so ([`BufferRing`](super::private::queue),
-//! [`DoubleBuffer`](super::messages::double_buffer), [`ProgressBoard`](super::shared::progress),
+//! [`DoubleBuffer`](super::messages::double_buffer), [`Offers`](super::cma::offers), [`ProgressBoard`](super::shared::progress),
 //! [`TaskGroups`](super::shared::groups)) are generic over [`SharedMemory`]: real shared memory in the movers, loom's
 //! atomics in the models, which try every interleaving. Each acquire or release has a name, an [`OrderingSite`], so that
 //! the models can relax one after the other and show that each is needed. All other accesses are relaxed:
@@ -108,6 +108,12 @@ ordering_sites! {
     /// [`DoubleBuffer`](super::messages::double_buffer): the receiver returns an emptied buffer; the sender sees that.
     DoubleBufferEmpties = Release,
     DoubleBufferSeesEmptied = Acquire,
+    /// [`Offers`](super::cma::offers): an owner offers its source; a reader sees that.
+    SourceOffered = Release,
+    SeesSourceOffered = Acquire,
+    /// [`Offers`](super::cma::offers): a reader has read its sources; their owners see that before they may write to them.
+    SourceRead = Release,
+    SeesSourceRead = Acquire,
     /// A rank begins a run: its source is complete, its destination may be written. Every rank that copies sees that.
     RunBegins = Release,
     SeesRunBegun = Acquire,

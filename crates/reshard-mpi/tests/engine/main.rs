@@ -94,6 +94,7 @@ fn conformance(installation: &Installation) {
         installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
     }
     installation.launch("large", 4).succeeded(4);
+    installation.launch("by-the-system", 4).succeeded(4);
 }
 
 /// Several arrays, scaled.
@@ -126,7 +127,7 @@ fn programs(installation: &Installation) {
 fn trust(installation: &Installation) {
     let play =
         |part: &str, ranks: usize| installation.launch(&format!("trust {part}"), ranks).succeeded(ranks);
-    let private = ["private", "messages", "mixed", "lockstep"];
+    let private = ["private", "cma", "messages", "mixed", "lockstep"];
     for mover in private {
         play(&format!("looked-after-in-another-order {mover}"), 2);
         play(&format!("begun-in-another-order {mover}"), 3);
@@ -134,13 +135,13 @@ fn trust(installation: &Installation) {
         play(&format!("panicked {mover}"), 3);
         play(&format!("run-after-a-failure {mover}"), 3);
     }
-    for mover in ["private", "messages", "mixed"] {
+    for mover in ["private", "cma", "messages", "mixed"] {
         play(&format!("on-the-next-communicator {mover}"), 2);
     }
     for what in ["messages", "lockstep", "ring", "barriers"] {
         play(&format!("strays {what}"), 2);
     }
-    for mover in ["private", "messages", "mixed", "shared", "shared-source"] {
+    for mover in ["private", "cma", "messages", "mixed", "shared", "shared-source"] {
         play(&format!("refused-by-one {mover}"), 3);
     }
     let movers = Mover::ALL.iter().filter(|mover| installation.has_mpi() || !is_call_of_mpi(**mover));
@@ -157,13 +158,14 @@ fn trust(installation: &Installation) {
         play(&format!("leaked-guard {mover}"), 3);
         play(&format!("of-another-communicator {mover}"), 3);
     }
-    for mover in ["private", "messages", "shared"] {
+    for mover in ["private", "cma", "messages", "shared"] {
         play(&format!("out-of-reach {mover}"), 2);
     }
+    play("another-alpha-another-way", 3);
     play("larger-than-memory private", 2);
     play("larger-than-memory messages", 2);
     play("looks-do-not-wait", 3);
-    for mover in ["private", "messages", "shared"] {
+    for mover in ["private", "cma", "messages", "shared"] {
         play(&format!("forked {mover}"), 2);
     }
     if !installation.has_mpi() {
@@ -237,11 +239,11 @@ fn faults(installation: &Installation) {
     ] {
         installation.launch(part, ranks).succeeded(ranks);
     }
-    for mover in ["private", "messages", "mixed"] {
+    for mover in ["private", "cma", "messages", "mixed"] {
         installation.launch(&format!("silence {mover}"), 2).succeeded(2);
     }
     let calls = if full_sweep() { 50_000 } else { 2_000 };
-    for mover in ["private", "messages", "mixed", "shared"] {
+    for mover in ["private", "cma", "messages", "mixed", "shared"] {
         installation.launch(&format!("calls {mover} {calls}"), 2).succeeded(2);
     }
     if installation.has_mpi() {
@@ -251,7 +253,9 @@ fn faults(installation: &Installation) {
     // Where the launcher lets the others go on, they are told who is missing. MPICH's ends the job, or itself.
     if installation.family != "MPICH" {
         let recovery: &[&str] = if installation.has_mpi() { &["--enable-recovery"] } else { &[] };
-        for (number, mover) in ["private", "messages", "shared", "lockstep", "mixed"].iter().enumerate() {
+        for (number, mover) in
+            ["private", "messages", "shared", "lockstep", "mixed", "cma"].iter().enumerate()
+        {
             let steps = if full_sweep() { 0..9 } else { number % 3..number % 3 + 1 };
             for step in steps {
                 installation.launch_with(recovery, &format!("killed {mover} {step}"), 3).succeeded(2);
@@ -263,14 +267,14 @@ fn faults(installation: &Installation) {
 /// Processes that end in the middle, and messages that are longer than any test of threads needs.
 fn ended_processes(installation: &Installation) {
     if full_sweep() {
-        for mover in ["messages", "private"] {
+        for mover in ["messages", "private", "cma"] {
             installation.launch(&format!("huge {mover}"), 2).succeeded(2);
         }
     }
     // A rank that ends in the middle takes the job with it, and nobody says that all is well.
     let steps = if full_sweep() { 9 } else { 2 };
     for how in ["panic", "exit", "kill"] {
-        for mover in ["private", "messages", "shared"] {
+        for mover in ["private", "cma", "messages", "shared"] {
             for step in 0..steps {
                 let outcome = installation.launch(&format!("end {how} {mover} {step}"), 3);
                 outcome.failed(&[]);

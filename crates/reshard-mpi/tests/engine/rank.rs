@@ -45,6 +45,7 @@ fn play_on(world: &dyn World, part: &str) {
         }
         ["programs", seed, count] => programs::any(world, seed.parse().unwrap(), count.parse().unwrap()),
         ["trust", what] => match what {
+            "another-alpha-another-way" => trust::another_alpha_another_way(world),
             "scalapack-elsewhere" => trust::scalapack_elsewhere(world),
             "looks-do-not-wait" => waits::looks_do_not_wait(world),
             "hidden" => waits::hidden(world),
@@ -97,6 +98,7 @@ fn play_on(world: &dyn World, part: &str) {
         ["absence"] => faults::absence(world),
         ["silence", mover] => faults::silence(world, mover.parse().unwrap()),
         ["large"] => large(world),
+        ["by-the-system"] => by_the_system(world),
         ["huge", mover] => huge(world, mover.parse().unwrap()),
         ["calls", mover, calls] => faults::calls(world, mover.parse().unwrap(), calls.parse().unwrap()),
         ["end", how, mover, step] => {
@@ -214,13 +216,57 @@ fn large(world: &dyn World) {
             let options = MpiOptions::default().with_mover(mover).with_messages(messages);
             let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
             // Private arrays: the trial of stores and a run after it.
-            let runs = if mover == Mover::Private { 6 } else { 2 };
+            let runs = if mover == Mover::Private { 8 } else { 2 };
             for salt in 0..runs {
                 let case = Case { moving: moving.clone(), skew: [8 * number, 0], salt };
                 run(&case, &mut engine, world, salt == 1);
             }
         }
     }
+}
+
+/// Large arrays with long runs: the mover `private` tries all its ways, also the one by the system, and stays with one. Every run is
+/// right, also the scaled ones between them. Four ranks.
+fn by_the_system(world: &dyn World) {
+    let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
+    for (from, to) in [
+        ("1x1/1100x1000 of 1100x1000", "1x4/1100x250 of 1100x1000"),
+        ("1x4/1100x250 of 1100x1000", "1x2/1100x500 ranks=3,1 of 1100x1000"),
+        ("2x1/2200x500 of 4400x500", "4x1/1100x500 of 4400x500"),
+        ("3/100001 of 1200000", "4/300000 of 1200000"),
+    ] {
+        let moving = Move::of::<f64>(layout(from), layout(to)).unwrap();
+        let plan = Arc::new(Plan::new(vec![moving.clone()]).unwrap());
+        let made =
+            |mover: Mover| MpiEngine::new(Arc::clone(&plan), world, MpiOptions::default().with_mover(mover));
+        match made(Mover::Cma) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => return println!("  left out: {error}"),
+            engine => drop(engine.unwrap()),
+        }
+        let mut engine = made(Mover::Private).unwrap();
+        let mut unpacked = 0;
+        for salt in 0..13 {
+            let case = Case { moving: moving.clone(), skew: [8, 0], salt };
+            run(&case, &mut engine, world, salt % 2 == 1);
+            let mut packed = [engine.packed_nanoseconds()];
+            world.sum(&mut packed);
+            unpacked += u64::from(packed[0] == 0);
+            let (source, mut target) = (vec![3.0; engine.source_len(0)], vec![2.0; engine.target_len(0)]);
+            engine.run(Own::new(&source, &mut target).scaled(2.0, 1.0)).unwrap();
+            assert!(target.iter().all(|&value| value == 8.0 || value == 2.0), "{from} to {to}");
+            assert!(
+                target.iter().filter(|&&value| value == 8.0).count() as u64 == received(&plan, world.rank())
+            );
+        }
+        // Three of the trial, and perhaps all after it.
+        assert!(unpacked == 3 || unpacked == 6, "{unpacked} runs without packing: {from} to {to}");
+    }
+}
+
+/// Elements that a rank receives.
+fn received(plan: &Plan, rank: usize) -> u64 {
+    let array = &plan.arrays()[0];
+    array.target_of(rank as u64).map_or(0, |target| array.targets()[target].elems())
 }
 
 /// Parts of more than 2^31 elements that change places: a message of 2.3 GB each way, every element looked at.

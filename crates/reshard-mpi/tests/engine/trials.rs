@@ -14,8 +14,15 @@ use std::time::{Duration, Instant};
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
 const DEADLINE: Duration = Duration::from_millis(150);
 
-const MOVERS: [Mover; 6] =
-    [Mover::Private, Mover::Messages, Mover::Mixed, Mover::Lockstep, Mover::Shared, Mover::SharedSource];
+const MOVERS: [Mover; 7] = [
+    Mover::Private,
+    Mover::Cma,
+    Mover::Messages,
+    Mover::Mixed,
+    Mover::Lockstep,
+    Mover::Shared,
+    Mover::SharedSource,
+];
 
 /// What one rank does wrong in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -398,7 +398,7 @@ pub fn another_alpha(world: &dyn World, mover: Mover) {
         let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![9.0; engine.target_len(0)]);
         let given = if world.rank() == 0 { alpha } else { 2.0 };
         let outcome = engine.run(Own::new(&from, &mut to).scaled(given, 1.0));
-        if let Mover::Alltoallv | Mover::Alltoallw = mover {
+        if let Mover::Alltoallv | Mover::Alltoallw | Mover::Cma = mover {
             assert!(outcome.unwrap_err().to_string().contains("does not scale"));
             continue;
         }
@@ -415,10 +415,33 @@ pub fn another_alpha(world: &dyn World, mover: Mover) {
     }
     let mut engine = MpiEngine::new(plan(&text, &to), world, options(mover, LONG)).unwrap();
     let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![9.0; engine.target_len(0)]);
-    if !matches!(mover, Mover::Alltoallv | Mover::Alltoallw) {
+    if !matches!(mover, Mover::Alltoallv | Mover::Alltoallw | Mover::Cma) {
         engine.run(Own::new(&from, &mut to).scaled(2.0, -1.0)).unwrap();
         assert!(to.iter().all(|&value| value == -7.0));
     }
+}
+
+/// Large arrays with long runs, which `private` moves in several ways in turn: in any of the first runs one rank scales, and the
+/// others do not. All that receive from it, or it from them, are told.
+pub fn another_alpha_another_way(world: &dyn World) {
+    let (from, to) = ("1x3/1000x200 of 1000x600", "1x3/1000x100 of 1000x600");
+    let begin = Instant::now();
+    for good in 0..13 {
+        let mut engine = MpiEngine::new(plan(from, to), world, options(Mover::Private, LONG)).unwrap();
+        let source = vec![1.0; engine.source_len(0)];
+        for _ in 0..good {
+            let mut to = vec![9.0; engine.target_len(0)];
+            engine.run(Own::new(&source, &mut to)).unwrap();
+            assert!(to.iter().all(|&value| value == 1.0));
+        }
+        let mut to = vec![9.0; engine.target_len(0)];
+        let own = Own::new(&source, &mut to);
+        let error = engine.run(if world.rank() == 0 { own.scaled(2.0, 1.0) } else { own }).unwrap_err();
+        assert!(error.to_string().contains("gives other alpha, beta or arrays"), "{good}: {error}");
+        world.meet();
+        drop(engine);
+    }
+    assert!(begin.elapsed() < SOON, "long before the deadline");
 }
 
 /// Strides that reach further than any memory, for few elements.

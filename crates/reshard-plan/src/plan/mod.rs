@@ -11,10 +11,12 @@
 
 mod array;
 mod moves;
+mod runs;
 mod within;
 
 pub use array::{Array, Source, Target};
 pub use moves::Move;
+pub use runs::MemoryRun;
 
 use crate::error::Result;
 use crate::grid::Grid;

@@ -9,25 +9,28 @@
 //! destination. Small buffers stay in the caches, so that only the first and the last of these reach memory; each line of a buffer
 //! is transferred from the core that packed it to the core that assembles from it, and the buffer is then packed again by that
 //! core, which holds its lines now. On processors where such transfers are slower than memory, large arrays are packed with
-//! non-temporal stores instead: that is measured, see [`StoreTrial`]. What a rank packs for others and what it keeps for itself it
-//! reads together, in one pass where whole rows are its own. Pushing cache lines out from either side, and reading the peer's
-//! memory through the kernel (`process_vm_readv`), did not help.
+//! non-temporal stores instead: that is measured, see [`Trial`]. What a rank packs for others and what it keeps for itself it
+//! reads together, in one pass where whole rows are its own. Pushing cache lines out from either side did not help.
+//!
+//! Where runs are long, one copy by the system ([`CmaMover`]) is tried, too, and kept if it is faster for all ranks.
 
 pub(super) mod queue;
-mod store_trial;
+mod trial;
 
+use super::cma::CmaMover;
 use super::{MoverBackend, Progress, RunCounters, call_mismatch, rank_list, too_little_memory};
 use crate::communicator::Communicator;
 use crate::shm::{NodeMemory, PageKind};
+use crate::strides;
 use queue::{
     BUFFERS_PER_PAIR, BufferHandle, BufferRing, Consumer, LINE, Producer, WarmBuffers, publish_emptied,
 };
 use reshard::engine::{Buffers, Level};
 use reshard::rank::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedCopy, staged_copy};
-use reshard_plan::{Plan, Result};
+use reshard_plan::{ErrorKind, Plan, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store_trial::StoreTrial;
+use trial::{Trial, Way, processor_time};
 
 /// Huge pages: buffers are used in turn, and those of many ranks have more ordinary pages than the TLB has entries.
 const PAGES: PageKind = PageKind::Huge;
@@ -65,10 +68,26 @@ pub struct PrivateMover {
     call: u64,
     /// The receiver group to begin with: not all ranks begin with the same.
     first: usize,
-    trial: StoreTrial,
+    trial: Trial,
+    /// Processor time in which this rank copied in this run, if it is one of the trial.
+    copied: Duration,
+    /// The mover that is tried, too, where runs are long.
+    cma: Option<CmaMover>,
+    mode: Mode,
     counters: RunCounters,
     /// Bytes of this rank's segment.
     bytes: usize,
+}
+
+/// How a run moves its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Through staging buffers.
+    Staged,
+    /// By [`CmaMover`].
+    Cma,
+    /// One of the two: the rank that chooses has not said so yet.
+    Undecided,
 }
 
 /// The ring to one receiver, and how far it is packed.
@@ -115,10 +134,10 @@ impl PrivateMover {
             rings.flat_map(|ring| (0..ring.entries as u64).map(move |entry| (ring, entry)))
         };
         let first_buffers: Vec<BufferHandle> = entries().map(|(ring, _)| buffer(ring.min_bytes)).collect();
-        let memory = NodeMemory::share(comm, bytes, PAGES, limit)?;
+        let shared = NodeMemory::share(comm, bytes, PAGES, limit)?;
         entries()
             .zip(first_buffers)
-            .for_each(|((ring, entry), buffer)| ring.init_entry(&memory, entry, buffer));
+            .for_each(|((ring, entry), buffer)| ring.init_entry(&shared, entry, buffer));
         let mine: Vec<u8> = table.iter().flatten().flat_map(|number| number.to_ne_bytes()).collect();
         // Also a barrier: afterwards all ranks' rings are initialised.
         let all = comm.gather(&mine, limit)?;
@@ -135,10 +154,12 @@ impl PrivateMover {
         let higher = |group: &ReceiverGroup| outgoing[group.members[0]].producer.ring.peer > me;
         let first = staged.groups().iter().position(higher).unwrap_or(0);
         let (local, joint) = (0..staged.chunks()).partition(|&chunk| staged.needs(chunk).next().is_none());
-        let trial = StoreTrial::new(staged.can_pack_non_temporal());
+        let cma = if memory.is_none() { try_cma(plan, comm, limit)? } else { None };
+        // With a way that all ranks must go together, all have a trial of the same length, whatever each could choose alone.
+        let trial = Trial::new(staged.can_pack_non_temporal() || cma.is_some(), cma.is_some());
         Ok(Self {
             staged,
-            memory,
+            memory: shared,
             outgoing,
             incoming,
             warm,
@@ -150,6 +171,9 @@ impl PrivateMover {
             call: 0,
             first,
             trial,
+            copied: Duration::ZERO,
+            cma,
+            mode: Mode::Staged,
             counters: RunCounters::default(),
             bytes,
         })
@@ -243,19 +267,45 @@ impl PrivateMover {
     }
 }
 
-impl MoverBackend for PrivateMover {
-    fn begin(&mut self, _: &mut Buffers<'_>, call: u64) {
-        self.call = call;
-        (self.joint_done, self.local_done) = (0, 0);
-        for (number, outgoing) in self.outgoing.iter_mut().enumerate() {
-            outgoing.next = self.staged.next_chunk(number, 0) as u64;
+impl PrivateMover {
+    /// Begins to move the data in a mode, now that it is known.
+    fn begin_as(&mut self, data: &mut Buffers<'_>, mode: Mode) {
+        self.mode = mode;
+        match (&mut self.cma, mode) {
+            (Some(cma), Mode::Cma) => cma.begin(data, self.call),
+            (Some(cma), Mode::Staged) => cma.skip(),
+            _ => {}
         }
-        self.counters = RunCounters::default();
-        self.staged.pack_non_temporal(self.trial.non_temporal());
+    }
+
+    /// The mode of a run; of all ranks the same, as all know how many runs there were and whether this one only copies.
+    fn mode_of(&mut self, only_copies: bool) -> Mode {
+        match &mut self.cma {
+            // Who has nothing to move waits for nobody.
+            Some(cma) if !cma.takes_part() => Mode::Staged,
+            Some(cma) if only_copies && self.trial.is_over() => match cma.choice() {
+                Some(true) => Mode::Cma,
+                Some(false) => Mode::Staged,
+                None => Mode::Undecided,
+            },
+            Some(_) if only_copies && self.trial.way() == Way::Cma => Mode::Cma,
+            _ => Mode::Staged,
+        }
+    }
+
+    /// A run is over, in which this rank copied for so long.
+    fn run_ended(&mut self, data: &Buffers<'_>) {
+        self.runs += 1;
+        if self.staged.only_copies(data) && !self.trial.is_over() {
+            self.trial.run_took(self.copied);
+            if let (Some(cma), true) = (&self.cma, self.trial.is_over()) {
+                cma.publish_times(self.trial.times());
+            }
+        }
     }
 
     /// One turn: packs a chunk for each group of receivers, then assembles one of this rank's own.
-    fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
+    fn advance_staged(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
         let (mut moved, mut left) = (false, false);
         let groups = self.staged.groups().len();
         for turn in 0..groups {
@@ -273,16 +323,59 @@ impl MoverBackend for PrivateMover {
             moved = self.assemble_local(data, usize::MAX);
         }
         if !left && self.joint_done == self.joint.len() && self.local_done == self.local.len() {
-            self.runs += 1;
-            if self.staged.only_copies(data) {
-                self.trial.run_took(self.counters.pack + self.counters.unpack);
-            }
             return Ok(Progress::Done);
+        }
+        if let (Some(cma), false) = (&self.cma, moved) {
+            cma.check_skipped(self.incoming.iter().map(|from| from.ring.peer))?;
         }
         Ok(Progress::of(moved))
     }
+}
+
+impl MoverBackend for PrivateMover {
+    fn begin(&mut self, data: &mut Buffers<'_>, call: u64) {
+        self.call = call;
+        (self.joint_done, self.local_done) = (0, 0);
+        for (number, outgoing) in self.outgoing.iter_mut().enumerate() {
+            outgoing.next = self.staged.next_chunk(number, 0) as u64;
+        }
+        (self.counters, self.copied) = (RunCounters::default(), Duration::ZERO);
+        self.staged.pack_non_temporal(self.trial.way() == Way::NonTemporal);
+        let mode = self.mode_of(self.staged.only_copies(data));
+        self.begin_as(data, mode);
+    }
+
+    fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
+        // The rank that chooses does so in whatever run: others may wait for it.
+        let choice = self.cma.as_mut().filter(|_| self.trial.is_over()).and_then(CmaMover::choice);
+        if self.mode == Mode::Undecided {
+            let Some(choice) = choice else { return Ok(Progress::Waits) };
+            self.begin_as(data, if choice { Mode::Cma } else { Mode::Staged });
+        }
+        let began = (!self.trial.is_over()).then(processor_time);
+        let progress = match (&mut self.cma, self.mode) {
+            (Some(cma), Mode::Cma) => {
+                let progress = cma.advance(data)?;
+                self.counters = cma.counters();
+                progress
+            }
+            _ => self.advance_staged(data)?,
+        };
+        if let (Some(began), false) = (began, progress == Progress::Waits) {
+            self.copied += processor_time().saturating_sub(began);
+        }
+        if progress == Progress::Done {
+            self.run_ended(data);
+        }
+        Ok(progress)
+    }
 
     fn awaited(&self) -> String {
+        match (&self.cma, self.mode) {
+            (Some(cma), Mode::Cma) => return cma.awaited(),
+            (Some(cma), Mode::Undecided) => return rank_list(cma.choosing()),
+            _ => {}
+        }
         let full = |to: &&SendState| to.next < to.chunks && !to.producer.is_free(&self.memory);
         let mut late: Vec<usize> =
             self.outgoing.iter().filter(full).map(|to| to.producer.ring.peer).collect();
@@ -300,7 +393,23 @@ impl MoverBackend for PrivateMover {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.staged.scratch_bytes() + NodeMemory::taken(self.bytes, PAGES) as u64
+        let cma = self.cma.as_ref().map_or(0, CmaMover::scratch_bytes);
+        self.staged.scratch_bytes() + NodeMemory::taken(self.bytes, PAGES) as u64 + cma
+    }
+}
+
+/// The mover by one copy of the system, if it may be faster and the system allows it. Collective.
+fn try_cma(plan: &Arc<Plan>, comm: &Communicator, limit: Option<Duration>) -> Result<Option<CmaMover>> {
+    if !CmaMover::is_worth_trying(plan, comm.size()) {
+        return Ok(None);
+    }
+    let plan = strides::of_all_ranks(plan, comm, limit)?;
+    if !CmaMover::has_long_runs(&plan) {
+        return Ok(None);
+    }
+    match CmaMover::new(&plan, comm, limit) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        made => made.map(Some),
     }
 }
 

@@ -156,7 +156,7 @@ fn group_states(plan: &Plan, tasks: &GroupedTasks) -> Vec<GroupState> {
 }
 
 /// The ranks whose sources `rank` needs, and the ranks that need its source; both without itself.
-fn owners_and_readers(plan: &Plan, rank: u64) -> (Vec<usize>, Vec<usize>) {
+pub(super) fn owners_and_readers(plan: &Plan, rank: u64) -> (Vec<usize>, Vec<usize>) {
     let (mut owners, mut readers) = (Vec::new(), Vec::new());
     for array in plan.arrays() {
         for target in array.targets().iter().filter(|target| target.elems() > 0) {
