@@ -124,7 +124,7 @@ pub struct Run {
     #[arg(long)]
     pub engine: Option<String>,
     /// For mpi: auto, shared (the array in memory all ranks share: one copy, by whichever has time), shared-source (only the
-    /// source is), private (two copies through small staging buffers), messages, mixed, lockstep, alltoallv or alltoallw
+    /// source is), private (two copies through small staging buffers), cma (one copy, by the system), messages, mixed, lockstep, alltoallv or alltoallw
     #[arg(long)]
     pub mover: Option<String>,
     /// Which MPI: openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
