@@ -135,7 +135,8 @@ fn trust(installation: &Installation) {
         play(&format!("panicked {mover}"), 3);
         play(&format!("run-after-a-failure {mover}"), 3);
     }
-    for mover in ["private", "cma", "messages", "mixed"] {
+    // Not `cma`: there a run that was forgotten holds up those who read its source.
+    for mover in ["private", "messages", "mixed"] {
         play(&format!("on-the-next-communicator {mover}"), 2);
     }
     for what in ["messages", "lockstep", "ring", "barriers"] {
