@@ -256,10 +256,6 @@ impl MoverBackend for CmaMover {
         Ok(if over { Progress::Done } else { Progress::Waits })
     }
 
-    fn skip_run(&mut self) {
-        self.skip();
-    }
-
     fn awaited(&self) -> String {
         let (me, run) = (self.offers.rank(), self.run);
         let unread = |readers: &[usize]| -> Vec<usize> {
