@@ -78,12 +78,8 @@ impl Node {
 
     /// True if the node has more ranks than processors.
     pub fn is_oversubscribed(&self) -> bool {
-        self.ranks.len() > Self::processors()
-    }
-
-    /// The processors that this rank may use.
-    pub fn processors() -> usize {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.ranks.len() > processors
     }
 
     /// Ranks of the largest node: equal on all ranks.

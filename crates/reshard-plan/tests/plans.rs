@@ -46,9 +46,9 @@ fn places_are_the_sources_something_comes_from() {
     }
 }
 
-/// Runs are what moves, element by element, and no two of a pair could be joined.
+/// Runs are what moves, element by element.
 #[test]
-fn memory_runs_are_all_elements_once_and_as_long_as_they_can_be() {
+fn memory_runs_are_all_elements_once() {
     let mut random = Random::new(11);
     let kinds = Kinds { procs: 4, dims: 1..5, own_strides: true, ..Kinds::default() };
     let (mut pairs, mut long) = (0, 0);

@@ -168,7 +168,7 @@ impl MpiEngine {
     }
 
     /// As [`MpiEngine::new`], but with the mover `Shared` all ranks copy everything, however little, in tasks of
-    /// `task_bytes` bytes: for tests.
+    /// `task_bytes` bytes, and `Private` tries all its ways at once: for tests.
     #[doc(hidden)]
     pub fn in_tasks(
         plan: Arc<Plan>,
@@ -211,7 +211,8 @@ impl MpiEngine {
             }
             Mover::Auto | Mover::Private => {
                 let chunk = chunk_bytes(&plan, comm.size());
-                Box::new(PrivateMover::new(&plan, &comm, chunk, memory, level, limit)?)
+                let eager = matches!(sharing, WorkSharing::AllInTasks(_));
+                Box::new(PrivateMover::new(&plan, &comm, chunk, memory, level, eager, limit)?)
             }
             Mover::Cma => {
                 plan = strides::of_all_ranks(&plan, &comm, limit)?;

@@ -22,7 +22,8 @@ pub enum Mover {
     Shared,
     /// One copy from [`Shared`](crate::Shared) sources to any destination. All ranks on one node.
     SharedSource,
-    /// Two copies through small staging buffers in shared memory. All ranks on one node.
+    /// Two copies through small staging buffers in shared memory; where runs are long perhaps one, as `Cma` does it. All ranks on
+    /// one node.
     Private,
     /// One copy by the system, out of the private memory of the sending process (cross-memory attach, `process_vm_readv`): for long
     /// runs; `Private` tries it there. All ranks on one node, which may read each other's memory. A rank's run ends when all have

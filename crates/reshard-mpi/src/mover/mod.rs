@@ -106,7 +106,8 @@ pub trait MoverBackend: Send {
     fn scratch_bytes(&self) -> u64;
 }
 
-/// Refuses scaling, for movers that let others copy: MPI, or the system.
+/// Refuses scaling, for movers that let others copy, MPI or the system: nothing carries alpha and beta that the ranks could
+/// compare.
 pub fn check_unscaled(data: &Buffers<'_>, call: &str) -> Result<()> {
     match data.is_scaled() {
         false => Ok(()),

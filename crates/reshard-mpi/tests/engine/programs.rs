@@ -48,6 +48,11 @@ impl Load {
         Arc::new(Plan::for_rank(moves, self.rank).unwrap())
     }
 
+    /// True if only a triangle of an array moves.
+    pub fn has_triangle(&self) -> bool {
+        self.cases.iter().any(|case| case.moving.triangle().is_some())
+    }
+
     /// Memory for a run, as a mover wants it. Collective if it is shared.
     pub fn fill(&mut self, world: &dyn World, mover: Mover) {
         let rank = self.rank;

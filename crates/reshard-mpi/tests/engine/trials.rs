@@ -1,6 +1,7 @@
 //! Many faults, each followed by runs on the same communicator; and many engines, more than there are tags.
 
 use crate::programs::Load;
+use crate::rank::usable;
 use crate::world::World;
 use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own};
@@ -53,13 +54,17 @@ pub fn faults(world: &dyn World, seed: u64, count: u64) {
     }));
     // Of each fault: on how many ranks the run ended well all the same, and with an error.
     let mut counts = [[0_u64; 2]; FAULTS.len()];
+    let has_cma = usable(world, "cma") == Mover::Cma;
     for trial in 0..count {
-        let mover = MOVERS[trial as usize % MOVERS.len()];
+        let mut mover = MOVERS[trial as usize % MOVERS.len()];
         let number = random.within(0, FAULTS.len() as u64 - 1) as usize;
         let fault = FAULTS[number];
         let faulty = random.within(0, world.size() as u64 - 1) as usize;
         let mut load = Load::random(&mut random, world);
         let plan = load.plan();
+        if mover == Mover::Cma && (load.has_triangle() || !has_cma) {
+            mover = Mover::Private;
+        }
         let limit = |deadline| MpiOptions::default().with_mover(mover).with_deadline(deadline);
         let make = |deadline| MpiEngine::in_tasks(Arc::clone(&plan), world, limit(deadline), 256).unwrap();
         let mut before = make(LONG);

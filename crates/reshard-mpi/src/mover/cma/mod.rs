@@ -6,7 +6,7 @@
 //! tries it there, and keeps it if it is faster.
 //!
 //! The system may forbid it (containers, Yama, processes that are not dumpable): every pair tries when the engine is made. An
-//! owner waits for its readers, and they for its confirmation, see [`Offers`].
+//! owner waits for its readers, and they for its confirmation, see [`Offers`]. What a rank reads of itself is a plain copy.
 
 pub(super) mod offers;
 mod system;
@@ -14,7 +14,6 @@ mod system;
 use super::shared::owners_and_readers;
 use super::{MoverBackend, Progress, RunCounters, call_mismatch, check_unscaled, rank_list};
 use crate::communicator::Communicator;
-use crate::node::Node;
 use crate::shm::{NodeMemory, PageKind};
 use offers::{Offer, Offers};
 use reshard::engine::Buffers;
@@ -31,10 +30,10 @@ const MIN_PLAN_BYTES: u64 = 1 << 22;
 /// With more ranks the mover `private` does not try this one: each rank looks at all pairs.
 const MAX_TRYING_RANKS: usize = 256;
 
-/// Bytes that are read in one call at most, so that a rank sees now and then whether another has failed.
+/// Bytes that are read in one call at most: ranks that wait for the reader see that it goes on.
 const MAX_CALL_BYTES: usize = 1 << 20;
 
-/// Otherwise takes this part of the time, in percent, or this mover is not chosen.
+/// This mover is chosen if it takes less than this part of the time of the other way, in percent.
 const MAX_PERCENT: u64 = 90;
 
 /// The mover `cma`.
@@ -43,8 +42,10 @@ pub struct CmaMover {
     sources: Vec<ReadSource>,
     /// The other ranks that read this rank's source.
     readers: Vec<usize>,
-    /// All ranks that send or receive, ascending: the first chooses for all.
-    taking_part: Vec<usize>,
+    /// The ranks that exchange data with this one, or with one that does, and so on, ascending: the first chooses for all.
+    connected: Vec<usize>,
+    /// Processors that the ranks may use, all together.
+    processors: usize,
     /// The number of arrays.
     arrays: usize,
     list: ReadList,
@@ -55,6 +56,10 @@ pub struct CmaMover {
     /// This rank has confirmed its source.
     confirmed: bool,
     choice: Option<bool>,
+    /// Calls of all ranks that this one waits for, when it looked last.
+    seen_calls: u64,
+    /// Calls of this rank.
+    calls: u64,
     counters: RunCounters,
 }
 
@@ -62,7 +67,7 @@ pub struct CmaMover {
 struct ReadSource {
     rank: usize,
     pid: i32,
-    /// The other ranks that read it, this one included.
+    /// All ranks but its owner that read it.
     readers: Vec<usize>,
     runs: Vec<ByteRun>,
     /// The next run, and how many bytes of it were read.
@@ -90,7 +95,7 @@ impl CmaMover {
         }
         let rank = comm.rank();
         let (owners, readers) = owners_and_readers(plan, rank as u64);
-        let pids = probe(comm, &owners, limit)?.map_err(|why| {
+        let (pids, processors) = probe(comm, &owners, limit)?.map_err(|why| {
             Error::new(
                 ErrorKind::Unsupported,
                 format!("the mover `cma` needs ranks that can read each other's memory, but {why}; use the mover `private`"),
@@ -103,13 +108,16 @@ impl CmaMover {
             offers,
             sources,
             readers,
-            taking_part: taking_part(plan),
+            connected: connected(plan, rank),
+            processors,
             arrays: plan.arrays().len(),
             list: ReadList::new(),
             run: 0,
             read: false,
             confirmed: false,
             choice: None,
+            seen_calls: 0,
+            calls: 0,
             counters: RunCounters::default(),
         })
     }
@@ -143,30 +151,27 @@ impl CmaMover {
         }
     }
 
-    /// True if this rank sends or receives anything.
+    /// True if this rank exchanges data with others.
     pub fn takes_part(&self) -> bool {
-        self.taking_part.binary_search(&self.offers.rank()).is_ok()
+        self.connected.len() > 1
     }
 
-    /// Publishes how long this rank copied in a run, otherwise and by this mover.
+    /// Publishes how long this rank copied in a run, the other way and by this mover.
     pub fn publish_times(&self, times: [Duration; 2]) {
         self.offers.publish_times(times.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
     }
 
-    /// True if all ranks choose this mover; none if it is not known yet. A run takes as long as the rank with the most to do, and no
-    /// less than all of it takes the processors together.
+    /// True if the ranks that exchange data choose this mover; none if it is not known yet. A run takes as long as the rank with the
+    /// most to do, and no less than all of it takes the processors together.
     pub fn choice(&mut self) -> Option<bool> {
-        let chooser = *self.taking_part.first()?;
-        if self.choice.is_none() && chooser == self.offers.rank() {
-            let times: Option<Vec<[u64; 2]>> =
-                self.taking_part.iter().map(|&rank| self.offers.times(rank)).collect();
-            if let Some(times) = times {
-                let [otherwise, this] = [0, 1].map(|way| {
-                    let times = || times.iter().map(|times| times[way]);
-                    times().fold(times().sum::<u64>() / Node::processors() as u64, u64::max)
-                });
-                self.offers.publish_choice(this < otherwise / 100 * MAX_PERCENT);
-            }
+        let chooser = *self.connected.first()?;
+        let times = || self.connected.iter().map(|&rank| self.offers.times(rank));
+        if self.choice.is_none() && chooser == self.offers.rank() && times().all(|times| times.is_some()) {
+            let [other, this] = [0, 1].map(|way| {
+                let times = || times().flatten().map(|times| times[way]);
+                times().fold(times().fold(0, u64::saturating_add) / self.processors as u64, u64::max)
+            });
+            self.offers.publish_choice(this < other / 100 * MAX_PERCENT);
         }
         self.choice = self.choice.or_else(|| self.offers.choice(chooser));
         self.choice
@@ -175,8 +180,8 @@ impl CmaMover {
     /// The ranks that [`CmaMover::choice`] waits for.
     pub fn choosing(&self) -> Vec<usize> {
         let silent = |&rank: &usize| self.offers.times(rank).is_none();
-        let late: Vec<usize> = self.taking_part.iter().copied().filter(silent).collect();
-        if late.is_empty() { self.taking_part.first().copied().into_iter().collect() } else { late }
+        let late: Vec<usize> = self.connected.iter().copied().filter(silent).collect();
+        if late.is_empty() { self.connected.first().copied().into_iter().collect() } else { late }
     }
 
     /// Reads a part of what is still to be read from an open source. Returns false if there is none.
@@ -197,18 +202,30 @@ impl CmaMover {
             {
                 let done = source.next.1;
                 let bytes = (run.bytes - done).min(MAX_CALL_BYTES - list.bytes());
-                let from = self.offers.address(source.rank, run.array).wrapping_add(run.from + done as u64);
-                let to = data.own_of(run.array, me as u64).1.wrapping_add(run.to + done);
-                list.push(from, to, bytes);
-                source.next = if done + bytes == run.bytes {
-                    (source.next.0 + 1, 0)
+                let (own, to) = data.own_of(run.array, me as u64);
+                let to = to.wrapping_add(run.to + done);
+                if source.rank == me {
+                    let from = own.wrapping_add(run.from as usize + done);
+                    // SAFETY: runs of the plan lie within this rank's parts, which were checked against it and are borrowed; they do
+                    // not overlap, or the source is a copy.
+                    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+                    list.count(bytes);
                 } else {
-                    (source.next.0, done + bytes)
+                    let from = self.offers.address(source.rank, run.array);
+                    list.push(from.wrapping_add(run.from + done as u64), to, bytes);
+                }
+                source.next = match done + bytes == run.bytes {
+                    true => (source.next.0 + 1, 0),
+                    false => (source.next.0, done + bytes),
                 };
             }
-            // SAFETY: runs of the plan lie within this rank's destination, which was checked against it and is borrowed.
-            let read = unsafe { list.read(source.pid) };
-            read.map_err(|error| unreadable(source.rank, &error))?;
+            if source.rank != me {
+                // SAFETY: as above, for this rank's destination.
+                let read = unsafe { list.read(source.pid) };
+                read.map_err(|error| unreadable(source.rank, &error))?;
+            }
+            self.calls += 1;
+            self.offers.publish_calls(self.calls);
             self.counters.unpack += began.elapsed();
             return Ok(true);
         }
@@ -253,7 +270,13 @@ impl MoverBackend for CmaMover {
         let over = self.read
             && self.confirmed
             && others.all(|source| self.offers.is_confirmed(source.rank, self.run));
-        Ok(if over { Progress::Done } else { Progress::Waits })
+        if over {
+            return Ok(Progress::Done);
+        }
+        // Somebody that this rank waits for goes on: the wait begins anew.
+        let readers = self.sources.iter().flat_map(|source| &source.readers).chain(&self.readers);
+        let calls = readers.fold(0_u64, |sum, &rank| sum.wrapping_add(self.offers.calls(rank)));
+        Ok(Progress::of(std::mem::replace(&mut self.seen_calls, calls) != calls))
     }
 
     fn awaited(&self) -> String {
@@ -294,19 +317,27 @@ fn pairs(plan: &Plan) -> impl Iterator<Item = (usize, &Target, usize)> {
     })
 }
 
-/// The ranks that send or receive something, ascending.
-fn taking_part(plan: &Plan) -> Vec<usize> {
-    let mut ranks: Vec<usize> = pairs(plan)
-        .flat_map(|(number, target, place)| {
+/// The ranks with which `rank` exchanges data, or with which one of these does, and so on: itself, too. Ascending.
+fn connected(plan: &Plan, rank: usize) -> Vec<usize> {
+    let edges: Vec<[usize; 2]> = pairs(plan)
+        .filter_map(|(number, target, place)| {
             let array = &plan.arrays()[number];
-            let source = array.source_at(target, place).map(|source| array.sources()[source].rank as usize);
-            [Some(target.rank as usize), source]
+            let source = array.source_at(target, place)?;
+            Some([array.sources()[source].rank as usize, target.rank as usize])
         })
-        .flatten()
         .collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    ranks
+    let (mut reached, mut next) = (vec![rank], 0);
+    while let Some(&from) = reached.get(next) {
+        for &[one, other] in edges.iter().filter(|edge| edge.contains(&from)) {
+            let peer = if one == from { other } else { one };
+            if !reached.contains(&peer) {
+                reached.push(peer);
+            }
+        }
+        next += 1;
+    }
+    reached.sort_unstable();
+    reached
 }
 
 /// What `rank` reads of each source, those of higher ranks first, so that not all ranks begin with the same one; its own last.
@@ -365,7 +396,8 @@ fn least_runs(array: &Array, target: &Target, place: usize) -> u64 {
     let dims = target.tracks.len();
     let fast = |order: MemoryOrder| if order == MemoryOrder::RowMajor { dims - 1 } else { 0 };
     if problem.axes()[fast(array.order())] != fast(array.wanted().from().order()) {
-        return target.tracks[fast(array.order())].elems();
+        let dim = fast(array.order());
+        return target.tracks[dim].with_peer(target.peers_at(place)[dim]).elems();
     }
     let peers = target.peers_at(place);
     let pieces = |dim: usize| -> u64 {
@@ -387,8 +419,8 @@ fn unreadable(rank: usize, error: &std::io::Error) -> Error {
     Error::new(
         ErrorKind::Failed,
         format!(
-            "the memory of rank {rank} could not be read ({error}): its process has ended, or its source was freed; the destination is \
-             only partly written"
+            "the memory of rank {rank} could not be read ({error}): its process has ended, its source was freed or is in \
+             memory that the system does not show others; the destination is only partly written"
         ),
     )
 }

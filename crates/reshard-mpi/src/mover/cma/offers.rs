@@ -14,6 +14,7 @@ const LINE: usize = 64;
 /// Offsets in bytes of a rank's words.
 const OFFERED: usize = 0;
 const READ: usize = LINE;
+const CALLS: usize = READ + WORD;
 const CONFIRMED: usize = 2 * LINE;
 const TIMES: usize = 3 * LINE;
 const CHOICE: usize = 4 * LINE;
@@ -96,6 +97,16 @@ impl<M: SharedMemory> Offers<M> {
         self.memory.word(rank, READ).load(OrderingSite::SeesSourceRead.order()) >= run
     }
 
+    /// Publishes how often this rank has read something: it goes on.
+    pub fn publish_calls(&self, calls: u64) {
+        self.own(CALLS).store(calls, Ordering::Relaxed);
+    }
+
+    /// How often `rank` has read something.
+    pub fn calls(&self, rank: usize) -> u64 {
+        self.memory.word(rank, CALLS).load(Ordering::Relaxed)
+    }
+
     /// Confirms that this rank's source was there until all had read it. Carries no data with it.
     pub fn confirm(&self, run: u64) {
         self.own(CONFIRMED).store(run, Ordering::Relaxed);
@@ -106,7 +117,7 @@ impl<M: SharedMemory> Offers<M> {
         self.memory.word(rank, CONFIRMED).load(Ordering::Relaxed) >= run
     }
 
-    /// Publishes how long this rank copied, in nanoseconds, otherwise and by this mover.
+    /// Publishes how long this rank copied, in nanoseconds, the other way and by this mover.
     pub fn publish_times(&self, nanoseconds: [u64; 2]) {
         for (k, time) in nanoseconds.into_iter().enumerate() {
             self.own(TIMES + k * WORD).store(time.saturating_add(1), Ordering::Relaxed);
@@ -119,12 +130,12 @@ impl<M: SharedMemory> Offers<M> {
         Some([time(0)?, time(1)?])
     }
 
-    /// Publishes what this rank has chosen for all: this mover or not.
+    /// Publishes what this rank has chosen for all that are connected: this mover or not.
     pub fn publish_choice(&self, this: bool) {
         self.own(CHOICE).store(1 + u64::from(this), Ordering::Relaxed);
     }
 
-    /// What `rank` has chosen for all.
+    /// What `rank` has chosen.
     pub fn choice(&self, rank: usize) -> Option<bool> {
         self.memory.word(rank, CHOICE).load(Ordering::Relaxed).checked_sub(1).map(|choice| choice == 1)
     }

@@ -44,6 +44,11 @@ impl ReadList {
         self.bytes
     }
 
+    /// Counts bytes that were moved without a range.
+    pub fn count(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
     /// Adds a range. The list must not be full.
     pub fn push(&mut self, from: u64, to: *mut u8, bytes: usize) {
         push_range(&mut self.here, to.cast(), bytes);
@@ -86,20 +91,34 @@ struct Probe {
     pid: u64,
     address: u64,
     number: u128,
+    /// The processors that it may use, a bit for each.
+    processors: ProcessorSet,
+}
+
+/// A bit for each processor.
+type ProcessorSet = [u64; 16];
+
+/// The processors that this process may use.
+fn own_processors() -> ProcessorSet {
+    let mut set = ProcessorSet::default();
+    // SAFETY: a place of so many bytes for the answer; it stays empty if the system has more processors.
+    unsafe { libc::sched_getaffinity(0, size_of_val(&set), (&raw mut set).cast()) };
+    set
 }
 
 impl Probe {
-    const BYTES: usize = 32;
+    const BYTES: usize = 32 + size_of::<ProcessorSet>();
 
     fn to_bytes(&self) -> Vec<u8> {
-        let numbers = [self.pid, self.address].into_iter().flat_map(u64::to_ne_bytes);
+        let numbers = [self.pid, self.address].into_iter().chain(self.processors).flat_map(u64::to_ne_bytes);
         self.number.to_ne_bytes().into_iter().chain(numbers).collect()
     }
 
     fn from_bytes(bytes: &[u8]) -> Self {
         let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let random = u128::from_ne_bytes(bytes[..16].try_into().unwrap_or_default());
-        Self { pid: number(16), address: number(24), number: random }
+        let processors = std::array::from_fn(|k| number(32 + 8 * k));
+        Self { pid: number(16), address: number(24), number: random, processors }
     }
 
     fn try_reading(&self) -> io::Result<()> {
@@ -115,16 +134,17 @@ impl Probe {
     }
 }
 
-/// Tries whether this rank can read the memory of `owners`. Returns the processes of all ranks, or why some rank could not read
-/// another's: the same on all ranks. Collective.
+/// Tries whether this rank can read the memory of `owners`. Returns the processes of all ranks and the number of processors that they may
+/// use, or why some rank could not read another's: the same on all ranks. Collective.
 pub fn probe(
     comm: &Communicator,
     owners: &[usize],
     limit: Option<Duration>,
-) -> Result<std::result::Result<Vec<i32>, String>> {
+) -> Result<std::result::Result<(Vec<i32>, usize), String>> {
     let number = Box::new(random());
     let address = std::ptr::from_ref::<u128>(&number).expose_provenance() as u64;
-    let mine = Probe { pid: u64::from(std::process::id()), address, number: *number };
+    let mine =
+        Probe { pid: u64::from(std::process::id()), address, number: *number, processors: own_processors() };
     let all = comm.gather(&mine.to_bytes(), limit)?;
     let probes: Vec<Probe> = all.chunks_exact(Probe::BYTES).map(Probe::from_bytes).collect();
     let failed = owners.iter().find_map(|&rank| {
@@ -139,7 +159,11 @@ pub fn probe(
     let mut texts = texts.chunks_exact(FAILURE_BYTES).filter(|text| text[0] != 0);
     Ok(match texts.next() {
         Some(text) => Err(String::from_utf8_lossy(text).trim_end_matches('\0').to_string()),
-        None => Ok(probes.iter().map(|probe| probe.pid as i32).collect()),
+        None => {
+            let each = (0..size_of::<ProcessorSet>() / 8)
+                .map(|k| probes.iter().fold(0, |all, probe| all | probe.processors[k]).count_ones());
+            Ok((probes.iter().map(|probe| probe.pid as i32).collect(), each.sum::<u32>().max(1) as usize))
+        }
     })
 }
 
@@ -178,32 +202,34 @@ mod tests {
         // SAFETY: a buffer of this test.
         let failed = unsafe { list.read(own_pid()) }.unwrap_err();
         assert_eq!(failed.raw_os_error(), Some(libc::EFAULT));
-        // A page that is there, and the next one that is not: the call reads less than was asked for.
-        // SAFETY: a mapping of this test; nothing else is there.
-        let page = unsafe {
+        // A page that may be read, and the next one that may not: the call reads less than was asked for.
+        // SAFETY: a mapping of this test, of two pages.
+        let (page, bytes) = unsafe {
+            let bytes = libc::sysconf(libc::_SC_PAGESIZE) as usize;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let two = libc::mmap(std::ptr::null_mut(), 8192, libc::PROT_READ, flags, -1, 0);
-            libc::munmap(two.wrapping_byte_add(4096), 4096);
-            two
+            let two = libc::mmap(std::ptr::null_mut(), 2 * bytes, libc::PROT_READ, flags, -1, 0);
+            assert_eq!(libc::mprotect(two.wrapping_byte_add(bytes), bytes, libc::PROT_NONE), 0);
+            (two, bytes)
         };
-        let mut to = vec![0_u8; 8192];
+        let mut to = vec![0_u8; 2 * bytes];
         list.clear();
-        list.push(page.addr() as u64, to.as_mut_ptr(), 8192);
+        list.push(page.addr() as u64, to.as_mut_ptr(), 2 * bytes);
         // SAFETY: a buffer of this test.
         let failed = unsafe { list.read(own_pid()) }.unwrap_err();
-        assert_eq!(failed.to_string(), "only 4096 of 8192 bytes are there");
+        assert_eq!(failed.to_string(), format!("only {bytes} of {} bytes are there", 2 * bytes));
         // SAFETY: mapped above.
-        unsafe { libc::munmap(page, 4096) };
+        unsafe { libc::munmap(page, 2 * bytes) };
     }
 
     #[test]
     fn another_process_than_the_one_meant_is_noticed() {
         let number = 5_u128;
         let address = std::ptr::from_ref(&number).addr() as u64;
-        let probe = |number| Probe { pid: own_pid() as u64, address, number };
+        let processors = own_processors();
+        let probe = |number| Probe { pid: own_pid() as u64, address, number, processors };
         assert!(probe(5).try_reading().is_ok());
         assert!(probe(6).try_reading().unwrap_err().to_string().contains("another process's"));
-        let gone = Probe { pid: i32::MAX as u64, address, number }.try_reading().unwrap_err();
+        let gone = Probe { pid: i32::MAX as u64, ..probe(5) }.try_reading().unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Each pair of ranks has a [`BufferRing`] with two entries, used in turn, so the sender packs the next buffer while the
 //! receiver assembles from the last. Monotonic counters say who may touch a buffer: the sender's *filled*; the receiver's
-//! *emptied*, which covers the buffers of all its chunks up to one. There is nothing else to wait for, within a run or
-//! between runs.
+//! *emptied*, which covers the buffers of all its chunks up to one. There is nothing else to wait for in a run that packs,
+//! nor between two of them.
 //!
 //! What bounds it: a byte is read from the source, written to a buffer, read from there by another core, and written to the
 //! destination. Small buffers stay in the caches, so that only the first and the last of these reach memory; each line of a buffer
@@ -27,7 +27,7 @@ use queue::{
 };
 use reshard::engine::{Buffers, Level};
 use reshard::rank::{MAX_RECEIVERS, ReceiverGroup, SendSide, StagedCopy, staged_copy};
-use reshard_plan::{ErrorKind, Plan, Result};
+use reshard_plan::{Plan, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trial::{Trial, Way, processor_time};
@@ -101,13 +101,15 @@ struct SendState {
 
 impl PrivateMover {
     /// Lays out and shares the staging buffers. All buffers of a chunk have together about `chunk` bytes, less if those of
-    /// all ranks would take more than `memory` bytes. Collective.
+    /// all ranks would take more than `memory` bytes. With `eager`, for tests, all ways are tried at once and however short runs
+    /// are. Collective.
     pub fn new(
         plan: &Arc<Plan>,
         comm: &Communicator,
         chunk: u64,
         memory: Option<u64>,
         level: Option<Level>,
+        eager: bool,
         limit: Option<Duration>,
     ) -> Result<Self> {
         let (staged, chunk) = fitting(plan, comm, chunk, memory, level, limit)?;
@@ -154,9 +156,12 @@ impl PrivateMover {
         let higher = |group: &ReceiverGroup| outgoing[group.members[0]].producer.ring.peer > me;
         let first = staged.groups().iter().position(higher).unwrap_or(0);
         let (local, joint) = (0..staged.chunks()).partition(|&chunk| staged.needs(chunk).next().is_none());
-        let cma = if memory.is_none() { try_cma(plan, comm, limit)? } else { None };
+        let cma = if memory.is_none() { try_cma(plan, comm, eager, limit)? } else { None };
         // With a way that all ranks must go together, all have a trial of the same length, whatever each could choose alone.
-        let trial = Trial::new(staged.can_pack_non_temporal() || cma.is_some(), cma.is_some());
+        let trial = match eager && cma.is_some() {
+            true => Trial::eager(),
+            false => Trial::new(staged.can_pack_non_temporal() || cma.is_some(), cma.is_some()),
+        };
         Ok(Self {
             staged,
             memory: shared,
@@ -278,7 +283,8 @@ impl PrivateMover {
         }
     }
 
-    /// The mode of a run; of all ranks the same, as all know how many runs there were and whether this one only copies.
+    /// The mode of a run; the same on all ranks that exchange data, as they know how many runs there were and whether this one only
+    /// copies.
     fn mode_of(&mut self, only_copies: bool) -> Mode {
         match &mut self.cma {
             // Who has nothing to move waits for nobody.
@@ -398,17 +404,23 @@ impl MoverBackend for PrivateMover {
     }
 }
 
-/// The mover by one copy of the system, if it may be faster and the system allows it. Collective.
-fn try_cma(plan: &Arc<Plan>, comm: &Communicator, limit: Option<Duration>) -> Result<Option<CmaMover>> {
-    if !CmaMover::is_worth_trying(plan, comm.size()) {
+/// The mover by one copy of the system, if it may be faster, or `anyhow`, and can be had. Collective.
+fn try_cma(
+    plan: &Arc<Plan>,
+    comm: &Communicator,
+    anyhow: bool,
+    limit: Option<Duration>,
+) -> Result<Option<CmaMover>> {
+    if !anyhow && !CmaMover::is_worth_trying(plan, comm.size()) {
         return Ok(None);
     }
     let plan = strides::of_all_ranks(plan, comm, limit)?;
-    if !CmaMover::has_long_runs(&plan) {
+    if !anyhow && !CmaMover::has_long_runs(&plan) {
         return Ok(None);
     }
     match CmaMover::new(&plan, comm, limit) {
-        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        // All ranks have this error, and can do without.
+        Err(_) if comm.check_usable().is_ok() => Ok(None),
         made => made.map(Some),
     }
 }

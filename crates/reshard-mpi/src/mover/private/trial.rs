@@ -1,5 +1,5 @@
-//! Which way large arrays go: packed with ordinary stores, through the caches; with non-temporal ones, through memory; or not packed,
-//! but read by the system out of the other process ([`CmaMover`](super::super::cma::CmaMover)).
+//! Which way large arrays go: packed with ordinary stores, through the caches; with non-temporal ones, through memory; or not
+//! packed, but read by the system out of the other process ([`CmaMover`](super::super::cma::CmaMover)).
 //!
 //! Which is fastest depends on how cores of the processor exchange cache lines, on pages and on the system, and nothing tells. So the
 //! first runs try all ways in turn, all ranks the same in the same run, and each rank measures the processor time that it copied:
@@ -35,6 +35,9 @@ pub enum Way {
 /// The trial of a mover.
 pub struct Trial {
     ways: Vec<Way>,
+    /// Runs before the trial, and runs with each way.
+    cold: usize,
+    of_each: usize,
     /// Runs so far; none is counted after the trial.
     runs: usize,
     /// For each way, the shortest time of a run.
@@ -46,21 +49,24 @@ impl Trial {
     pub fn new(non_temporal: bool, cma: bool) -> Self {
         let others = [(Way::NonTemporal, non_temporal), (Way::Cma, cma)];
         let others = others.into_iter().filter_map(|(way, has)| has.then_some(way));
-        Self {
-            ways: std::iter::once(Way::Ordinary).chain(others).collect(),
-            runs: 0,
-            best: [Duration::MAX; 3],
-        }
+        let ways = std::iter::once(Way::Ordinary).chain(others).collect();
+        Self { ways, cold: COLD_RUNS, of_each: RUNS_OF_A_WAY, runs: 0, best: [Duration::MAX; 3] }
+    }
+
+    /// A trial of one run for each way, the one by the system first: for tests.
+    pub fn eager() -> Self {
+        let ways = vec![Way::Cma, Way::NonTemporal, Way::Ordinary];
+        Self { ways, cold: 0, of_each: 1, runs: 0, best: [Duration::MAX; 3] }
     }
 
     /// True if all ways were tried, or there is no choice.
     pub fn is_over(&self) -> bool {
-        self.ways.len() == 1 || self.runs == COLD_RUNS + RUNS_OF_A_WAY * self.ways.len()
+        self.ways.len() == 1 || self.runs == self.cold + self.of_each * self.ways.len()
     }
 
     /// The way of the next run; after the trial the way this rank packs.
     pub fn way(&self) -> Way {
-        match self.runs.checked_sub(COLD_RUNS) {
+        match self.runs.checked_sub(self.cold) {
             _ if self.is_over() && self.packs_non_temporal() => Way::NonTemporal,
             Some(run) if !self.is_over() => self.ways[run % self.ways.len()],
             _ => Way::Ordinary,
@@ -83,7 +89,7 @@ impl Trial {
         if self.is_over() {
             return;
         }
-        if self.runs >= COLD_RUNS {
+        if self.runs >= self.cold {
             let best = &mut self.best[self.way() as usize];
             *best = time.min(*best);
         }
