@@ -132,6 +132,7 @@ fn trust(installation: &Installation) {
         play(&format!("looked-after-in-another-order {mover}"), 2);
         play(&format!("begun-in-another-order {mover}"), 3);
         play(&format!("forgotten {mover}"), 3);
+        play(&format!("forgotten-and-overwritten {mover}"), 2);
         play(&format!("panicked {mover}"), 3);
         play(&format!("run-after-a-failure {mover}"), 3);
     }

@@ -60,6 +60,7 @@ fn play_on(world: &dyn World, part: &str) {
                 "looked-after-in-another-order" => trust::looked_after_in_another_order(world, mover),
                 "begun-in-another-order" => trust::begun_in_another_order(world, mover),
                 "forgotten" | "panicked" => trust::left_behind(world, mover, what),
+                "forgotten-and-overwritten" => trust::forgotten_and_overwritten(world, mover),
                 "on-the-next-communicator" => trust::on_the_next_communicator(world, mover),
                 "run-after-a-failure" => trust::run_after_a_failure(world, mover),
                 "owned-and-in-place" => trust::owned_and_in_place(world, mover),

@@ -189,6 +189,29 @@ pub fn on_the_next_communicator(world: &dyn World, mover: Mover) {
     }
 }
 
+/// Rank 1 forgets its run and writes to its source, and only then rank 0 comes: it gets an error, or what was there when the run began.
+pub fn forgotten_and_overwritten(world: &dyn World, mover: Mover) {
+    for round in 0..3 {
+        let mut engine = MpiEngine::new(one_way(20_000), world, options(mover, SHORT)).unwrap();
+        let mut from = vec![round; engine.source_len(0)];
+        let mut to = vec![u64::MAX; engine.target_len(0)];
+        if world.rank() == 1 {
+            std::mem::forget(engine.start(Own::new(&from, &mut to)).unwrap());
+            from.fill(1000);
+            world.meet();
+        } else {
+            world.meet();
+            if engine.run(Own::new(&from, &mut to)).is_ok() {
+                assert!(
+                    to.iter().all(|&value| value == round),
+                    "what was written after the run was forgotten"
+                );
+            }
+        }
+        world.meet();
+    }
+}
+
 /// Rank 1 is late beyond the deadline of one engine; another that was there before is run then.
 pub fn run_after_a_failure(world: &dyn World, mover: Mover) {
     // In several fragments.
