@@ -8,6 +8,7 @@
 
 mod bench;
 mod fuzz;
+mod install;
 mod mpi;
 mod parts;
 mod tools;
@@ -24,6 +25,8 @@ usage: cargo xtask COMMAND
                   millions of fuzzing executions
   test --full PART...
                   only these parts of it: planner, engines, mpi, program, loom, asan, count, fuzz
+  install --prefix FOLDER
+                  the libraries that take the place of ScaLAPACK's routines, for any program: docs/scalapack.md
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench ring      rings of a million, and when redistributing pays: writes docs/ring-speed.md, docs/ring-advisor.svg,
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
         ["test"] => test(),
         ["test", "--full", names @ ..] => full(names),
+        ["install", "--prefix", prefix] => install::install(prefix),
         ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages" | "figures")] => {
             bench::time(name)
         }
@@ -178,7 +182,12 @@ fn linted() -> Outcome {
 
 fn tested() -> Outcome {
     with_mpi()?;
-    cargo(&["test", "--workspace", "--all-features", "--locked"]).env(mpi::NEEDED, "1").run()
+    let mut tests = cargo(&["test", "--workspace", "--all-features", "--locked"]).env(mpi::NEEDED, "1");
+    match mpi::both_scalapacks() {
+        true => tests = tests.env(mpi::NEEDED_SCALAPACK, "1"),
+        false => say("without ScaLAPACK the routines in its place are not tested"),
+    }
+    tests.run()
 }
 
 fn with_mpi() -> Outcome {

@@ -58,10 +58,23 @@ pub fn hosts() -> bool {
     here() || (install("iproute2") && here())
 }
 
+/// Says to the tests that they must not pass for want of a ScaLAPACK.
+pub const NEEDED_SCALAPACK: &str = "RESHARD_NEEDS_SCALAPACK";
+
 /// ScaLAPACK for the system's Open MPI, to compare with.
 pub fn scalapack() -> bool {
-    let here = || program("sh", &["-c", "ldconfig -p | grep -q libscalapack-openmpi"]).works();
-    here() || (program("apt-get", &["install", "-y", "-q", "libscalapack-openmpi2.2"]).works() && here())
+    scalapack_of("openmpi")
+}
+
+/// ScaLAPACK for both families of the system.
+pub fn both_scalapacks() -> bool {
+    ["openmpi", "mpich"].into_iter().all(scalapack_of)
+}
+
+fn scalapack_of(family: &str) -> bool {
+    let listed = format!("ldconfig -p | grep -q libscalapack-{family}");
+    let here = || program("sh", &["-c", &listed]).works();
+    here() || (install(&format!("libscalapack-{family}2.2")) && here())
 }
 
 fn fetched(name: &str) -> bool {

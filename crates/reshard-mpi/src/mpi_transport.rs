@@ -56,6 +56,11 @@ impl Comm {
         self.private_within(Some(DEADLINE))
     }
 
+    /// A duplicate of this communicator for the caller alone: it stays when this one is freed, and goes when it is dropped. Collective.
+    pub fn private_duplicate(&self, time: Option<Duration>) -> Result<PrivateComm> {
+        self.duplicate(time).map(PrivateComm::new)
+    }
+
     /// As [`Comm::private`], with a timeout of the caller's choice. A later call goes on waiting for the same duplicate.
     pub fn private_within(&self, time: Option<Duration>) -> Result<Arc<PrivateComm>> {
         let private = self.cached_duplicate(time, PrivateComm::new)?;

@@ -99,6 +99,15 @@ impl Comm {
         }
     }
 
+    /// The same communicator once more, as its owner's: not freed when dropped.
+    ///
+    /// # Safety
+    /// This one, or its owner's, lives longer.
+    pub unsafe fn borrow(&self) -> Result<Comm> {
+        // SAFETY: promised by the caller.
+        unsafe { Self::borrowed(self.mpi, self.raw) }
+    }
+
     /// The rank of this process.
     pub fn rank(&self) -> usize {
         self.rank

@@ -107,6 +107,11 @@ impl Mpi {
         &self.version
     }
 
+    /// True if C's handles are integers, as in the MPICH family; elsewhere they are pointers.
+    pub fn has_integer_handles(&self) -> bool {
+        self.interface == Interface::Mpich
+    }
+
     /// True if the library is what the user chose.
     fn fits(&self, choice: &str) -> bool {
         match choice {

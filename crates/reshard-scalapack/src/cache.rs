@@ -1,0 +1,105 @@
+//! Engines of earlier calls, by what the calls mean. Programs make and destroy contexts all the time and reuse their numbers for
+//! other shapes, so contexts are nowhere in the key.
+//!
+//! All processes of a group call the same, so all keep the same, as long as what is dropped depends on nothing but the calls.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// The most entries.
+const MAX_ENTRIES: usize = 128;
+
+/// The most segments of shared memory that all entries map together: each maps one for each process.
+const MAX_SEGMENTS: usize = 1 << 13;
+
+/// The most bytes of all entries together.
+const MAX_BYTES: u64 = 1 << 29;
+
+/// Values by key, the least recently used one dropped first.
+pub struct Cache<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    max_entries: usize,
+    bytes: u64,
+    /// Uses so far.
+    uses: u64,
+}
+
+struct Entry<V> {
+    value: V,
+    bytes: u64,
+    last_use: u64,
+}
+
+impl<K: Hash + Eq + Clone, V> Cache<K, V> {
+    /// A cache for groups of so many processes.
+    pub fn new(processes: usize) -> Self {
+        let max_entries = (MAX_SEGMENTS / processes.max(1)).clamp(1, MAX_ENTRIES);
+        Self { entries: HashMap::new(), max_entries, bytes: 0, uses: 0 }
+    }
+
+    /// The value of a key, if it is kept.
+    pub fn get(&mut self, key: &K) -> Option<&mut V> {
+        self.uses += 1;
+        let entry = self.entries.get_mut(key)?;
+        entry.last_use = self.uses;
+        Some(&mut entry.value)
+    }
+
+    /// Drops what is too much beside an entry of so many bytes: to be called before it is made.
+    pub fn make_room(&mut self, bytes: u64) {
+        while !self.entries.is_empty()
+            && (self.entries.len() >= self.max_entries || self.bytes.saturating_add(bytes) > MAX_BYTES)
+        {
+            let oldest =
+                self.entries.iter().min_by_key(|(_, entry)| entry.last_use).map(|(key, _)| key.clone());
+            if let Some(key) = oldest {
+                self.remove(&key);
+            }
+        }
+    }
+
+    /// Keeps a value that takes so many bytes, as all processes count them.
+    pub fn insert(&mut self, key: K, value: V, bytes: u64) {
+        // No two uses have one number, so it is the same entry on all processes that is dropped first.
+        self.uses += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.entries.insert(key, Entry { value, bytes, last_use: self.uses });
+    }
+
+    /// Drops the value of a key.
+    fn remove(&mut self, key: &K) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.bytes -= entry.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_goes_first() {
+        let mut cache: Cache<u32, u32> = Cache::new(MAX_SEGMENTS / 3);
+        for key in 0..3 {
+            cache.make_room(10);
+            cache.insert(key, key * 10, 10);
+        }
+        assert_eq!(cache.get(&0).copied(), Some(0));
+        cache.make_room(10);
+        cache.insert(3, 30, 10);
+        assert_eq!([0, 1, 2, 3].map(|key| cache.get(&key).is_some()), [true, false, true, true]);
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_one_entry_may_have_more() {
+        let mut cache: Cache<u32, u32> = Cache::new(4);
+        for key in 0..10 {
+            cache.make_room(MAX_BYTES / 2);
+            cache.insert(key, key, MAX_BYTES / 2);
+        }
+        assert_eq!((cache.entries.len(), cache.bytes), (2, MAX_BYTES));
+        cache.make_room(u64::MAX);
+        assert!(cache.entries.is_empty() && cache.bytes == 0);
+    }
+}

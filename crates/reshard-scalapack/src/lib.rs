@@ -1,0 +1,31 @@
+//! ScaLAPACK's p?gemr2d and p?trmr2d by reshard's engine, for programs that change nothing: preload the library, or link it first.
+//!
+//! A call is checked on each process (`request.rs`), agreed in one reduction (`agreement.rs`), planned or found among earlier ones by what
+//! it means (`cache.rs`), and run (`moving.rs`). The BLACS and MPI are those of the host program, found while it runs (`blacs.rs`,
+//! `symbols.rs`); of ScaLAPACK nothing is called, unless the environment says so (`settings.rs`).
+//!
+//! This crate has the logic, in integers of either width; [`export!`] makes the names of a library of one width.
+
+mod agreement;
+mod arguments;
+mod blacs;
+mod cache;
+mod entry;
+mod errors;
+mod moving;
+mod report;
+mod request;
+mod routine;
+mod settings;
+mod symbols;
+
+#[doc(hidden)]
+pub use arguments::arguments;
+#[doc(hidden)]
+pub use entry::{call, start};
+#[doc(hidden)]
+pub use errors::last as last_error;
+#[doc(hidden)]
+pub use routine::Element;
+
+mod exports;

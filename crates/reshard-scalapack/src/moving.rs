@@ -1,0 +1,338 @@
+//! A call from its arguments to the data in place: checked, agreed, planned or found among earlier ones, run.
+
+#![allow(unsafe_code)]
+
+use crate::agreement::{
+    AgreedCall, AgreedSide, Outcome, OwnState, disagreement, latest_epoch, own_number, read, words,
+};
+use crate::arguments::{Arguments, Integer};
+use crate::blacs::Blacs;
+use crate::cache::Cache;
+use crate::errors::CallError;
+use crate::request::Request;
+use crate::settings::Settings;
+use reshard::engine::{MessagesOptions, RawPart};
+use reshard_mpi::mpi::{PrivateComm, Reduce};
+use reshard_mpi::{Comm, Mpi, MpiEngine, MpiOptions, Own, RawComm, Session};
+use reshard_plan::{Deal, Error, Grid, Layout, MemoryOrder, Move, Pattern, Plan, Window};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Bytes of the text in which a process says what it was given, or why it refuses.
+const TEXT_BYTES: usize = 512;
+
+/// The most groups of processes that are kept: then the one used least recently is dropped.
+const MAX_GROUPS: usize = 64;
+
+/// What a call did.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    pub bytes: u64,
+    pub mover: &'static str,
+    /// The plan was made by an earlier call.
+    pub cached: bool,
+    /// This process is the first of those that call.
+    pub first: bool,
+}
+
+/// MPI and the BLACS of the host program.
+struct Host<I> {
+    session: Session,
+    integer_handles: bool,
+    blacs: Blacs<I>,
+}
+
+/// The processes of a context, and the engines of their calls.
+struct Group {
+    comm: PrivateComm,
+    cache: Cache<AgreedCall, MpiEngine>,
+}
+
+/// Groups by the numbers of their processes, in the order of the communicator.
+#[derive(Default)]
+struct Groups {
+    known: HashMap<Vec<u64>, (Arc<Mutex<Group>>, u64)>,
+    /// Uses so far: each group has the number of its last one.
+    uses: u64,
+    /// A group was dropped: others may know one that this process does not.
+    dropped: bool,
+}
+
+/// What this process keeps of earlier calls.
+struct Kept {
+    groups: Mutex<Groups>,
+    /// Changes whenever a call fails on the way: then this process may keep something else than others.
+    epoch: Mutex<u64>,
+    /// A number of this process.
+    process: u64,
+}
+
+/// Some number of 62 bits, not 0.
+fn random() -> u64 {
+    RandomState::new().hash_one(0) >> 2 | 1
+}
+
+impl Kept {
+    fn get() -> &'static Self {
+        static KEPT: OnceLock<Kept> = OnceLock::new();
+        KEPT.get_or_init(|| Self { groups: Mutex::default(), epoch: Mutex::new(0), process: random() })
+    }
+
+    fn epoch(&self) -> u64 {
+        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_epoch(&self, epoch: u64) {
+        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = epoch;
+    }
+
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, processes: &[u64]) {
+        self.groups().known.remove(processes);
+    }
+
+    /// What this process says of itself.
+    fn state(&self) -> OwnState {
+        OwnState { epoch: self.epoch(), process: self.process, dropped: self.groups().dropped }
+    }
+
+    /// The group of these processes, made if there is none. Collective over `comm`.
+    fn group(&self, processes: &[u64], comm: &Comm, settings: &Settings) -> Result<Arc<Mutex<Group>>, Error> {
+        let mut groups = self.groups();
+        groups.uses += 1;
+        let now = groups.uses;
+        if let Some((group, last_use)) = groups.known.get_mut(processes) {
+            *last_use = now;
+            return Ok(Arc::clone(group));
+        }
+        drop(groups);
+        let own = comm.private_duplicate(settings.deadline)?;
+        let group = Arc::new(Mutex::new(Group { comm: own, cache: Cache::new(processes.len()) }));
+        let mut groups = self.groups();
+        if groups.known.len() >= MAX_GROUPS {
+            let oldest = groups.known.iter().min_by_key(|(_, (_, last_use))| *last_use);
+            if let Some(oldest) = oldest.map(|(processes, _)| processes.clone()) {
+                groups.known.remove(&oldest);
+                groups.dropped = true;
+            }
+        }
+        groups.known.insert(processes.to_vec(), (Arc::clone(&group), now));
+        Ok(group)
+    }
+}
+
+impl<I: Integer + 'static> Host<I> {
+    /// Finds MPI and the BLACS.
+    fn find() -> Result<Self, String> {
+        let blacs = Blacs::find()?;
+        let mpi = Mpi::load(None).map_err(|error| error.to_string())?;
+        let session = mpi.init().map_err(|error| error.to_string())?;
+        Ok(Self { session, integer_handles: mpi.has_integer_handles(), blacs })
+    }
+
+    /// The communicator of all processes that call.
+    fn communicator(&self, call: &Arguments<I>) -> Result<Comm, String> {
+        let handle = match call.context {
+            // SAFETY: the world is there until MPI ends.
+            None => return unsafe { self.session.world().borrow() }.map_err(|error| error.to_string()),
+            Some(context) if self.blacs.grid(context).is_some() => {
+                // SAFETY: this process belongs to the context.
+                unsafe { self.blacs.communicator(context, self.integer_handles) }
+            }
+            Some(_) => None,
+        };
+        let handle: RawComm = handle.ok_or_else(|| {
+            format!(
+                "{} is {}, which is no context that this process belongs to; give one of all processes of both matrices",
+                call.routine.argument(crate::routine::Argument::Context),
+                call.context.unwrap_or_default()
+            )
+        })?;
+        // SAFETY: MPI has begun, and the BLACS keep the communicator as long as the context, which outlives the call.
+        unsafe { Comm::from_raw(self.session.mpi(), handle) }.map_err(|error| error.to_string())
+    }
+}
+
+/// An integer width, with the host program's functions for it.
+pub trait Width: Integer + 'static {
+    #[doc(hidden)]
+    fn host() -> &'static OnceLock<Result<HostOf<Self>, String>>;
+}
+
+/// The host program, as calls of one width see it.
+pub struct HostOf<I>(Host<I>);
+
+macro_rules! widths {
+    ($($integer:ty),*) => {
+        $(impl Width for $integer {
+            fn host() -> &'static OnceLock<Result<HostOf<Self>, String>> {
+                static HOST: OnceLock<Result<HostOf<$integer>, String>> = OnceLock::new();
+                &HOST
+            }
+        })*
+    };
+}
+widths!(i32, i64);
+
+fn host<I: Width>() -> Result<&'static Host<I>, String> {
+    let found = I::host().get_or_init(|| Host::find().map(HostOf));
+    found.as_ref().map(|host| &host.0).map_err(Clone::clone)
+}
+
+/// Ends the job, after an error was said.
+pub fn abort<I: Width>() -> ! {
+    match host::<I>() {
+        Ok(host) => host.session.abort(1),
+        Err(_) => std::process::exit(1),
+    }
+}
+
+/// Moves what a call asks for. None if there is nothing to move.
+///
+/// # Safety
+/// As for the routine: descriptors have nine entries, parts are as large as they say, nobody else uses them meanwhile.
+pub unsafe fn redistribute<I: Width>(
+    call: &Arguments<I>,
+    settings: &Settings,
+) -> Result<Option<Moved>, CallError> {
+    let own = |message: String| CallError { message: format!("{}: {message}", call.routine), says: true };
+    if call.rows == 0 || call.columns == 0 {
+        return Ok(None);
+    }
+    let host = host::<I>().map_err(own)?;
+    // SAFETY: promised by the caller.
+    let request = unsafe { Request::new(call, settings.strict, |context| host.blacs.grid(context)) };
+    if let Ok(None) = request {
+        return Ok(None);
+    }
+    let comm = host.communicator(call).map_err(own)?;
+    let of_rank = |message: String| own(format!("rank {}: {message}", comm.rank()));
+    let failed = |error: Error| of_rank(error.to_string());
+    let request =
+        request.map(|request| request.unwrap_or_else(|| unreachable!("there is something to move")));
+    let kept = Kept::get();
+    let mut reduced = words(request.as_ref().map_err(|_| ()), comm.rank(), comm.size(), &kept.state());
+    comm.all_reduce_within(&mut reduced, Reduce::Min, settings.deadline).map_err(failed)?;
+    let agreed = |message: String| {
+        let message = format!("{}: {message}; B is as it was", call.routine);
+        CallError { message, says: comm.rank() == 0 }
+    };
+    let (agreed_call, same, dropped, processes) = match read(&reduced, call.routine, comm.size()) {
+        Outcome::Agreed { call, kept, dropped, processes } => (call, kept, dropped, processes),
+        Outcome::Refused { rank } => {
+            let mut text = text_bytes(request.as_ref().err().map_or("", String::as_str));
+            comm.broadcast(rank, &mut text).map_err(failed)?;
+            return Err(agreed(format!("rank {rank}: {}", text_of(&text))));
+        }
+        Outcome::Differ { number } => {
+            let own = request.as_ref().ok().and_then(|request| own_number(request, number));
+            let mut all = vec![0; TEXT_BYTES * comm.size()];
+            comm.all_gather(&text_bytes(own.as_deref().unwrap_or_default()), &mut all).map_err(failed)?;
+            let said: Vec<Option<String>> = all
+                .chunks_exact(TEXT_BYTES)
+                .map(|text| Some(text_of(text)).filter(|text| !text.is_empty()))
+                .collect();
+            return Err(agreed(disagreement(&call.routine, number, &said)));
+        }
+        Outcome::Incomplete(why) => return Err(agreed(why)),
+    };
+    if !same {
+        kept.forget(&processes);
+        kept.set_epoch(latest_epoch(&reduced));
+    }
+    if dropped {
+        let mut known = [u64::from(kept.groups().known.contains_key(&processes))];
+        comm.all_reduce_within(&mut known, Reduce::Min, settings.deadline).map_err(failed)?;
+        if known == [0] {
+            kept.forget(&processes);
+        }
+    }
+    let elem = call.routine.element.bytes(size_of::<I>());
+    // SAFETY: promised by the caller.
+    let moved = unsafe { run(kept, &agreed_call, &processes, &comm, call, elem, settings) };
+    moved.map(Some).map_err(|error| {
+        // Others may not have noticed, and keep what this process does not.
+        kept.forget(&processes);
+        kept.set_epoch(random());
+        of_rank(error)
+    })
+}
+
+/// Runs an agreed call, with the engine of an earlier one or a new one.
+///
+/// # Safety
+/// As for [`redistribute`].
+unsafe fn run<I: Width>(
+    kept: &Kept,
+    agreed: &AgreedCall,
+    processes: &[u64],
+    comm: &Comm,
+    call: &Arguments<I>,
+    elem: u64,
+    settings: &Settings,
+) -> Result<Moved, String> {
+    let before = |error: Error| format!("{error}; B is as it was");
+    let group = kept.group(processes, comm, settings).map_err(before)?;
+    let mut group = group.lock().unwrap_or_else(PoisonError::into_inner);
+    let Group { comm: own, cache } = &mut *group;
+    let cached = cache.get(agreed).is_some();
+    if !cached {
+        let moves = moving(agreed, elem).map(|moving| vec![moving]);
+        let bytes = bytes_of(agreed, elem, processes.len());
+        cache.make_room(bytes);
+        let messages = MessagesOptions::default().with_level(settings.level);
+        let options = MpiOptions::default().with_messages(messages).with_deadline(settings.deadline);
+        let plan = moves.and_then(Plan::new).map_err(before)?;
+        let engine = MpiEngine::new(Arc::new(plan), own.communicator(), options).map_err(before)?;
+        cache.insert(agreed.clone(), engine, bytes);
+    }
+    let Some(engine) = cache.get(agreed) else { return Err("an engine that was kept is gone".into()) };
+    let part = |part: *mut u8, elems: usize| match elems {
+        0 => RawPart::NONE,
+        elems => RawPart::new(part, elems * elem as usize),
+    };
+    let (from, to) = (part(call.a.part, engine.source_len(0)), part(call.b.part, engine.target_len(0)));
+    // SAFETY: the caller promises parts as large as the descriptors say, which is what the engine was made for.
+    let arrays = unsafe { Own::<u8>::raw(from, to) }.as_bytes();
+    let report = engine.run(arrays).map_err(|error| error.to_string())?;
+    Ok(Moved { bytes: report.bytes, mover: engine.mover().name(), cached, first: comm.rank() == 0 })
+}
+
+/// Bytes that an engine takes on each process, as all count them.
+fn bytes_of(call: &AgreedCall, elem: u64, processes: usize) -> u64 {
+    let bytes = call.rows.saturating_mul(call.columns).saturating_mul(elem);
+    (bytes / 8 / processes.max(1) as u64).saturating_add(1 << 18)
+}
+
+/// The move of an agreed call.
+fn moving(call: &AgreedCall, elem: u64) -> Result<Move, Error> {
+    let layout = |side: &AgreedSide| {
+        let grid = Grid::new(&side.grid)?.with_ranks(&side.ranks)?;
+        let deals = side.block.map(Deal::Cyclic).to_vec();
+        let matrix = Pattern::new(grid, deals, side.source.to_vec())?.over(&side.shape)?;
+        let tight = Layout::new(matrix, MemoryOrder::ColMajor);
+        let mut strides = side.ranks.iter().zip(&side.leading);
+        strides.try_fold(tight, |layout, (&rank, &leading)| layout.with_strides_of(rank, &[1, leading]))
+    };
+    let [a, b] = &call.sides;
+    let window = Window::of(&[call.rows, call.columns]).from(&a.first).to(&b.first);
+    let moving = Move::windowed::<u8>(layout(a)?, layout(b)?, window)?.of_bytes(elem)?;
+    match call.routine.shape.triangle(call.rows, call.columns) {
+        Some(triangle) => moving.only(triangle),
+        None => Ok(moving),
+    }
+}
+
+fn text_bytes(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes()[..text.len().min(TEXT_BYTES)].to_vec();
+    bytes.resize(TEXT_BYTES, 0);
+    bytes
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches('\0').to_string()
+}

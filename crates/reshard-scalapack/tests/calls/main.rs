@@ -1,0 +1,69 @@
+//! Our routines against the definition of each, element by element, and beside ScaLAPACK's own: random parameter sets, wrong
+//! arguments, processes that disagree, contexts made and destroyed all the time.
+//!
+//! The program starts itself under `mpirun`, with many calls in each launch.
+
+#![allow(unsafe_code, clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+mod case;
+mod host;
+#[path = "../../../reshard-mpi/tests/runtime/installation.rs"]
+mod installation;
+mod rank;
+
+use reshard_testkit::full_sweep;
+use std::process::Command;
+
+/// Names the part that a launched process plays.
+pub const PART: &str = "RESHARD_SCALAPACK_TEST_PART";
+
+fn main() {
+    if let Ok(part) = std::env::var(PART) {
+        return rank::play(&part);
+    }
+    let mut installations = installation::all();
+    installations.retain(|installation| ["Open MPI", "MPICH"].contains(&installation.family));
+    installations.dedup_by_key(|installation| installation.family);
+    assert!(
+        !installations.is_empty() || std::env::var_os("RESHARD_NEEDS_MPI").is_none(),
+        "no MPI is installed, and it must be tested here"
+    );
+    let listed = Command::new("ldconfig").arg("-p").output().unwrap();
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    for installation in &installations {
+        println!("{installation}");
+        let name = format!("libscalapack-{}", installation.family.to_lowercase().replace(' ', ""));
+        if !listed.contains(&name) {
+            assert!(std::env::var_os("RESHARD_NEEDS_SCALAPACK").is_none(), "{name} is not installed");
+            println!("  {name} is not installed: left out");
+            continue;
+        }
+        // MPICH's processes do not yield while they wait: more of them than processors take their time.
+        let quick = installation.family == "Open MPI";
+        let sets: &[(usize, u64)] = match quick {
+            true => &[(1, 128), (2, 128), (3, 128), (4, 128), (5, 128), (6, 128), (7, 128), (8, 128)],
+            false => &[(1, 70), (2, 70), (3, 40), (4, 20)],
+        };
+        for &(ranks, sets) in sets {
+            let sets = if full_sweep() { sets * 10 } else { sets };
+            let outcome = installation.launch(&format!("sets {} {sets}", 41 * ranks), ranks);
+            outcome.succeeded(ranks);
+            outcome.show("sets:");
+        }
+        installation.launch("hidden 5 20", 4).succeeded(4);
+        installation.launch("names", 2).succeeded(2);
+        installation.launch("arguments", 4).succeeded(4);
+        let trials = if full_sweep() { 1_000 } else { 100 };
+        let ranks = if quick { 4 } else { 2 };
+        let outcome = installation.launch(&format!("disagreement 7 {trials}"), ranks);
+        outcome.succeeded(ranks);
+        outcome.show("trials:");
+        let calls = if full_sweep() { 200_000 } else { 3_000 };
+        let outcome = installation.launch(&format!("contexts {calls}"), ranks);
+        outcome.succeeded(ranks);
+        outcome.show("calls:");
+        let aborted = installation.launch("abort", 3);
+        aborted.failed(&["reshard: pdgemr2d: rank 1: entry 5 (MB) of argument 6 (DESCA) is 0"]);
+        aborted.never_says("done]");
+    }
+}

@@ -1,0 +1,365 @@
+//! What a launched process does.
+
+use crate::case::Case;
+use crate::host::{Call, Host, last_error};
+use reshard_mpi::mpi::Reduce;
+use reshard_testkit::Random;
+use std::ffi::c_int;
+
+pub fn play(part: &str) {
+    let words: Vec<&str> = part.split(' ').collect();
+    if words[0] != "abort" {
+        // SAFETY: nothing else runs in this process yet.
+        unsafe { std::env::set_var("RESHARD_ERRORS", "return") };
+    }
+    let host = Host::new(words[0] == "hidden");
+    let number = |k: usize| words[k].parse::<u64>().unwrap();
+    match words[0] {
+        "sets" | "hidden" => sets(&host, number(1), number(2)),
+        "names" => names(&host),
+        "arguments" => arguments(&host),
+        "disagreement" => disagreement(&host, number(1), number(2)),
+        "contexts" => contexts(&host, number(1)),
+        "abort" => abort(&host),
+        _ => panic!("no part {part}"),
+    }
+    println!("[{}/{} done]", host.world().rank(), host.world().size());
+    host.end();
+}
+
+/// The contexts of a case: of A, of B, of all that call.
+struct Contexts([c_int; 3]);
+
+impl Contexts {
+    fn new(host: &Host, case: &Case) -> Self {
+        let [a, b] = &case.sides;
+        Self([&a.grid, &b.grid, &case.global].map(|grid| host.context(grid.rows, grid.columns, &grid.ranks)))
+    }
+
+    fn destroy(self, host: &Host) {
+        self.0.into_iter().for_each(|context| host.destroy(context));
+    }
+}
+
+/// Calls a routine for a case; returns the memory of B, or none if this process does not call.
+fn run(host: &Host, case: &Case, contexts: &Contexts, ours: bool, of_c: bool) -> Option<Vec<u8>> {
+    let rank = host.world().rank();
+    if !case.global.ranks.contains(&rank) {
+        return None;
+    }
+    let (mut a, mut b) = case.before(rank);
+    let untouched = a.bytes.clone();
+    let [from, to] = &case.sides;
+    let desca = from.descriptor(contexts.0[0], rank);
+    // With one array there is one descriptor.
+    let descb = if case.in_place { desca } else { to.descriptor(contexts.0[1], rank) };
+    let int = |index: usize| index as c_int + 1;
+    let a_part = a.bytes.as_mut_ptr();
+    let call = Call {
+        letters: case.letters,
+        m: case.window[0] as c_int,
+        n: case.window[1] as c_int,
+        a: a_part,
+        ia: int(from.first[0]),
+        ja: int(from.first[1]),
+        desca: &desca,
+        b: b.as_mut().map_or(a_part, |b| b.bytes.as_mut_ptr()),
+        ib: int(to.first[0]),
+        jb: int(to.first[1]),
+        descb: &descb,
+        context: (!case.of_all).then_some(contexts.0[2]),
+    };
+    host.call(ours, &case.name(of_c), &call);
+    match b {
+        Some(b) => {
+            assert!(a.bytes == untouched, "A was written to: {case:?}");
+            Some(b.bytes)
+        }
+        None => Some(a.bytes),
+    }
+}
+
+/// Random parameter sets: every byte of B, and of A, and between them.
+fn sets(host: &Host, seed: u64, count: u64) {
+    let (rank, size) = (host.world().rank(), host.world().size());
+    let mut random = Random::new(seed);
+    let (mut moved, mut equal, mut reference_wrong) = (0, 0, 0_u64);
+    for number in 0..count {
+        let case = Case::random(&mut random, size);
+        let contexts = Contexts::new(host, &case);
+        // Twice: planned, and with the plan that was kept.
+        for of_c in [number % 2 == 0, number % 2 == 1] {
+            if let Some(found) = run(host, &case, &contexts, true, of_c) {
+                assert_eq!(last_error(), None, "{case:?}");
+                let expected = case.expected(rank);
+                let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+                assert_eq!(
+                    (wrong, found.len()),
+                    (None, expected.len()),
+                    "set {number} on rank {rank}: {case:?}"
+                );
+                moved += 1;
+            }
+        }
+        // The reference may take other windows of the same array for right or wrong; it is asked for different arrays alone.
+        let mut wrong = [0];
+        if !case.in_place
+            && let Some(found) = run(host, &case, &contexts, false, number % 2 == 0)
+        {
+            wrong[0] = u64::from(found != case.expected(rank));
+            equal += u64::from(wrong[0] == 0);
+        }
+        host.world().all_reduce(&mut wrong, Reduce::Max).unwrap();
+        reference_wrong += wrong[0];
+        contexts.destroy(host);
+    }
+    if rank == 0 {
+        println!(
+            "  sets: {count}, {moved} calls of rank 0 right, {equal} equal to ScaLAPACK's, which was wrong in {reference_wrong}"
+        );
+    }
+    assert!(size > 1 || moved > 0);
+}
+
+/// A small matrix on a grid of one row, for tests of arguments: the descriptor, and memory.
+struct Simple {
+    descriptor: [c_int; 9],
+    context: c_int,
+    a: Vec<f64>,
+    b: Vec<f64>,
+}
+
+impl Simple {
+    fn new(host: &Host) -> Self {
+        let (rank, size) = (host.world().rank(), host.world().size());
+        let context = host.context(1, size, &(0..size).collect::<Vec<_>>());
+        let columns = 3 * size;
+        let a = (0..30).map(|at| (rank * 100 + at) as f64).collect();
+        Self {
+            descriptor: [1, context, 10, columns as c_int, 10, 3, 0, 0, 10],
+            context,
+            a,
+            b: vec![-1.0; 30],
+        }
+    }
+
+    fn call<'a>(&'a mut self, descriptors: [&'a [c_int; 9]; 2]) -> Call<'a> {
+        Call {
+            letters: None,
+            m: 10,
+            n: self.descriptor[3],
+            a: self.a.as_mut_ptr().cast(),
+            ia: 1,
+            ja: 1,
+            desca: descriptors[0],
+            b: self.b.as_mut_ptr().cast(),
+            ib: 1,
+            jb: 1,
+            descb: descriptors[1],
+            context: Some(self.context),
+        }
+    }
+}
+
+/// Every name is there and does the same.
+fn names(host: &Host) {
+    for name in ["pdgemr2d_", "pdgemr2d", "pdgemr2d__", "PDGEMR2D", "reshard_pdgemr2d_", "Cpdgemr2d"] {
+        let mut simple = Simple::new(host);
+        let descriptor = simple.descriptor;
+        let call = simple.call([&descriptor; 2]);
+        host.call(true, name, &call);
+        assert_eq!(last_error(), None);
+        assert_eq!(simple.a, simple.b, "{name}");
+        host.destroy(simple.context);
+    }
+}
+
+/// Wrong arguments, on one rank or on all: all ranks have the same message, and B is untouched.
+fn arguments(host: &Host) {
+    let rank = host.world().rank();
+    type Change = fn(&mut Call<'_>);
+    let calls: &[(Change, &str)] = &[
+        (
+            |call| call.ia = 0,
+            "argument 4 (IA) is 0: 10 rows from there on are not within the 10 of the matrix",
+        ),
+        (|call| call.ia = 2, "argument 4 (IA) is 2"),
+        (|call| call.ja = c_int::MAX, "argument 5 (JA) is 2147483647"),
+        (|call| call.ib = -3, "argument 8 (IB) is -3"),
+        (|call| call.jb = 2, "argument 9 (JB) is 2"),
+        (|call| call.m = 11, "argument 4 (IA) is 1: 11 rows"),
+        (|call| call.a = std::ptr::null_mut(), "argument 3 (A) is a null pointer"),
+        (|call| call.b = std::ptr::null_mut(), "argument 7 (B) is a null pointer"),
+    ];
+    let entries: [(usize, c_int, &str); 9] = [
+        (2, -1, "entry 3 (M) of argument 6 (DESCA) is -1"),
+        (4, 0, "entry 5 (MB) of argument 6 (DESCA) is 0; it must be at least 1"),
+        (4, -2, "entry 5 (MB) of argument 6 (DESCA) is -2"),
+        (5, 0, "entry 6 (NB) of argument 6 (DESCA) is 0"),
+        (6, 1, "entry 7 (RSRC) of argument 6 (DESCA) is 1; the process grid is 1 x 4"),
+        (6, -1, "entry 7 (RSRC) of argument 6 (DESCA) is -1"),
+        (7, 4, "entry 8 (CSRC) of argument 6 (DESCA) is 4"),
+        (
+            8,
+            9,
+            "entry 9 (LLD) of argument 6 (DESCA) is 9; this process has 10 rows of the matrix, so it must be at least 10",
+        ),
+        (8, -10, "entry 9 (LLD) of argument 6 (DESCA) is -10"),
+    ];
+    for who in [None, Some(2)] {
+        let wrong = who.is_none_or(|who| who == rank);
+        let check = |simple: &Simple, expected: &str| {
+            let said = last_error().unwrap_or_default();
+            let place = format!("pdgemr2d: rank {}: ", who.unwrap_or(0));
+            assert!(
+                said.starts_with(&place) && said.contains(expected) && said.ends_with("B is as it was"),
+                "{expected}: {said}"
+            );
+            assert!(simple.b.iter().all(|&value| value == -1.0), "{expected}");
+            host.destroy(simple.context);
+        };
+        for (change, expected) in calls {
+            let mut simple = Simple::new(host);
+            let descriptor = simple.descriptor;
+            let mut call = simple.call([&descriptor; 2]);
+            if wrong {
+                change(&mut call);
+            }
+            host.call(true, "pdgemr2d_", &call);
+            check(&simple, expected);
+        }
+        for (entry, value, expected) in entries {
+            let mut simple = Simple::new(host);
+            let mut descriptors = [simple.descriptor; 2];
+            if wrong {
+                descriptors[0][entry] = value;
+            }
+            let call = simple.call([&descriptors[0], &descriptors[1]]);
+            host.call(true, "Cpdgemr2d", &call);
+            check(&simple, expected);
+        }
+    }
+    // And after all that a right call is right.
+    names(host);
+}
+
+/// One rank differs in one number: all ranks are told which, who and both values, and B is untouched.
+fn disagreement(host: &Host, seed: u64, trials: u64) {
+    let (rank, size) = (host.world().rank(), host.world().size());
+    let mut random = Random::new(seed);
+    for trial in 0..trials {
+        let other = random.within(0, size as u64 - 1) as usize;
+        let what = random.within(0, 9);
+        let mut simple = Simple::new(host);
+        let mut descriptors = [simple.descriptor; 2];
+        let side = random.within(0, 1) as usize;
+        // Numbers that are right by themselves.
+        let expected = match what {
+            0 | 1 => ["argument 1 (M) is", "argument 2 (N) is"][what as usize].to_string(),
+            2 => format!("argument {} (I{}) is", [4, 8][side], ["A", "B"][side]),
+            3..=8 => {
+                let entry = what as usize - 1;
+                let name = ["M", "N", "MB", "NB", "RSRC", "CSRC"][entry - 2];
+                format!(
+                    "entry {} ({name}) of argument {} (DESC{}) is",
+                    entry + 1,
+                    [6, 10][side],
+                    ["A", "B"][side]
+                )
+            }
+            _ => "the routine is".into(),
+        };
+        if rank == other && (3..=8).contains(&what) {
+            let entry = what as usize - 1;
+            descriptors[side][entry] += if entry == 6 { 0 } else { 1 };
+            if entry == 2 {
+                descriptors[side][8] += 1;
+            }
+        }
+        let mut call = simple.call([&descriptors[0], &descriptors[1]]);
+        (call.m, call.n) = (8, call.n - 1);
+        let mut name = "pdgemr2d_";
+        if rank == other {
+            match what {
+                0 => call.m -= 1,
+                1 => call.n -= 1,
+                2 if side == 0 => call.ia += 1,
+                2 => call.ib += 1,
+                9 => name = "pzgemr2d_",
+                _ => {}
+            }
+        }
+        // The grid has one row, so a process row other than 0 is wrong by itself: nothing differs then.
+        let differs = what != 7;
+        if what == 9 && rank == other {
+            // Elements of twice the size: memory for them, though none is touched.
+            call.a = call.b;
+        }
+        host.call(true, name, &call);
+        let said = last_error().unwrap_or_default();
+        match differs {
+            true => {
+                assert!(said.contains(&expected), "trial {trial}: {expected}: {said}");
+                assert!(
+                    said.contains(&format!("on rank {other}")) && said.contains("B is as it was"),
+                    "{said}"
+                );
+                assert!(simple.b.iter().all(|&value| value == -1.0), "trial {trial}");
+            }
+            false => assert!(simple.b[..8] == simple.a[..8], "trial {trial}"),
+        }
+        host.destroy(simple.context);
+    }
+    if rank == 0 {
+        println!("  trials: {trials}, all named");
+    }
+}
+
+/// Kibibytes of memory of this process.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Contexts made and destroyed all the time, of few shapes: memory stays flat, and plans are found again.
+fn contexts(host: &Host, calls: u64) {
+    let (rank, size) = (host.world().rank(), host.world().size());
+    let mut random = Random::new(3);
+    let mut cases: Vec<Case> = Vec::new();
+    while cases.len() < 12 {
+        let case = Case::random(&mut random, size);
+        if !case.of_all && !case.in_place {
+            cases.push(case);
+        }
+    }
+    let mut before = 0;
+    for number in 0..calls {
+        let case = &cases[random.within(0, cases.len() as u64 - 1) as usize];
+        let contexts = Contexts::new(host, case);
+        if let Some(found) = run(host, case, &contexts, true, false) {
+            assert!(found == case.expected(rank), "call {number}: {case:?}");
+        }
+        contexts.destroy(host);
+        if number == calls / 2 {
+            before = resident();
+        }
+    }
+    let after = resident();
+    assert_eq!(last_error(), None);
+    assert!(after < before + before / 10 + 2048, "{before} kB became {after}");
+    if rank == 0 {
+        println!("  calls: {calls}, {before} kB after half of them, {after} kB after all");
+    }
+}
+
+/// By default an error ends the job, with one message.
+fn abort(host: &Host) {
+    let mut simple = Simple::new(host);
+    let mut descriptors = [simple.descriptor; 2];
+    if host.world().rank() == 1 {
+        descriptors[0][4] = 0;
+    }
+    let call = simple.call([&descriptors[0], &descriptors[1]]);
+    host.call(true, "pdgemr2d_", &call);
+}
