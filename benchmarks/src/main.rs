@@ -16,6 +16,7 @@ mod mpi;
 mod network;
 mod plan;
 mod ring;
+mod scalapack;
 mod schedule;
 mod space;
 mod threads;
@@ -47,11 +48,12 @@ fn main() -> ExitCode {
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
+        (Some("scalapack"), Some(program)) => scalapack::run(program),
         (Some("network"), Some(program)) => network::run(program),
         (Some("space"), Some(program)) => space::run(program, &arguments.collect::<Vec<_>>()),
         (Some("count"), Some(what)) => count(what, arguments.next().as_deref()),
         _ => {
-            Err("usage: reshard-bench plan | schedule | ring | figures | threads [CASE] | messages | mpi PROGRAM | network PROGRAM | \
+            Err("usage: reshard-bench plan | schedule | ring | figures | threads [CASE] | messages | mpi PROGRAM | scalapack EXAMPLE | network PROGRAM | \
                  space PROGRAM [OPTIONS] | count plan|threads|pack|unpack ROUNDS"
                 .into())
         }

@@ -29,6 +29,21 @@ pub fn mpi() -> Outcome {
     with_program("mpi", "speed between processes: some minutes", &[])
 }
 
+/// In the place of ScaLAPACK's routines, beside them.
+pub fn scalapack() -> Outcome {
+    crate::mpi::ready()?;
+    if !crate::mpi::scalapack() {
+        return Err("ScaLAPACK is missing; as root on Debian: apt-get install libscalapack-openmpi2.2".into());
+    }
+    cargo(&["build", "--release", "--locked", "--package", "reshard-scalapack", "--example", "speed"])
+        .run()?;
+    say("speed in the place of ScaLAPACK: some minutes");
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
+    let example = format!("{target}/release/examples/speed");
+    let run = ["run", "--release", "--locked", "--package", "reshard-bench", "--", "scalapack", &example];
+    cargo(&run).run()
+}
+
 /// On hosts that are network namespaces, with links so slow that they are what counts.
 pub fn network() -> Outcome {
     crate::mpi::ready()?;

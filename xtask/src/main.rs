@@ -34,6 +34,8 @@ usage: cargo xtask COMMAND
   bench threads   speed of the embedded engine: writes docs/threads-speed.md, benchmarks/results/threads.json
   bench messages  schedules at work in one process: writes docs/messages-speed.md, benchmarks/results/messages.json
   bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
+  bench scalapack speed in the place of ScaLAPACK's routines: writes docs/scalapack-speed.md,
+                  benchmarks/results/scalapack.json
   bench network   schedules on sixteen hosts with slow links: writes docs/network-speed.md and .svg,
                   benchmarks/results/network.json
   bench figures   figures 4 and 5 of the ScaLAPACK redistribution paper: writes docs/figures-speed.md and two .svg,
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
             bench::time(name)
         }
         ["bench", "mpi"] => bench::mpi(),
+        ["bench", "scalapack"] => bench::scalapack(),
         ["bench", "network"] => bench::network(),
         ["bench", "space", options @ ..] => bench::space(options),
         ["bench", "count"] => bench::count(false),

@@ -45,6 +45,8 @@ mod strides;
 pub mod transport;
 mod tree;
 
+#[doc(hidden)]
+pub use engine::OneCollective;
 pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, OwnedRun, RunArrays, Running};
 pub use ffi::comm::{Comm, RawComm};
 pub use ffi::library::Mpi;

@@ -32,6 +32,18 @@ pub struct AgreedCall {
     pub sides: [AgreedSide; 2],
 }
 
+impl AgreedCall {
+    /// Bytes that move. Saturates.
+    pub fn bytes(&self, elem: u64) -> u64 {
+        let triangle = self.routine.shape.triangle(self.rows, self.columns);
+        let elems = match triangle {
+            Some(triangle) => triangle.elems(self.rows, self.columns),
+            None => self.rows.saturating_mul(self.columns),
+        };
+        elems.saturating_mul(elem)
+    }
+}
+
 /// One matrix of an agreed call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AgreedSide {

@@ -10,20 +10,27 @@ use crate::blacs::Blacs;
 use crate::cache::Cache;
 use crate::errors::CallError;
 use crate::request::Request;
+use crate::routine::Shape;
 use crate::settings::Settings;
 use reshard::engine::{MessagesOptions, RawPart};
 use reshard_mpi::mpi::{PrivateComm, Reduce};
-use reshard_mpi::{Comm, Mpi, MpiEngine, MpiOptions, Own, RawComm, Session};
+use reshard_mpi::{Comm, Mpi, MpiEngine, MpiOptions, OneCollective, Own, RawComm, Session};
 use reshard_plan::{Deal, Error, Grid, Layout, MemoryOrder, Move, Pattern, Plan, Window};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Bytes that a plan takes on each process at least, as all count them.
+const BYTES_OF_A_PLAN: u64 = 1 << 18;
 
 /// Bytes of the text in which a process says what it was given, or why it refuses.
 const TEXT_BYTES: usize = 512;
 
 /// The most groups of processes that are kept: then the one used least recently is dropped.
 const MAX_GROUPS: usize = 64;
+
+/// Bytes up to which a call is one collective of MPI.
+const MAX_SMALL_BYTES: u64 = 1 << 16;
 
 /// What a call did.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +53,7 @@ struct Host<I> {
 /// The processes of a context, and the engines of their calls.
 struct Group {
     comm: PrivateComm,
-    cache: Cache<AgreedCall, MpiEngine>,
+    cache: Cache<AgreedCall, Runner>,
 }
 
 /// Groups by the numbers of their processes, in the order of the communicator.
@@ -57,6 +64,58 @@ struct Groups {
     uses: u64,
     /// A group was dropped: others may know one that this process does not.
     dropped: bool,
+}
+
+/// What runs a call, once or again.
+enum Runner {
+    /// One collective of MPI: nothing to be made together.
+    Small(Box<OneCollective>),
+    Engine(Box<MpiEngine>),
+}
+
+impl Runner {
+    /// Prepares an agreed call. Collective, unless it is small.
+    fn new(call: &AgreedCall, elem: u64, comm: &PrivateComm, settings: &Settings) -> Result<Self, Error> {
+        let moves = vec![moving(call, elem)?];
+        // A collective of MPI has no timeout.
+        let whole = call.routine.shape == Shape::General;
+        if settings.deadline.is_none() && whole && call.bytes(elem) <= MAX_SMALL_BYTES {
+            let plan = Plan::for_rank(moves, comm.rank() as u64)?.with_peers()?;
+            return OneCollective::new(Arc::new(plan), comm).map(|small| Self::Small(Box::new(small)));
+        }
+        let messages = MessagesOptions::default().with_level(settings.level);
+        let options = MpiOptions::default().with_messages(messages).with_deadline(settings.deadline);
+        let engine = MpiEngine::new(Arc::new(Plan::new(moves)?), comm.communicator(), options)?;
+        Ok(Self::Engine(Box::new(engine)))
+    }
+
+    /// Elements that this process's parts span.
+    fn lens(&self) -> [usize; 2] {
+        match self {
+            Self::Small(small) => small.lens(),
+            Self::Engine(engine) => [engine.source_len(0), engine.target_len(0)],
+        }
+    }
+
+    /// Moves the data.
+    ///
+    /// # Safety
+    /// As for [`Own::raw`].
+    unsafe fn run(&mut self, from: RawPart, to: RawPart) -> Result<(), Error> {
+        match self {
+            // SAFETY: promised by the caller.
+            Self::Small(small) => unsafe { small.run(from, to) },
+            // SAFETY: promised by the caller.
+            Self::Engine(engine) => engine.run(unsafe { Own::<u8>::raw(from, to) }.as_bytes()).map(drop),
+        }
+    }
+
+    fn mover(&self) -> &'static str {
+        match self {
+            Self::Small(_) => "alltoallv",
+            Self::Engine(engine) => engine.mover().name(),
+        }
+    }
 }
 
 /// What this process keeps of earlier calls.
@@ -216,7 +275,12 @@ pub unsafe fn redistribute<I: Width>(
         request.map(|request| request.unwrap_or_else(|| unreachable!("there is something to move")));
     let kept = Kept::get();
     let mut reduced = words(request.as_ref().map_err(|_| ()), comm.rank(), comm.size(), &kept.state());
-    comm.all_reduce_within(&mut reduced, Reduce::Min, settings.deadline).map_err(failed)?;
+    // Without a deadline one blocking call, which is faster.
+    match settings.deadline {
+        None => comm.all_reduce(&mut reduced, Reduce::Min),
+        deadline => comm.all_reduce_within(&mut reduced, Reduce::Min, deadline),
+    }
+    .map_err(failed)?;
     let agreed = |message: String| {
         let message = format!("{}: {message}; B is as it was", call.routine);
         CallError { message, says: comm.rank() == 0 }
@@ -281,31 +345,21 @@ unsafe fn run<I: Width>(
     let Group { comm: own, cache } = &mut *group;
     let cached = cache.get(agreed).is_some();
     if !cached {
-        let moves = moving(agreed, elem).map(|moving| vec![moving]);
-        let bytes = bytes_of(agreed, elem, processes.len());
+        let bytes = agreed.bytes(elem) / 8 / processes.len().max(1) as u64 + BYTES_OF_A_PLAN;
         cache.make_room(bytes);
-        let messages = MessagesOptions::default().with_level(settings.level);
-        let options = MpiOptions::default().with_messages(messages).with_deadline(settings.deadline);
-        let plan = moves.and_then(Plan::new).map_err(before)?;
-        let engine = MpiEngine::new(Arc::new(plan), own.communicator(), options).map_err(before)?;
-        cache.insert(agreed.clone(), engine, bytes);
+        let runner = Runner::new(agreed, elem, own, settings).map_err(before)?;
+        cache.insert(agreed.clone(), runner, bytes);
     }
-    let Some(engine) = cache.get(agreed) else { return Err("an engine that was kept is gone".into()) };
+    let Some(runner) = cache.get(agreed) else { return Err("a plan that was kept is gone".into()) };
     let part = |part: *mut u8, elems: usize| match elems {
         0 => RawPart::NONE,
         elems => RawPart::new(part, elems * elem as usize),
     };
-    let (from, to) = (part(call.a.part, engine.source_len(0)), part(call.b.part, engine.target_len(0)));
-    // SAFETY: the caller promises parts as large as the descriptors say, which is what the engine was made for.
-    let arrays = unsafe { Own::<u8>::raw(from, to) }.as_bytes();
-    let report = engine.run(arrays).map_err(|error| error.to_string())?;
-    Ok(Moved { bytes: report.bytes, mover: engine.mover().name(), cached, first: comm.rank() == 0 })
-}
-
-/// Bytes that an engine takes on each process, as all count them.
-fn bytes_of(call: &AgreedCall, elem: u64, processes: usize) -> u64 {
-    let bytes = call.rows.saturating_mul(call.columns).saturating_mul(elem);
-    (bytes / 8 / processes.max(1) as u64).saturating_add(1 << 18)
+    let [from, to] = runner.lens();
+    // SAFETY: the caller promises parts as large as the descriptors say, which is what was prepared.
+    let moved = unsafe { runner.run(part(call.a.part, from), part(call.b.part, to)) };
+    moved.map_err(|error| error.to_string())?;
+    Ok(Moved { bytes: agreed.bytes(elem), mover: runner.mover(), cached, first: comm.rank() == 0 })
 }
 
 /// The move of an agreed call.

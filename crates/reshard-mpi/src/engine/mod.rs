@@ -4,10 +4,12 @@
 //! memory they need. A run allocates nothing and communicates nothing but the data. A run can be begun with
 //! [`MpiEngine::start`] and progressed while something else is computed.
 
+mod one_collective;
 mod own;
 mod owned;
 mod running;
 
+pub use one_collective::OneCollective;
 pub use own::{Own, OwnParts, RunArrays};
 pub use owned::OwnedRun;
 pub use running::Running;

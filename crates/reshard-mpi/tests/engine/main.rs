@@ -90,7 +90,7 @@ fn is_wanted(name: &str, among: &[&str]) -> bool {
 fn conformance(installation: &Installation) {
     for ranks in RANKS {
         // Many ranks on few processors take their time.
-        let cases = if full_sweep() { 1_250 } else { 100 };
+        let cases = if full_sweep() { 1_250 } else { 80 };
         installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
     }
     installation.launch("large", 4).succeeded(4);
