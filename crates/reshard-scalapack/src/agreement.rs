@@ -16,9 +16,8 @@ const CALL_NUMBERS: usize = 3;
 const SIDE_NUMBERS: usize = 10;
 const NUMBERS: usize = CALL_NUMBERS + 2 * SIDE_NUMBERS;
 
-/// Words that come once: the lowest rank with an error, the smallest and the largest (inverted) epoch, and 0 if a process has dropped
-/// groups.
-const SINGLE: usize = 4;
+/// Words that come once: the lowest rank with an error, and 0 if a process has dropped groups of processes.
+const SINGLE: usize = 2;
 
 /// Words of each process: its places in the two grids, its leading dimensions, the number of its process.
 const OF_PROCESS: usize = 5;
@@ -62,9 +61,8 @@ pub struct AgreedSide {
 /// What came out of a reduction.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All were asked for this. `kept` says whether all are in the same epoch, `dropped` whether
-    /// one has dropped groups of processes, `processes` are the numbers of their processes.
-    Agreed { call: Box<AgreedCall>, kept: bool, dropped: bool, processes: Vec<u64> },
+    /// All were asked for this. `dropped` says whether one has dropped groups of processes, `processes` are the numbers of their processes.
+    Agreed { call: Box<AgreedCall>, dropped: bool, processes: Vec<u64> },
     /// This rank, and perhaps others, has an error of its own.
     Refused { rank: usize },
     /// Processes were asked for different numbers of this index; [`own_number`] and [`disagreement`] say more.
@@ -75,8 +73,6 @@ pub enum Outcome {
 
 /// What a process says of itself.
 pub struct OwnState {
-    /// Equal on processes that keep the same of earlier calls. Of 62 bits.
-    pub epoch: u64,
     /// A number of this process alone. Of 62 bits.
     pub process: u64,
     /// It has dropped groups of processes: it may not know one that others know.
@@ -88,8 +84,8 @@ pub fn words(request: Result<&Request, ()>, rank: usize, ranks: usize, state: &O
     let mut words = vec![NONE; 2 * NUMBERS + SINGLE + OF_PROCESS * ranks];
     let (twice, rest) = words.split_at_mut(2 * NUMBERS);
     let (single, of_processes) = rest.split_at_mut(SINGLE);
-    let &OwnState { epoch, process, dropped } = state;
-    single[1..].copy_from_slice(&[epoch, NONE - epoch, if dropped { 0 } else { NONE }]);
+    let &OwnState { process, dropped } = state;
+    single[1] = if dropped { 0 } else { NONE };
     let own = &mut of_processes[rank * OF_PROCESS..][..OF_PROCESS];
     own[4] = process;
     match request {
@@ -158,8 +154,14 @@ pub fn read(words: &[u64], routine: Routine, ranks: usize) -> Outcome {
         let size = grid[0].saturating_mul(grid[1]);
         let mut members = vec![None; usize::try_from(size).unwrap_or(usize::MAX).min(ranks)];
         for rank in 0..ranks {
-            if let Some(member) = members.get_mut(process(rank, k) as usize) {
-                *member = Some((rank as u64, process(rank, 2 + k)));
+            let member = members.get_mut(process(rank, k) as usize);
+            let before = member.and_then(|member| member.replace((rank as u64, process(rank, 2 + k))));
+            if let Some((other, _)) = before {
+                return Err(format!(
+                    "ranks {other} and {rank} are both process {} of the context of {name}: they were given different contexts; give \
+                     all processes the same",
+                    process(rank, k)
+                ));
             }
         }
         let members: Option<Vec<(u64, u64)>> = members.into_iter().collect();
@@ -175,17 +177,11 @@ pub fn read(words: &[u64], routine: Routine, ranks: usize) -> Outcome {
     match (side(0), side(1)) {
         (Ok(a), Ok(b)) => Outcome::Agreed {
             call: Box::new(AgreedCall { routine, rows: twice[1], columns: twice[2], sides: [a, b] }),
-            kept: single[1] == NONE - single[2],
-            dropped: single[3] == 0,
+            dropped: single[1] == 0,
             processes: (0..ranks).map(|rank| process(rank, 4)).collect(),
         },
         (Err(why), _) | (_, Err(why)) => Outcome::Incomplete(why),
     }
-}
-
-/// The largest of the epochs that the processes gave.
-pub fn latest_epoch(words: &[u64]) -> u64 {
-    NONE - words[2 * NUMBERS + 2]
 }
 
 /// This process's number of that index, in words that all can compare; none if it has none.
@@ -269,17 +265,17 @@ mod tests {
         Request { routine: ROUTINE, rows: 5, columns: 6, sides: [a, b] }
     }
 
-    fn state(epoch: u64, rank: usize) -> OwnState {
-        OwnState { epoch, process: 70 + rank as u64, dropped: epoch == 16 }
+    fn state(dropped: bool, rank: usize) -> OwnState {
+        OwnState { process: 70 + rank as u64, dropped }
     }
 
     /// Reduces the words of three processes.
     #[allow(clippy::needless_pass_by_value)]
-    fn reduce(requests: [Result<Request, ()>; 3], kept: [u64; 3]) -> Outcome {
+    fn reduce(requests: [Result<Request, ()>; 3], dropped: [bool; 3]) -> Outcome {
         let requests = &requests;
-        let mut all = vec![u64::MAX; words(Err(()), 0, 3, &state(0, 0)).len()];
+        let mut all = vec![u64::MAX; words(Err(()), 0, 3, &state(false, 0)).len()];
         for (rank, request) in requests.iter().enumerate() {
-            let own = words(request.as_ref().map_err(|_| ()), rank, 3, &state(kept[rank], rank));
+            let own = words(request.as_ref().map_err(|_| ()), rank, 3, &state(dropped[rank], rank));
             all.iter_mut().zip(own).for_each(|(least, word)| *least = word.min(*least));
         }
         read(&all, ROUTINE, 3)
@@ -287,12 +283,11 @@ mod tests {
 
     #[test]
     fn all_learn_the_whole_call() {
-        let Outcome::Agreed { call, kept, dropped: false, processes } =
-            reduce([0, 1, 2].map(|rank| Ok(request(rank))), [8; 3])
+        let Outcome::Agreed { call, dropped: false, processes } =
+            reduce([0, 1, 2].map(|rank| Ok(request(rank))), [false; 3])
         else {
             panic!("all were asked for the same");
         };
-        assert!(kept);
         assert_eq!(processes, [70, 71, 72]);
         let [a, b] = &call.sides;
         assert_eq!((a.grid, &a.ranks[..], &a.leading[..]), ([1, 2], &[2, 0][..], &[102, 100][..]));
@@ -328,7 +323,7 @@ mod tests {
         for (change, expected) in changes {
             let mut requests = [0, 1, 2].map(request);
             change(&mut requests[1]);
-            let Outcome::Differ { number } = reduce(requests.clone().map(Ok), [0; 3]) else {
+            let Outcome::Differ { number } = reduce(requests.clone().map(Ok), [false; 3]) else {
                 panic!("{expected}")
             };
             let said: Vec<Option<String>> =
@@ -339,10 +334,11 @@ mod tests {
 
     #[test]
     fn errors_come_first_and_grids_must_be_complete() {
-        assert_eq!(reduce([Ok(request(0)), Err(()), Err(())], [0; 3]), Outcome::Refused { rank: 1 });
+        assert_eq!(reduce([Ok(request(0)), Err(()), Err(())], [false; 3]), Outcome::Refused { rank: 1 });
         let mut outside = request(2);
         outside.sides[0] = None;
-        let Outcome::Incomplete(why) = reduce([Ok(request(0)), Ok(request(1)), Ok(outside)], [0; 3]) else {
+        let Outcome::Incomplete(why) = reduce([Ok(request(0)), Ok(request(1)), Ok(outside)], [false; 3])
+        else {
             panic!("one is missing")
         };
         assert_eq!(
@@ -352,18 +348,25 @@ mod tests {
         let nobody =
             [0, 1, 2].map(|rank| Ok(Request { sides: [None, request(rank).sides[1]], ..request(rank) }));
         assert_eq!(
-            reduce(nobody, [0; 3]),
+            reduce(nobody, [false; 3]),
             Outcome::Incomplete("no process that calls is in the context of A".into())
         );
     }
 
     #[test]
-    fn what_is_kept_is_compared() {
-        let Outcome::Agreed { kept, dropped: true, .. } =
-            reduce([0, 1, 2].map(|rank| Ok(request(rank))), [8, 8, 16])
-        else {
-            panic!()
+    fn who_has_dropped_groups_says_so() {
+        let requests = || [0, 1, 2].map(|rank| Ok(request(rank)));
+        let dropped = |dropped| matches!(reduce(requests(), dropped), Outcome::Agreed { dropped: true, .. });
+        assert!(dropped([false, false, true]) && !dropped([false; 3]));
+    }
+
+    #[test]
+    fn two_processes_at_one_place_were_given_different_contexts() {
+        let mut requests = [0, 1, 2].map(request);
+        requests[1].sides[0] = requests[2].sides[0];
+        let Outcome::Incomplete(why) = reduce(requests.map(Ok), [false; 3]) else {
+            panic!("both are process 0 of A")
         };
-        assert!(!kept);
+        assert!(why.starts_with("ranks 1 and 2 are both process 0 of the context of A"), "{why}");
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::arguments::Arguments;
 use crate::errors::{CallError, clear, keep, say};
-use crate::moving::{Width, abort, redistribute};
+use crate::moving::{Width, abort, drop_everything, redistribute};
 use crate::report;
 use crate::settings::Settings;
 use crate::symbols::find;
@@ -52,6 +52,7 @@ pub unsafe fn call<I: Width>(call: &Arguments<I>, name: &CStr, forward: impl FnO
         Ok(Ok(Some(moved))) => report::moved(&call.routine, call.rows, call.columns, &moved, began.elapsed()),
         Ok(Err(error)) => fail::<I>(&error, settings),
         Err(_) => {
+            drop_everything();
             let message = format!("{}: it panicked, which is a mistake of this library", call.routine);
             fail::<I>(&CallError { message, says: true }, settings);
         }

@@ -2,9 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::agreement::{
-    AgreedCall, AgreedSide, Outcome, OwnState, disagreement, latest_epoch, own_number, read, words,
-};
+use crate::agreement::{AgreedCall, AgreedSide, Outcome, OwnState, disagreement, own_number, read, words};
 use crate::arguments::{Arguments, Integer};
 use crate::blacs::Blacs;
 use crate::cache::Cache;
@@ -18,7 +16,7 @@ use reshard_mpi::{Comm, Mpi, MpiEngine, MpiOptions, OneCollective, Own, RawComm,
 use reshard_plan::{Deal, Error, Grid, Layout, MemoryOrder, Move, Pattern, Plan, Window};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 /// Bytes that a plan takes on each process at least, as all count them.
 const BYTES_OF_A_PLAN: u64 = 1 << 18;
@@ -62,7 +60,7 @@ struct Groups {
     known: HashMap<Vec<u64>, (Arc<Mutex<Group>>, u64)>,
     /// Uses so far: each group has the number of its last one.
     uses: u64,
-    /// A group was dropped: others may know one that this process does not.
+    /// A group was dropped, to keep others or because a call failed: its other processes may still know it.
     dropped: bool,
 }
 
@@ -76,16 +74,16 @@ enum Runner {
 impl Runner {
     /// Prepares an agreed call. Collective, unless it is small.
     fn new(call: &AgreedCall, elem: u64, comm: &PrivateComm, settings: &Settings) -> Result<Self, Error> {
-        let moves = vec![moving(call, elem)?];
+        let moves = moving(call, elem).map(|moving| vec![moving]);
         // A collective of MPI has no timeout.
         let whole = call.routine.shape == Shape::General;
         if settings.deadline.is_none() && whole && call.bytes(elem) <= MAX_SMALL_BYTES {
-            let plan = Plan::for_rank(moves, comm.rank() as u64)?.with_peers()?;
+            let plan = Plan::for_rank(moves?, comm.rank() as u64)?.with_peers()?;
             return OneCollective::new(Arc::new(plan), comm).map(|small| Self::Small(Box::new(small)));
         }
         let messages = MessagesOptions::default().with_level(settings.level);
         let options = MpiOptions::default().with_messages(messages).with_deadline(settings.deadline);
-        let engine = MpiEngine::new(Arc::new(Plan::new(moves)?), comm.communicator(), options)?;
+        let engine = MpiEngine::of_moves(moves, comm.communicator(), options)?;
         Ok(Self::Engine(Box::new(engine)))
     }
 
@@ -121,8 +119,6 @@ impl Runner {
 /// What this process keeps of earlier calls.
 struct Kept {
     groups: Mutex<Groups>,
-    /// Changes whenever a call fails on the way: then this process may keep something else than others.
-    epoch: Mutex<u64>,
     /// A number of this process.
     process: u64,
 }
@@ -135,28 +131,28 @@ fn random() -> u64 {
 impl Kept {
     fn get() -> &'static Self {
         static KEPT: OnceLock<Kept> = OnceLock::new();
-        KEPT.get_or_init(|| Self { groups: Mutex::default(), epoch: Mutex::new(0), process: random() })
-    }
-
-    fn epoch(&self) -> u64 {
-        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_epoch(&self, epoch: u64) {
-        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = epoch;
+        KEPT.get_or_init(|| Self { groups: Mutex::default(), process: random() })
     }
 
     fn groups(&self) -> MutexGuard<'_, Groups> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets a group that all its processes forget.
     fn forget(&self, processes: &[u64]) {
         self.groups().known.remove(processes);
     }
 
+    /// Drops a group that others may keep.
+    fn drop_group(&self, processes: &[u64]) {
+        let mut groups = self.groups();
+        groups.known.remove(processes);
+        groups.dropped = true;
+    }
+
     /// What this process says of itself.
     fn state(&self) -> OwnState {
-        OwnState { epoch: self.epoch(), process: self.process, dropped: self.groups().dropped }
+        OwnState { process: self.process, dropped: self.groups().dropped }
     }
 
     /// The group of these processes, made if there is none. Collective over `comm`.
@@ -219,7 +215,7 @@ impl<I: Integer + 'static> Host<I> {
 /// An integer width, with the host program's functions for it.
 pub trait Width: Integer + 'static {
     #[doc(hidden)]
-    fn host() -> &'static OnceLock<Result<HostOf<Self>, String>>;
+    fn host() -> &'static OnceLock<HostOf<Self>>;
 }
 
 /// The host program, as calls of one width see it.
@@ -228,8 +224,8 @@ pub struct HostOf<I>(Host<I>);
 macro_rules! widths {
     ($($integer:ty),*) => {
         $(impl Width for $integer {
-            fn host() -> &'static OnceLock<Result<HostOf<Self>, String>> {
-                static HOST: OnceLock<Result<HostOf<$integer>, String>> = OnceLock::new();
+            fn host() -> &'static OnceLock<HostOf<Self>> {
+                static HOST: OnceLock<HostOf<$integer>> = OnceLock::new();
                 &HOST
             }
         })*
@@ -238,8 +234,19 @@ macro_rules! widths {
 widths!(i32, i64);
 
 fn host<I: Width>() -> Result<&'static Host<I>, String> {
-    let found = I::host().get_or_init(|| Host::find().map(HostOf));
-    found.as_ref().map(|host| &host.0).map_err(Clone::clone)
+    // What could not be found may be there at the next call.
+    if I::host().get().is_none() {
+        let found = Host::find().map(HostOf)?;
+        I::host().get_or_init(|| found);
+    }
+    I::host().get().map(|host| &host.0).ok_or_else(|| "MPI is gone".into())
+}
+
+/// Drops all that was kept: a call ended where nobody knows.
+pub fn drop_everything() {
+    let mut groups = Kept::get().groups();
+    groups.known.clear();
+    groups.dropped = true;
 }
 
 /// Ends the job, after an error was said.
@@ -262,6 +269,14 @@ pub unsafe fn redistribute<I: Width>(
     if call.rows == 0 || call.columns == 0 {
         return Ok(None);
     }
+    // Two at once could meet in another order on another process. The BLACS could not do it, either.
+    static CALLING: Mutex<()> = Mutex::new(());
+    let _calling = match CALLING.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            return Err(own("it was called by two threads at once; let one thread make all calls".into()));
+        }
+        calling => calling,
+    };
     let host = host::<I>().map_err(own)?;
     // SAFETY: promised by the caller.
     let request = unsafe { Request::new(call, settings.strict, |context| host.blacs.grid(context)) };
@@ -285,8 +300,8 @@ pub unsafe fn redistribute<I: Width>(
         let message = format!("{}: {message}; B is as it was", call.routine);
         CallError { message, says: comm.rank() == 0 }
     };
-    let (agreed_call, same, dropped, processes) = match read(&reduced, call.routine, comm.size()) {
-        Outcome::Agreed { call, kept, dropped, processes } => (call, kept, dropped, processes),
+    let (agreed_call, dropped, processes) = match read(&reduced, call.routine, comm.size()) {
+        Outcome::Agreed { call, dropped, processes } => (call, dropped, processes),
         Outcome::Refused { rank } => {
             let mut text = text_bytes(request.as_ref().err().map_or("", String::as_str));
             comm.broadcast(rank, &mut text).map_err(failed)?;
@@ -304,10 +319,6 @@ pub unsafe fn redistribute<I: Width>(
         }
         Outcome::Incomplete(why) => return Err(agreed(why)),
     };
-    if !same {
-        kept.forget(&processes);
-        kept.set_epoch(latest_epoch(&reduced));
-    }
     if dropped {
         let mut known = [u64::from(kept.groups().known.contains_key(&processes))];
         comm.all_reduce_within(&mut known, Reduce::Min, settings.deadline).map_err(failed)?;
@@ -319,9 +330,8 @@ pub unsafe fn redistribute<I: Width>(
     // SAFETY: promised by the caller.
     let moved = unsafe { run(kept, &agreed_call, &processes, &comm, call, elem, settings) };
     moved.map(Some).map_err(|error| {
-        // Others may not have noticed, and keep what this process does not.
-        kept.forget(&processes);
-        kept.set_epoch(random());
+        // Others may not have noticed, and keep what this process does not: it says so from now on.
+        kept.drop_group(&processes);
         of_rank(error)
     })
 }

@@ -45,11 +45,10 @@ impl OneCollective {
         let mut own = Vec::new();
         for target in array.targets().iter().filter(|target| target.elems() > 0) {
             for place in array.places_of(target, rank) {
-                let Some(source) = array.source_at(target, place).map(|source| array.sources()[source].rank)
-                else {
-                    continue;
-                };
-                for run in array.memory_runs(target, place).unwrap_or_default() {
+                let unlisted = || refused("what a plan lists, with the peers of a rank");
+                let source = array.source_at(target, place).ok_or_else(unlisted)?;
+                let source = array.sources()[source].rank;
+                for run in array.memory_runs(target, place).ok_or_else(unlisted)? {
                     let [from, to, bytes] =
                         [run.from, run.to, run.elems].map(|elems| (elems * elem) as usize);
                     match (source == rank, target.rank == rank) {

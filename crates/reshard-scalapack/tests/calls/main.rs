@@ -51,6 +51,11 @@ fn main() {
             outcome.show("sets:");
         }
         installation.launch("hidden 5 20", 4).succeeded(4);
+        let engine_sets = if quick { 100 } else { 20 };
+        for ranks in if quick { vec![2, 4, 7] } else { vec![2] } {
+            installation.launch(&format!("engine-sets {} {engine_sets}", 43 * ranks), ranks).succeeded(ranks);
+        }
+        installation.launch("different-contexts", 2).succeeded(2);
         installation.launch("names", 2).succeeded(2);
         installation.launch("arguments", 4).succeeded(4);
         let trials = if full_sweep() { 1_000 } else { 100 };
@@ -58,7 +63,7 @@ fn main() {
         let outcome = installation.launch(&format!("disagreement 7 {trials}"), ranks);
         outcome.succeeded(ranks);
         outcome.show("trials:");
-        let calls = if full_sweep() { 200_000 } else { 3_000 };
+        let calls = if full_sweep() { 200_000 } else if quick { 3_000 } else { 1_000 };
         let outcome = installation.launch(&format!("contexts {calls}"), ranks);
         outcome.succeeded(ranks);
         outcome.show("calls:");
