@@ -63,7 +63,13 @@ fn main() {
         let outcome = installation.launch(&format!("disagreement 7 {trials}"), ranks);
         outcome.succeeded(ranks);
         outcome.show("trials:");
-        let calls = if full_sweep() { 200_000 } else if quick { 3_000 } else { 1_000 };
+        let calls = if full_sweep() {
+            200_000
+        } else if quick {
+            3_000
+        } else {
+            1_000
+        };
         let outcome = installation.launch(&format!("contexts {calls}"), ranks);
         outcome.succeeded(ranks);
         outcome.show("calls:");
