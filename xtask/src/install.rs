@@ -28,9 +28,9 @@ const LIBRARIES: [Library; 2] = [
 /// The version of what is binary compatible: the end of the SONAME.
 const ABI: &str = "0";
 
-/// Builds the libraries and installs them.
-pub fn install(prefix: &str) -> Outcome {
-    let prefix = std::path::absolute(prefix).map_err(|error| format!("{prefix}: {error}"))?;
+/// Builds the libraries and installs them. A relative prefix counts from `here`.
+pub fn install(prefix: &str, here: &Path) -> Outcome {
+    let prefix = here.join(prefix);
     let packages = LIBRARIES.iter().flat_map(|library| ["--package", library.package]);
     let build: Vec<&str> = ["build", "--release", "--locked"].into_iter().chain(packages).collect();
     cargo(&build).run()?;

@@ -54,10 +54,12 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // Before the repository is entered.
+    let here = std::env::current_dir().unwrap_or_default();
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
         ["test"] => test(),
         ["test", "--full", names @ ..] => full(names),
-        ["install", "--prefix", prefix] => install::install(prefix),
+        ["install", "--prefix", prefix] => install::install(prefix, &here),
         ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages" | "figures")] => {
             bench::time(name)
         }

@@ -46,12 +46,13 @@ impl Matrix {
             |dim: usize| (0..side).filter(|index| index / block[dim] % grid[dim] == place[dim]).count();
         let [rows, columns] = if rank < grid[0] * grid[1] { [local(0), local(1)] } else { [0, 0] };
         let int = |number: usize| number as c_int;
+        let part = (0..rows.max(1) * columns.max(1)).map(|at| (rank << 32 | at) as f64).collect();
         let descriptor =
             [1, context, int(side), int(side), int(block[0]), int(block[1]), 0, 0, int(rows.max(1))];
-        Self { context, descriptor, part: vec![rank as f64; rows.max(1) * columns.max(1)] }
+        Self { context, descriptor, part }
     }
 
-    /// The same in a new context.
+    /// The matrix in a new context of the same grid.
     fn renewed(mut self, host: &Host, grid: [usize; 2]) -> Self {
         host.destroy(self.context);
         self.context = host.context(grid[0], grid[1], &(0..grid[0] * grid[1]).collect::<Vec<_>>());
@@ -108,7 +109,13 @@ fn main() {
         for _ in 0..12 {
             call(&host, true, side, &mut matrices, context);
         }
+        let ours = matrices[1].part.clone();
+        matrices[1].part.fill(-1.0);
         call(&host, false, side, &mut matrices, context);
+        assert!(
+            to.0[0] * to.0[1] <= host.world().rank() || ours == matrices[1].part,
+            "case {name} is moved as ScaLAPACK moves it"
+        );
         let mut times = [vec![], vec![], vec![]];
         for _ in 0..REPETITIONS {
             for (ours, times) in [true, false].into_iter().zip(&mut times) {

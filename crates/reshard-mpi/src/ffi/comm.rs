@@ -99,7 +99,7 @@ impl Comm {
         }
     }
 
-    /// The same communicator once more, as its owner's: not freed when dropped.
+    /// A second value for this communicator. Dropping it does not free the communicator.
     ///
     /// # Safety
     /// This one, or its owner's, lives longer.

@@ -40,14 +40,7 @@ fn main() {
     if let Ok(part) = std::env::var(PART) {
         return rank::play(&part);
     }
-    // Each library once, that of the system if there is one; the others differ in how they are found.
-    let mut installations = installation::all();
-    installations.retain(|installation| ["Open MPI", "MPICH"].contains(&installation.family));
-    installations.dedup_by_key(|installation| installation.family);
-    assert!(
-        !installations.is_empty() || std::env::var_os("RESHARD_NEEDS_MPI").is_none(),
-        "no MPI is installed, and it must be tested here"
-    );
+    let installations = installation::one_of_each();
     for installation in [installation::threads()].iter().chain(&installations) {
         if !is_wanted(&installation.family.to_lowercase().replace(' ', ""), &FAMILIES) {
             continue;

@@ -75,6 +75,19 @@ pub fn all() -> Vec<Installation> {
     found
 }
 
+/// One installation of Open MPI and one of MPICH, those of the system if there are such: the others differ in how they are found. None where
+/// there is none, unless the environment says that they must be tested.
+pub fn one_of_each() -> Vec<Installation> {
+    let mut installations = all();
+    installations.retain(|installation| ["Open MPI", "MPICH"].contains(&installation.family));
+    installations.dedup_by_key(|installation| installation.family);
+    assert!(
+        !installations.is_empty() || std::env::var_os("RESHARD_NEEDS_MPI").is_none(),
+        "no MPI is installed, and it must be tested here"
+    );
+    installations
+}
+
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.exists())

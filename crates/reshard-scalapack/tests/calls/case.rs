@@ -31,7 +31,7 @@ impl GridCase {
     }
 }
 
-fn shuffle(random: &mut Random, ranks: &mut [usize]) {
+pub fn shuffle(random: &mut Random, ranks: &mut [usize]) {
     (1..ranks.len()).for_each(|k| ranks.swap(k, random.within(0, k as u64) as usize));
 }
 
@@ -177,6 +177,28 @@ impl Case {
                 [0, 1].map(|dim| random.within(0, (sides[0].shape[dim] - window[dim]) as u64) as usize);
         }
         Self { letter, elem, letters, window, sides, global, of_all, in_place, salt: random.bits() }
+    }
+
+    /// A parameter set of doubles that only these processes call, in this order.
+    pub fn of_group(random: &mut Random, ranks: usize, group: &[usize]) -> Self {
+        let window = [random.within(1, 20), random.within(1, 20)].map(|len| len as usize);
+        let sides = [0, 1].map(|_| {
+            let grid = GridCase::random(random, group);
+            SideCase::random(random, ranks, window, grid)
+        });
+        let global = GridCase { rows: 1, columns: group.len(), ranks: group.to_vec() };
+        let salt = random.bits();
+        Self {
+            letter: 'd',
+            elem: 8,
+            letters: None,
+            window,
+            sides,
+            global,
+            of_all: false,
+            in_place: false,
+            salt,
+        }
     }
 
     /// The name of the routine: of C, or of Fortran.

@@ -1,6 +1,6 @@
 //! What a launched process does.
 
-use crate::case::Case;
+use crate::case::{Case, shuffle};
 use crate::host::{Call, Host, last_error};
 use reshard_mpi::mpi::Reduce;
 use reshard_testkit::Random;
@@ -25,6 +25,7 @@ pub fn play(part: &str) {
         "arguments" => arguments(&host),
         "disagreement" => disagreement(&host, number(1), number(2)),
         "contexts" => contexts(&host, number(1)),
+        "groups" => groups(&host, number(1)),
         "different-contexts" => different_contexts(&host),
         "abort" => abort(&host),
         _ => panic!("no part {part}"),
@@ -318,6 +319,29 @@ fn disagreement(host: &Host, seed: u64, trials: u64) {
     }
     if rank == 0 {
         println!("  trials: {trials}, all named");
+    }
+}
+
+/// More groups of processes than are kept, each met again and again: processes drop different ones, and still move together.
+fn groups(host: &Host, calls: u64) {
+    let (rank, size) = (host.world().rank(), host.world().size());
+    let mut random = Random::new(17);
+    let some = |random: &mut Random| {
+        let mut group: Vec<usize> = (0..size).collect();
+        shuffle(random, &mut group);
+        group.truncate(random.within(2, size as u64) as usize);
+        group
+    };
+    let groups: Vec<Vec<usize>> = (0..120).map(|_| some(&mut random)).collect();
+    for number in 0..calls {
+        let group = &groups[random.within(0, groups.len() as u64 - 1) as usize];
+        let case = Case::of_group(&mut random, size, group);
+        let contexts = Contexts::new(host, &case);
+        if let Some(found) = run(host, &case, &contexts, true, number % 2 == 0) {
+            assert_eq!(last_error(), None, "call {number}");
+            assert!(found == case.expected(rank), "call {number}: {case:?}");
+        }
+        contexts.destroy(host);
     }
 }
 
