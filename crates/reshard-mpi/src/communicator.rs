@@ -230,6 +230,11 @@ impl Communicator {
         }
     }
 
+    /// Lets the transport go on: MPI moves what others wait for only when it is called.
+    pub(crate) fn progress(&self) -> Result<()> {
+        self.transport.probe(NOTICE_TAG).map(drop)
+    }
+
     /// Receives the failure notices of other ranks.
     fn receive_notices(&self) -> Result<MutexGuard<'_, Registry>> {
         let mut registry = self.registry();

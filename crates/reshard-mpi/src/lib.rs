@@ -45,12 +45,14 @@ mod strides;
 pub mod transport;
 mod tree;
 
-#[doc(hidden)]
-pub use engine::OneCollective;
 pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, OwnedRun, RunArrays, Running};
+#[doc(hidden)]
+pub use engine::{OneCollective, SmallMove};
 pub use ffi::comm::{Comm, RawComm};
 pub use ffi::library::Mpi;
 pub use ffi::session::Session;
+#[doc(hidden)]
+pub use mover::gather::{Gathered, NodeGather, NotGathered};
 pub use mover::{Mover, Shared};
 pub use ring::{MpiRing, MpiRingOptions};
 

@@ -1,4 +1,5 @@
-//! One reduction in which all processes learn what each was asked for, and whether all were asked for the same.
+//! How all processes learn what each was asked for, and whether all were asked for the same: in one reduction, or, where they share memory,
+//! by looking at what each says.
 //!
 //! Each process gives words, and all get the smallest of each. What must be equal goes in twice, as it is and inverted, so smallest and
 //! largest come out; what a process does not know it leaves out, as the largest word. What belongs to one process alone, its place in
@@ -79,30 +80,59 @@ pub struct OwnState {
     pub dropped: bool,
 }
 
+/// Words in which a process says what it is asked for: whether it refuses that, the numbers that must be equal, its places in the two
+/// grids, its leading dimensions.
+pub const SAID_WORDS: usize = 1 + NUMBERS + 4;
+pub type Said = [u64; SAID_WORDS];
+
+/// What a process says of a request, or that it refuses.
+pub fn said(request: Result<&Request, ()>) -> Said {
+    let mut said = [NONE; SAID_WORDS];
+    let Ok(request) = request else { return said };
+    said[0] = 0;
+    for (word, number) in said[1..].iter_mut().zip(numbers(request)) {
+        *word = number.unwrap_or(NONE);
+    }
+    for (k, side) in request.sides.iter().enumerate() {
+        if let Some(side) = side {
+            (said[1 + NUMBERS + k], said[3 + NUMBERS + k]) = (side.grid.place(), side.leading);
+        }
+    }
+    said
+}
+
+/// True if a process that says this sends something: it is in the grid of A.
+pub fn sends(said: &Said) -> bool {
+    said[1 + NUMBERS] != NONE
+}
+
 /// The words that a process gives.
-pub fn words(request: Result<&Request, ()>, rank: usize, ranks: usize, state: &OwnState) -> Vec<u64> {
+pub fn words(said: &Said, rank: usize, ranks: usize, state: &OwnState) -> Vec<u64> {
     let mut words = vec![NONE; 2 * NUMBERS + SINGLE + OF_PROCESS * ranks];
     let (twice, rest) = words.split_at_mut(2 * NUMBERS);
     let (single, of_processes) = rest.split_at_mut(SINGLE);
-    let &OwnState { process, dropped } = state;
-    single[1] = if dropped { 0 } else { NONE };
+    single[1] = if state.dropped { 0 } else { NONE };
     let own = &mut of_processes[rank * OF_PROCESS..][..OF_PROCESS];
-    own[4] = process;
-    match request {
-        Err(()) => single[0] = rank as u64,
-        Ok(request) => {
-            for (number, value) in numbers(request).into_iter().enumerate() {
-                (twice[number], twice[NUMBERS + number]) =
-                    value.map_or((NONE, NONE), |value| (value, NONE - value));
-            }
-            for (k, side) in request.sides.iter().enumerate() {
-                if let Some(side) = side {
-                    (own[k], own[2 + k]) = (side.grid.place(), side.leading);
-                }
-            }
-        }
+    own[4] = state.process;
+    if said[0] == NONE {
+        single[0] = rank as u64;
+        return words;
     }
+    let (numbers, of_process) = said[1..].split_at(NUMBERS);
+    twice[..NUMBERS].copy_from_slice(numbers);
+    for (inverted, &number) in twice[NUMBERS..].iter_mut().zip(numbers) {
+        *inverted = if number == NONE { NONE } else { NONE - number };
+    }
+    own[..4].copy_from_slice(of_process);
     words
+}
+
+/// What a reduction of the words of all processes would give, where all have seen what each says.
+pub fn reduced(all: &[Said]) -> Vec<u64> {
+    let nobody = OwnState { process: 0, dropped: false };
+    let each = all.iter().enumerate().map(|(rank, said)| words(said, rank, all.len(), &nobody));
+    let smallest = |a: Vec<u64>, b: Vec<u64>| a.into_iter().zip(b).map(|(a, b)| a.min(b)).collect();
+    each.reduce(smallest).unwrap_or_default()
 }
 
 /// The numbers that must be equal, where a process knows them.
@@ -273,12 +303,19 @@ mod tests {
     #[allow(clippy::needless_pass_by_value)]
     fn reduce(requests: [Result<Request, ()>; 3], dropped: [bool; 3]) -> Outcome {
         let requests = &requests;
-        let mut all = vec![u64::MAX; words(Err(()), 0, 3, &state(false, 0)).len()];
-        for (rank, request) in requests.iter().enumerate() {
-            let own = words(request.as_ref().map_err(|_| ()), rank, 3, &state(dropped[rank], rank));
-            all.iter_mut().zip(own).for_each(|(least, word)| *least = word.min(*least));
+        let all = requests.each_ref().map(|request| said(request.as_ref().map_err(|_| ())));
+        let mut least = vec![u64::MAX; words(&all[0], 0, 3, &state(false, 0)).len()];
+        for (rank, said) in all.iter().enumerate() {
+            let own = words(said, rank, 3, &state(dropped[rank], rank));
+            least.iter_mut().zip(own).for_each(|(least, word)| *least = word.min(*least));
         }
-        read(&all, ROUTINE, 3)
+        let outcome = read(&least, ROUTINE, 3);
+        // Who has seen what all say finds the same, but for what processes say of themselves.
+        match (read(&reduced(&all), ROUTINE, 3), &outcome) {
+            (Outcome::Agreed { call, .. }, Outcome::Agreed { call: other, .. }) => assert_eq!(&call, other),
+            (seen, outcome) => assert_eq!(&seen, outcome),
+        }
+        outcome
     }
 
     #[test]

@@ -6,19 +6,11 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The most entries.
-const MAX_ENTRIES: usize = 128;
-
-/// The most segments of shared memory that all entries map together: each maps one for each process.
-const MAX_SEGMENTS: usize = 1 << 13;
-
-/// The most bytes of all entries together.
-const MAX_BYTES: u64 = 1 << 29;
-
 /// Values by key, the least recently used one dropped first.
 pub struct Cache<K, V> {
     entries: HashMap<K, Entry<V>>,
     max_entries: usize,
+    max_bytes: u64,
     bytes: u64,
     /// Uses so far.
     uses: u64,
@@ -31,10 +23,19 @@ struct Entry<V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Cache<K, V> {
-    /// A cache for groups of so many processes.
-    pub fn new(processes: usize) -> Self {
-        let max_entries = (MAX_SEGMENTS / processes.max(1)).clamp(1, MAX_ENTRIES);
-        Self { entries: HashMap::new(), max_entries, bytes: 0, uses: 0 }
+    /// A cache of so many entries, and so many bytes of all of them together.
+    pub fn new(max_entries: usize, max_bytes: u64) -> Self {
+        Self { entries: HashMap::new(), max_entries, max_bytes, bytes: 0, uses: 0 }
+    }
+
+    /// True if a key is kept. Counts as no use.
+    pub fn has(&self, key: &K) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// The value of a key, if it is kept. Counts as no use: for what one process does alone.
+    pub fn look(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
     /// The value of a key, if it is kept.
@@ -48,7 +49,7 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
     /// Drops what is too much beside an entry of so many bytes: to be called before it is made.
     pub fn make_room(&mut self, bytes: u64) {
         while !self.entries.is_empty()
-            && (self.entries.len() >= self.max_entries || self.bytes.saturating_add(bytes) > MAX_BYTES)
+            && (self.entries.len() >= self.max_entries || self.bytes.saturating_add(bytes) > self.max_bytes)
         {
             let oldest =
                 self.entries.iter().min_by_key(|(_, entry)| entry.last_use).map(|(key, _)| key.clone());
@@ -80,12 +81,13 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_first() {
-        let mut cache: Cache<u32, u32> = Cache::new(MAX_SEGMENTS / 3);
+        let mut cache: Cache<u32, u32> = Cache::new(3, 1000);
         for key in 0..3 {
             cache.make_room(10);
             cache.insert(key, key * 10, 10);
         }
         assert_eq!(cache.get(&0).copied(), Some(0));
+        assert_eq!((cache.look(&1).copied(), cache.has(&1)), (Some(10), true));
         cache.make_room(10);
         cache.insert(3, 30, 10);
         assert_eq!([0, 1, 2, 3].map(|key| cache.get(&key).is_some()), [true, false, true, true]);
@@ -93,12 +95,12 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_and_one_entry_may_have_more() {
-        let mut cache: Cache<u32, u32> = Cache::new(4);
+        let mut cache: Cache<u32, u32> = Cache::new(4, 100);
         for key in 0..10 {
-            cache.make_room(MAX_BYTES / 2);
-            cache.insert(key, key, MAX_BYTES / 2);
+            cache.make_room(50);
+            cache.insert(key, key, 50);
         }
-        assert_eq!((cache.entries.len(), cache.bytes), (2, MAX_BYTES));
+        assert_eq!((cache.entries.len(), cache.bytes), (2, 100));
         cache.make_room(u64::MAX);
         assert!(cache.entries.is_empty() && cache.bytes == 0);
     }

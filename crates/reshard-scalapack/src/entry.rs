@@ -4,7 +4,9 @@
 
 use crate::arguments::Arguments;
 use crate::errors::{CallError, clear, keep, say};
-use crate::moving::{Width, abort, drop_everything, redistribute};
+use crate::groups::Kept;
+use crate::host::{Width, abort};
+use crate::moving::redistribute;
 use crate::report;
 use crate::settings::Settings;
 use crate::symbols::find;
@@ -40,7 +42,7 @@ pub unsafe fn call<I: Width>(call: &Arguments<I>, name: &CStr, forward: impl FnO
             None => {
                 let name = name.to_string_lossy();
                 let message = format!("{name}: RESHARD_SCALAPACK says off, but no other library has it");
-                return fail::<I>(&CallError { message, says: true }, settings);
+                return fail::<I>(&CallError { message, says: true, agreed: false }, settings);
             }
         }
     }
@@ -52,9 +54,9 @@ pub unsafe fn call<I: Width>(call: &Arguments<I>, name: &CStr, forward: impl FnO
         Ok(Ok(Some(moved))) => report::moved(&call.routine, call.rows, call.columns, &moved, began.elapsed()),
         Ok(Err(error)) => fail::<I>(&error, settings),
         Err(_) => {
-            drop_everything();
+            Kept::get().drop_everything();
             let message = format!("{}: it panicked, which is a mistake of this library", call.routine);
-            fail::<I>(&CallError { message, says: true }, settings);
+            fail::<I>(&CallError { message, says: true, agreed: false }, settings);
         }
     }
 }

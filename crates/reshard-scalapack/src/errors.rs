@@ -11,6 +11,8 @@ pub struct CallError {
     pub message: String,
     /// This process says so; of an error that all have, one does.
     pub says: bool,
+    /// All processes have it, and nothing has changed.
+    pub agreed: bool,
 }
 
 /// The error of the last call. Texts are never freed: a program may keep the address.

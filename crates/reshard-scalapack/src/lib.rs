@@ -1,7 +1,7 @@
 //! ScaLAPACK's p?gemr2d and p?trmr2d by reshard's engine, for programs that change nothing: preload the library, or link it first.
 //!
-//! A call is checked on each process (`request.rs`), agreed in one reduction (`agreement.rs`), planned or found among earlier ones by what
-//! it means (`cache.rs`), and run (`moving.rs`). The BLACS and MPI are those of the host program, found while it runs (`blacs.rs`,
+//! A call is checked on each process (`request.rs`), agreed (`agreement.rs`), planned (`planning.rs`) or found among earlier ones of its
+//! processes by what it means (`groups.rs`, `cache.rs`), and run (`moving.rs`). The BLACS and MPI are those of the host program, found while it runs (`blacs.rs`,
 //! `symbols.rs`); of ScaLAPACK nothing is called, unless the environment says so (`settings.rs`).
 //!
 //! This crate has the logic, in integers of either width; [`export!`] makes the names of a library of one width.
@@ -12,7 +12,10 @@ mod blacs;
 mod cache;
 mod entry;
 mod errors;
+mod groups;
+mod host;
 mod moving;
+mod planning;
 mod report;
 mod request;
 mod routine;

@@ -1,34 +1,38 @@
 //! A call from its arguments to the data in place: checked, agreed, planned or found among earlier ones, run.
+//!
+//! Processes that share memory meet in one round of a gather, in which each says what it is asked for. A process that has said the same
+//! before gives what it sent then, too: if all say what they said then, that is the whole call. Others meet in a
+//! reduction. Nothing of B is written before all have agreed.
 
 #![allow(unsafe_code)]
 
-use crate::agreement::{AgreedCall, AgreedSide, Outcome, OwnState, disagreement, own_number, read, words};
-use crate::arguments::{Arguments, Integer};
-use crate::blacs::Blacs;
-use crate::cache::Cache;
+use crate::agreement::{
+    AgreedCall, Outcome, SAID_WORDS, Said, disagreement, own_number, read, reduced, said, sends, words,
+};
+use crate::arguments::Arguments;
 use crate::errors::CallError;
+use crate::groups::{Group, Kept, Small, lock};
+use crate::host::{Host, Width, host};
+use crate::planning::{Way, engine, small, small_bytes, way};
 use crate::request::Request;
-use crate::routine::Shape;
 use crate::settings::Settings;
-use reshard::engine::{MessagesOptions, RawPart};
-use reshard_mpi::mpi::{PrivateComm, Reduce};
-use reshard_mpi::{Comm, Mpi, MpiEngine, MpiOptions, OneCollective, Own, RawComm, Session};
-use reshard_plan::{Deal, Error, Grid, Layout, MemoryOrder, Move, Pattern, Plan, Window};
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-
-/// Bytes that a plan takes on each process at least, as all count them.
-const BYTES_OF_A_PLAN: u64 = 1 << 18;
+use reshard::engine::RawPart;
+use reshard_mpi::mpi::Reduce;
+use reshard_mpi::{Comm, Gathered, NotGathered, Own, SmallMove};
+use reshard_plan::Error;
+use std::sync::{Mutex, TryLockError};
 
 /// Bytes of the text in which a process says what it was given, or why it refuses.
 const TEXT_BYTES: usize = 512;
 
-/// The most groups of processes that are kept: then the one used least recently is dropped.
-const MAX_GROUPS: usize = 64;
+/// A slot of a gather begins with the number of the move whose data it has, and what its process says; then come, for each process, where
+/// its data begins, and the data.
+const HEAD_BYTES: usize = (1 + SAID_WORDS) * WORD;
+const WORD: usize = size_of::<u64>();
 
-/// Bytes up to which a call is one collective of MPI.
-const MAX_SMALL_BYTES: u64 = 1 << 16;
+/// In the place of a number: no data, or none whatever the move.
+const NO_MOVE: u64 = 0;
+const ANY_MOVE: u64 = u64::MAX;
 
 /// What a call did.
 #[derive(Clone, Copy, Debug)]
@@ -41,220 +45,21 @@ pub struct Moved {
     pub first: bool,
 }
 
-/// MPI and the BLACS of the host program.
-struct Host<I> {
-    session: Session,
-    integer_handles: bool,
-    blacs: Blacs<I>,
+/// A call on its way.
+struct Calling<'a, I> {
+    call: &'a Arguments<I>,
+    comm: Comm,
+    request: Result<Request, String>,
+    said: Said,
+    elem: u64,
+    settings: &'a Settings,
 }
 
-/// The processes of a context, and the engines of their calls.
-struct Group {
-    comm: PrivateComm,
-    cache: Cache<AgreedCall, Runner>,
-}
-
-/// Groups by the numbers of their processes, in the order of the communicator.
-#[derive(Default)]
-struct Groups {
-    known: HashMap<Vec<u64>, (Arc<Mutex<Group>>, u64)>,
-    /// Uses so far: each group has the number of its last one.
-    uses: u64,
-    /// A group was dropped, to keep others or because a call failed: its other processes may still know it.
-    dropped: bool,
-}
-
-/// What runs a call, once or again.
-enum Runner {
-    /// One collective of MPI: nothing to be made together.
-    Small(Box<OneCollective>),
-    Engine(Box<MpiEngine>),
-}
-
-impl Runner {
-    /// Prepares an agreed call. Collective, unless it is small.
-    fn new(call: &AgreedCall, elem: u64, comm: &PrivateComm, settings: &Settings) -> Result<Self, Error> {
-        let moves = moving(call, elem).map(|moving| vec![moving]);
-        // A collective of MPI has no timeout.
-        let whole = call.routine.shape == Shape::General;
-        if settings.deadline.is_none() && whole && call.bytes(elem) <= MAX_SMALL_BYTES {
-            let plan = Plan::for_rank(moves?, comm.rank() as u64)?.with_peers()?;
-            return OneCollective::new(Arc::new(plan), comm).map(|small| Self::Small(Box::new(small)));
-        }
-        let messages = MessagesOptions::default().with_level(settings.level);
-        let options = MpiOptions::default().with_messages(messages).with_deadline(settings.deadline);
-        let engine = MpiEngine::of_moves(moves, comm.communicator(), options)?;
-        Ok(Self::Engine(Box::new(engine)))
-    }
-
-    /// Elements that this process's parts span.
-    fn lens(&self) -> [usize; 2] {
-        match self {
-            Self::Small(small) => small.lens(),
-            Self::Engine(engine) => [engine.source_len(0), engine.target_len(0)],
-        }
-    }
-
-    /// Moves the data.
-    ///
-    /// # Safety
-    /// As for [`Own::raw`].
-    unsafe fn run(&mut self, from: RawPart, to: RawPart) -> Result<(), Error> {
-        match self {
-            // SAFETY: promised by the caller.
-            Self::Small(small) => unsafe { small.run(from, to) },
-            // SAFETY: promised by the caller.
-            Self::Engine(engine) => engine.run(unsafe { Own::<u8>::raw(from, to) }.as_bytes()).map(drop),
-        }
-    }
-
-    fn mover(&self) -> &'static str {
-        match self {
-            Self::Small(_) => "alltoallv",
-            Self::Engine(engine) => engine.mover().name(),
-        }
-    }
-}
-
-/// What this process keeps of earlier calls.
-struct Kept {
-    groups: Mutex<Groups>,
-    /// A number of this process.
-    process: u64,
-}
-
-/// Some number of 62 bits, not 0.
-fn random() -> u64 {
-    RandomState::new().hash_one(0) >> 2 | 1
-}
-
-impl Kept {
-    fn get() -> &'static Self {
-        static KEPT: OnceLock<Kept> = OnceLock::new();
-        KEPT.get_or_init(|| Self { groups: Mutex::default(), process: random() })
-    }
-
-    fn groups(&self) -> MutexGuard<'_, Groups> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Forgets a group that all its processes forget.
-    fn forget(&self, processes: &[u64]) {
-        self.groups().known.remove(processes);
-    }
-
-    /// Drops a group that others may keep.
-    fn drop_group(&self, processes: &[u64]) {
-        let mut groups = self.groups();
-        groups.known.remove(processes);
-        groups.dropped = true;
-    }
-
-    /// What this process says of itself.
-    fn state(&self) -> OwnState {
-        OwnState { process: self.process, dropped: self.groups().dropped }
-    }
-
-    /// The group of these processes, made if there is none. Collective over `comm`.
-    fn group(&self, processes: &[u64], comm: &Comm, settings: &Settings) -> Result<Arc<Mutex<Group>>, Error> {
-        let mut groups = self.groups();
-        groups.uses += 1;
-        let now = groups.uses;
-        if let Some((group, last_use)) = groups.known.get_mut(processes) {
-            *last_use = now;
-            return Ok(Arc::clone(group));
-        }
-        drop(groups);
-        let own = comm.private_duplicate(settings.deadline)?;
-        let group = Arc::new(Mutex::new(Group { comm: own, cache: Cache::new(processes.len()) }));
-        let mut groups = self.groups();
-        if groups.known.len() >= MAX_GROUPS {
-            let oldest = groups.known.iter().min_by_key(|(_, (_, last_use))| *last_use);
-            if let Some(oldest) = oldest.map(|(processes, _)| processes.clone()) {
-                groups.known.remove(&oldest);
-                groups.dropped = true;
-            }
-        }
-        groups.known.insert(processes.to_vec(), (Arc::clone(&group), now));
-        Ok(group)
-    }
-}
-
-impl<I: Integer + 'static> Host<I> {
-    /// Finds MPI and the BLACS.
-    fn find() -> Result<Self, String> {
-        let blacs = Blacs::find()?;
-        let mpi = Mpi::load(None).map_err(|error| error.to_string())?;
-        let session = mpi.init().map_err(|error| error.to_string())?;
-        Ok(Self { session, integer_handles: mpi.has_integer_handles(), blacs })
-    }
-
-    /// The communicator of all processes that call.
-    fn communicator(&self, call: &Arguments<I>) -> Result<Comm, String> {
-        let handle = match call.context {
-            // SAFETY: the world is there until MPI ends.
-            None => return unsafe { self.session.world().borrow() }.map_err(|error| error.to_string()),
-            Some(context) if self.blacs.grid(context).is_some() => {
-                // SAFETY: this process belongs to the context.
-                unsafe { self.blacs.communicator(context, self.integer_handles) }
-            }
-            Some(_) => None,
-        };
-        let handle: RawComm = handle.ok_or_else(|| {
-            format!(
-                "{} is {}, which is no context that this process belongs to; give one of all processes of both matrices",
-                call.routine.argument(crate::routine::Argument::Context),
-                call.context.unwrap_or_default()
-            )
-        })?;
-        // SAFETY: MPI has begun, and the BLACS keep the communicator as long as the context, which outlives the call.
-        unsafe { Comm::from_raw(self.session.mpi(), handle) }.map_err(|error| error.to_string())
-    }
-}
-
-/// An integer width, with the host program's functions for it.
-pub trait Width: Integer + 'static {
-    #[doc(hidden)]
-    fn host() -> &'static OnceLock<HostOf<Self>>;
-}
-
-/// The host program, as calls of one width see it.
-pub struct HostOf<I>(Host<I>);
-
-macro_rules! widths {
-    ($($integer:ty),*) => {
-        $(impl Width for $integer {
-            fn host() -> &'static OnceLock<HostOf<Self>> {
-                static HOST: OnceLock<HostOf<$integer>> = OnceLock::new();
-                &HOST
-            }
-        })*
-    };
-}
-widths!(i32, i64);
-
-fn host<I: Width>() -> Result<&'static Host<I>, String> {
-    // What could not be found may be there at the next call.
-    if I::host().get().is_none() {
-        let found = Host::find().map(HostOf)?;
-        I::host().get_or_init(|| found);
-    }
-    I::host().get().map(|host| &host.0).ok_or_else(|| "MPI is gone".into())
-}
-
-/// Drops all that was kept: a call ended where nobody knows.
-pub fn drop_everything() {
-    let mut groups = Kept::get().groups();
-    groups.known.clear();
-    groups.dropped = true;
-}
-
-/// Ends the job, after an error was said.
-pub fn abort<I: Width>() -> ! {
-    match host::<I>() {
-        Ok(host) => host.session.abort(1),
-        Err(_) => std::process::exit(1),
-    }
+/// Why a call did not come about in a gather.
+enum Failed {
+    /// The gather was closed before anything was agreed: there may be another way.
+    Closed,
+    Error(CallError),
 }
 
 /// Moves what a call asks for. None if there is nothing to move.
@@ -265,7 +70,11 @@ pub unsafe fn redistribute<I: Width>(
     call: &Arguments<I>,
     settings: &Settings,
 ) -> Result<Option<Moved>, CallError> {
-    let own = |message: String| CallError { message: format!("{}: {message}", call.routine), says: true };
+    let own = |message: String| CallError {
+        message: format!("{}: {message}", call.routine),
+        says: true,
+        agreed: false,
+    };
     if call.rows == 0 || call.columns == 0 {
         return Ok(None);
     }
@@ -277,118 +86,315 @@ pub unsafe fn redistribute<I: Width>(
         }
         calling => calling,
     };
-    let host = host::<I>().map_err(own)?;
+    let host: &Host<I> = host::<I>().map_err(own)?;
     // SAFETY: promised by the caller.
-    let request = unsafe { Request::new(call, settings.strict, |context| host.blacs.grid(context)) };
-    if let Ok(None) = request {
-        return Ok(None);
-    }
+    let request = match unsafe { Request::new(call, settings.strict, |context| host.blacs.grid(context)) } {
+        Ok(None) => return Ok(None),
+        Ok(Some(request)) => Ok(request),
+        Err(why) => Err(why),
+    };
     let comm = host.communicator(call).map_err(own)?;
-    let of_rank = |message: String| own(format!("rank {}: {message}", comm.rank()));
-    let failed = |error: Error| of_rank(error.to_string());
-    let request =
-        request.map(|request| request.unwrap_or_else(|| unreachable!("there is something to move")));
-    let kept = Kept::get();
-    let mut reduced = words(request.as_ref().map_err(|_| ()), comm.rank(), comm.size(), &kept.state());
-    // Without a deadline one blocking call, which is faster.
-    match settings.deadline {
-        None => comm.all_reduce(&mut reduced, Reduce::Min),
-        deadline => comm.all_reduce_within(&mut reduced, Reduce::Min, deadline),
-    }
-    .map_err(failed)?;
-    let agreed = |message: String| {
-        let message = format!("{}: {message}; B is as it was", call.routine);
-        CallError { message, says: comm.rank() == 0 }
-    };
-    let (agreed_call, dropped, processes) = match read(&reduced, call.routine, comm.size()) {
-        Outcome::Agreed { call, dropped, processes } => (call, dropped, processes),
-        Outcome::Refused { rank } => {
-            let mut text = text_bytes(request.as_ref().err().map_or("", String::as_str));
-            comm.broadcast(rank, &mut text).map_err(failed)?;
-            return Err(agreed(format!("rank {rank}: {}", text_of(&text))));
-        }
-        Outcome::Differ { number } => {
-            let own = request.as_ref().ok().and_then(|request| own_number(request, number));
-            let mut all = vec![0; TEXT_BYTES * comm.size()];
-            comm.all_gather(&text_bytes(own.as_deref().unwrap_or_default()), &mut all).map_err(failed)?;
-            let said: Vec<Option<String>> = all
-                .chunks_exact(TEXT_BYTES)
-                .map(|text| Some(text_of(text)).filter(|text| !text.is_empty()))
-                .collect();
-            return Err(agreed(disagreement(&call.routine, number, &said)));
-        }
-        Outcome::Incomplete(why) => return Err(agreed(why)),
-    };
-    if dropped {
-        let mut known = [u64::from(kept.groups().known.contains_key(&processes))];
-        comm.all_reduce_within(&mut known, Reduce::Min, settings.deadline).map_err(failed)?;
-        if known == [0] {
-            kept.forget(&processes);
-        }
-    }
+    let said = said(request.as_ref().map_err(|_| ()));
     let elem = call.routine.element.bytes(size_of::<I>());
+    let calling = Calling { call, comm, request, said, elem, settings };
+    let kept = Kept::get();
+    if let Some((processes, group)) = kept.gathering(&calling.comm) {
+        // SAFETY: promised by the caller.
+        match unsafe { calling.gather(&mut lock(&group)) } {
+            Ok(moved) => return Ok(Some(moved)),
+            Err(Failed::Error(error)) => {
+                // An error on which all agree leaves everything as it was.
+                if !error.agreed {
+                    kept.drop_group(&processes);
+                }
+                return Err(error);
+            }
+            Err(Failed::Closed) => kept.drop_group(&processes),
+        }
+    }
+    let (agreed, processes) = calling.reduce(kept)?;
     // SAFETY: promised by the caller.
-    let moved = unsafe { run(kept, &agreed_call, &processes, &comm, call, elem, settings) };
-    moved.map(Some).map_err(|error| {
+    let moved = unsafe { calling.run_in_group(kept, &agreed, &processes) };
+    moved.map(Some).inspect_err(|_| {
         // Others may not have noticed, and keep what this process does not: it says so from now on.
         kept.drop_group(&processes);
-        of_rank(error)
     })
 }
 
-/// Runs an agreed call, with the engine of an earlier one or a new one.
-///
-/// # Safety
-/// As for [`redistribute`].
-unsafe fn run<I: Width>(
-    kept: &Kept,
-    agreed: &AgreedCall,
-    processes: &[u64],
-    comm: &Comm,
-    call: &Arguments<I>,
-    elem: u64,
-    settings: &Settings,
-) -> Result<Moved, String> {
-    let before = |error: Error| format!("{error}; B is as it was");
-    let group = kept.group(processes, comm, settings).map_err(before)?;
-    let mut group = group.lock().unwrap_or_else(PoisonError::into_inner);
-    let Group { comm: own, cache } = &mut *group;
-    let cached = cache.get(agreed).is_some();
-    if !cached {
-        let bytes = agreed.bytes(elem) / 8 / processes.len().max(1) as u64 + BYTES_OF_A_PLAN;
-        cache.make_room(bytes);
-        let runner = Runner::new(agreed, elem, own, settings).map_err(before)?;
-        cache.insert(agreed.clone(), runner, bytes);
+impl<I: Width> Calling<'_, I> {
+    /// An error of this process.
+    fn own_error(&self, message: &str) -> CallError {
+        let message = format!("{}: rank {}: {message}", self.call.routine, self.comm.rank());
+        CallError { message, says: true, agreed: false }
     }
-    let Some(runner) = cache.get(agreed) else { return Err("a plan that was kept is gone".into()) };
-    let part = |part: *mut u8, elems: usize| match elems {
-        0 => RawPart::NONE,
-        elems => RawPart::new(part, elems * elem as usize),
-    };
-    let [from, to] = runner.lens();
-    // SAFETY: the caller promises parts as large as the descriptors say, which is what was prepared.
-    let moved = unsafe { runner.run(part(call.a.part, from), part(call.b.part, to)) };
-    moved.map_err(|error| error.to_string())?;
-    Ok(Moved { bytes: agreed.bytes(elem), mover: runner.mover(), cached, first: comm.rank() == 0 })
+
+    fn before(&self, error: &Error) -> CallError {
+        self.own_error(&format!("{error}; B is as it was"))
+    }
+
+    /// An error that all processes have.
+    fn agreed_error(&self, message: &str) -> CallError {
+        let message = format!("{}: {message}; B is as it was", self.call.routine);
+        CallError { message, says: self.comm.rank() == 0, agreed: true }
+    }
+
+    /// Agrees in one reduction: the call, and the numbers of all processes. Collective.
+    fn reduce(&self, kept: &Kept) -> Result<(Box<AgreedCall>, Vec<u64>), CallError> {
+        let failed = |error: Error| self.own_error(&error.to_string());
+        let Self { comm, settings, .. } = self;
+        let mut all = words(&self.said, comm.rank(), comm.size(), &kept.state());
+        // Without a deadline one blocking call, which is faster.
+        match settings.deadline {
+            None => comm.all_reduce(&mut all, Reduce::Min),
+            deadline => comm.all_reduce_within(&mut all, Reduce::Min, deadline),
+        }
+        .map_err(failed)?;
+        let (agreed, dropped, processes) = match read(&all, self.call.routine, comm.size()) {
+            Outcome::Agreed { call, dropped, processes } => (call, dropped, processes),
+            other => return Err(self.explain(&other)),
+        };
+        if dropped {
+            let mut known = [u64::from(kept.knows(&processes))];
+            comm.all_reduce_within(&mut known, Reduce::Min, settings.deadline).map_err(failed)?;
+            if known == [0] {
+                kept.forget(&processes);
+            }
+        }
+        Ok((agreed, processes))
+    }
+
+    /// The error of processes that do not agree. Collective.
+    fn explain(&self, outcome: &Outcome) -> CallError {
+        let failed = |error: Error| self.own_error(&error.to_string());
+        let comm = &self.comm;
+        match outcome {
+            Outcome::Agreed { .. } => self.own_error("all agree"),
+            Outcome::Incomplete(why) => self.agreed_error(why),
+            Outcome::Refused { rank } => {
+                let mut text = text_bytes(self.request.as_ref().err().map_or("", String::as_str));
+                match comm.broadcast(*rank, &mut text) {
+                    Ok(()) => self.agreed_error(&format!("rank {rank}: {}", text_of(&text))),
+                    Err(error) => failed(error),
+                }
+            }
+            Outcome::Differ { number } => {
+                let own = self.request.as_ref().ok().and_then(|request| own_number(request, *number));
+                let mut all = vec![0; TEXT_BYTES * comm.size()];
+                if let Err(error) = comm.all_gather(&text_bytes(own.as_deref().unwrap_or_default()), &mut all)
+                {
+                    return failed(error);
+                }
+                let said: Vec<Option<String>> = all
+                    .chunks_exact(TEXT_BYTES)
+                    .map(|text| Some(text_of(text)).filter(|text| !text.is_empty()))
+                    .collect();
+                self.agreed_error(&disagreement(&self.call.routine, *number, &said))
+            }
+        }
+    }
+
+    fn moved(&self, agreed: &AgreedCall, mover: &'static str, cached: bool) -> Moved {
+        Moved { bytes: agreed.bytes(self.elem), mover, cached, first: self.comm.rank() == 0 }
+    }
+
+    /// The parts of this process, if they span so many elements.
+    fn parts(&self, lens: [usize; 2]) -> [RawPart; 2] {
+        let part = |part: *mut u8, elems: usize| match elems {
+            0 => RawPart::NONE,
+            elems => RawPart::new(part, elems * self.elem as usize),
+        };
+        [part(self.call.a.part, lens[0]), part(self.call.b.part, lens[1])]
+    }
+
+    /// Meets the others in a gather, and moves the data: with the first round, if all guess what it is.
+    ///
+    /// # Safety
+    /// As for [`redistribute`].
+    unsafe fn gather(&self, group: &mut Group) -> Result<Moved, Failed> {
+        let ranks = self.comm.size();
+        let Group { gather: Some(gather), small: moves, .. } = &mut *group else {
+            return Err(Failed::Closed);
+        };
+        let closed = |rank: usize| {
+            self.own_error(&format!("rank {rank} gave the call up, and says why; B is as it was"))
+        };
+        let mut guess = if sends(&self.said) { NO_MOVE } else { ANY_MOVE };
+        if self.request.is_err() {
+            guess = NO_MOVE;
+        } else if let Some(number) = moves.meant(&self.said).filter(|_| guess != ANY_MOVE)
+            && let Some(Small::Gathered(small, _)) = moves.look(number)
+        {
+            // SAFETY: promised by the caller: what this process says is what it said then, so its parts are as they were.
+            if unsafe { self.pack(small, gather.slot()) }.is_ok() {
+                guess = number;
+            }
+        }
+        self.head(guess, gather.slot());
+        let gathered = gather.round(self.settings.deadline).map_err(|why| match why {
+            NotGathered::Closed { .. } => Failed::Closed,
+            NotGathered::Failed(error) => Failed::Error(self.before(&error)),
+        })?;
+        if let Some(number) = agreed_guess(&gathered, ranks)
+            && let Some(Small::Gathered(small, expected)) = moves.look(number)
+            && expected.len() == ranks
+            && (0..ranks).all(|rank| said_by(gathered.of(rank)).eq(expected[rank].iter().copied()))
+        {
+            // SAFETY: promised by the caller.
+            let done = unsafe { self.unpack(small, &gathered) };
+            done.map_err(|error| Failed::Error(self.before(&error)))?;
+            let [rows, columns] = [self.call.rows, self.call.columns].map(i64::unsigned_abs);
+            let bytes = rows.saturating_mul(columns).saturating_mul(self.elem);
+            // All processes use it now.
+            moves.get(number);
+            return Ok(Moved { bytes, mover: "gather", cached: true, first: self.comm.rank() == 0 });
+        }
+        let all: Vec<Said> = (0..ranks)
+            .map(|rank| {
+                let mut said = [0; SAID_WORDS];
+                said.iter_mut().zip(said_by(gathered.of(rank))).for_each(|(word, said)| *word = said);
+                said
+            })
+            .collect();
+        let agreed = match read(&reduced(&all), self.call.routine, ranks) {
+            Outcome::Agreed { call, .. } => call,
+            other => return Err(Failed::Error(self.explain(&other))),
+        };
+        // SAFETY: promised by the caller.
+        unsafe { self.run(group, &agreed, &all) }.map_err(|failed| match failed {
+            Failed::Closed => Failed::Error(closed(0)),
+            error @ Failed::Error(_) => error,
+        })
+    }
+
+    /// Runs a call on which a reduction has agreed, with the group of its processes, made if it is not known.
+    ///
+    /// # Safety
+    /// As for [`redistribute`].
+    unsafe fn run_in_group(
+        &self,
+        kept: &Kept,
+        agreed: &AgreedCall,
+        processes: &[u64],
+    ) -> Result<Moved, CallError> {
+        let group = kept.group(processes, &self.comm, self.settings).map_err(|error| self.before(&error))?;
+        // SAFETY: promised by the caller.
+        unsafe { self.run(&mut lock(&group), agreed, &[]) }.map_err(|failed| match failed {
+            Failed::Closed => {
+                self.own_error("another process gave the call up, and says why; B is as it was")
+            }
+            Failed::Error(error) => error,
+        })
+    }
+
+    /// Runs an agreed call, as an earlier one or a new one. `said` is what all processes said, if they met in a gather.
+    ///
+    /// # Safety
+    /// As for [`redistribute`].
+    unsafe fn run(&self, group: &mut Group, agreed: &AgreedCall, said: &[Said]) -> Result<Moved, Failed> {
+        let before = |error: Error| Failed::Error(self.before(&error));
+        if let Way::Engine = way(agreed, self.elem, group, self.settings) {
+            let (engine, cached) = engine(agreed, self.elem, group, self.settings).map_err(before)?;
+            let [from, to] = self.parts([engine.source_len(0), engine.target_len(0)]);
+            // SAFETY: the caller promises parts as large as the descriptors say, which is what was prepared.
+            let run = engine.run(unsafe { Own::<u8>::raw(from, to) }.as_bytes());
+            run.map_err(|error| Failed::Error(self.own_error(&error.to_string())))?;
+            return Ok(self.moved(agreed, engine.mover().name(), cached));
+        }
+        let known = group.small.number(agreed);
+        let number = match known {
+            Some(number) => number,
+            None => {
+                let small = small(agreed, self.elem, group).map_err(before)?;
+                group.small.insert(agreed, small, small_bytes(agreed))
+            }
+        };
+        let Group { gather, small: moves, .. } = group;
+        let mover = match (moves.get(number), gather) {
+            (Some(Small::Gathered(small, expected)), Some(gather)) => {
+                expected.clear();
+                expected.extend_from_slice(said);
+                // SAFETY: promised by the caller.
+                unsafe { self.pack(small, gather.slot()) }.map_err(before)?;
+                self.head(number, gather.slot());
+                let gathered = gather.round(self.settings.deadline).map_err(|why| match why {
+                    NotGathered::Closed { .. } => Failed::Closed,
+                    NotGathered::Failed(error) => before(error),
+                })?;
+                // SAFETY: promised by the caller.
+                unsafe { self.unpack(small, &gathered) }.map_err(before)?;
+                "gather"
+            }
+            (Some(Small::Collective(small)), _) => {
+                let [from, to] = self.parts(small.lens());
+                // SAFETY: promised by the caller.
+                unsafe { small.run(from, to) }
+                    .map_err(|error| Failed::Error(self.own_error(&error.to_string())))?;
+                "alltoallv"
+            }
+            _ => return Err(Failed::Error(self.own_error("a plan that was kept is gone; B is as it was"))),
+        };
+        if !said.is_empty() {
+            moves.remember(self.said, number);
+        }
+        Ok(self.moved(agreed, mover, known.is_some()))
+    }
+
+    /// Writes the beginning of a slot.
+    fn head(&self, number: u64, slot: &mut [u8]) {
+        let words = std::iter::once(number).chain(self.said);
+        for (place, word) in slot.chunks_exact_mut(WORD).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+    }
+
+    /// Packs what this process sends into a slot.
+    ///
+    /// # Safety
+    /// As for [`redistribute`]; the parts span what the move says.
+    unsafe fn pack(&self, small: &mut SmallMove, slot: &mut [u8]) -> Result<(), Error> {
+        let (table, data) = slot[HEAD_BYTES..].split_at_mut((self.comm.size() + 1) * WORD);
+        for (place, at) in table.chunks_exact_mut(WORD).zip(small.send_at()) {
+            place.copy_from_slice(&(*at as u64).to_ne_bytes());
+        }
+        let [from, to] = self.parts(small.lens());
+        // SAFETY: promised by the caller; the slot is no part of a matrix.
+        unsafe { small.pack(from, to, data) }
+    }
+
+    /// Unpacks what all processes have sent.
+    ///
+    /// # Safety
+    /// As for [`redistribute`].
+    unsafe fn unpack(&self, small: &mut SmallMove, gathered: &Gathered<'_>) -> Result<(), Error> {
+        let me = self.comm.rank();
+        let data_at = HEAD_BYTES + (self.comm.size() + 1) * WORD;
+        let [from, to] = self.parts(small.lens());
+        let sent = |rank: usize, bytes: usize| {
+            let slot = gathered.of(rank);
+            let at = word(slot, HEAD_BYTES + me * WORD) as usize;
+            (word(slot, HEAD_BYTES + (me + 1) * WORD) as usize == at + bytes).then_some(())?;
+            slot.get(data_at + at..)?.get(..bytes)
+        };
+        // SAFETY: promised by the caller; slots are no parts of a matrix.
+        unsafe { small.unpack(from, to, sent) }
+    }
 }
 
-/// The move of an agreed call.
-fn moving(call: &AgreedCall, elem: u64) -> Result<Move, Error> {
-    let layout = |side: &AgreedSide| {
-        let grid = Grid::new(&side.grid)?.with_ranks(&side.ranks)?;
-        let deals = side.block.map(Deal::Cyclic).to_vec();
-        let matrix = Pattern::new(grid, deals, side.source.to_vec())?.over(&side.shape)?;
-        let tight = Layout::new(matrix, MemoryOrder::ColMajor);
-        let mut strides = side.ranks.iter().zip(&side.leading);
-        strides.try_fold(tight, |layout, (&rank, &leading)| layout.with_strides_of(rank, &[1, leading]))
-    };
-    let [a, b] = &call.sides;
-    let window = Window::of(&[call.rows, call.columns]).from(&a.first).to(&b.first);
-    let moving = Move::windowed::<u8>(layout(a)?, layout(b)?, window)?.of_bytes(elem)?;
-    match call.routine.shape.triangle(call.rows, call.columns) {
-        Some(triangle) => moving.only(triangle),
-        None => Ok(moving),
-    }
+/// The word at an offset of a slot.
+fn word(slot: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(slot[at..at + WORD].try_into().unwrap_or_default())
+}
+
+/// What the process of a slot says.
+fn said_by(slot: &[u8]) -> impl Iterator<Item = u64> {
+    (1..=SAID_WORDS).map(|k| word(slot, k * WORD))
+}
+
+/// The move whose data all have given, if it is the same.
+fn agreed_guess(gathered: &Gathered<'_>, ranks: usize) -> Option<u64> {
+    let mut guesses = (0..ranks).map(|rank| word(gathered.of(rank), 0)).filter(|&guess| guess != ANY_MOVE);
+    let first = guesses.next().filter(|&guess| guess != NO_MOVE)?;
+    guesses.all(|guess| guess == first).then_some(first)
 }
 
 fn text_bytes(text: &str) -> Vec<u8> {

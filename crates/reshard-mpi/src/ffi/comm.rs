@@ -139,6 +139,17 @@ impl Comm {
         self.raw == other.raw
     }
 
+    /// How two communicators compare (`MPI_Comm_compare`), a number of the library: that of a communicator and its duplicate is the one
+    /// of equal processes in the same order. Local.
+    pub fn compare(&self, other: &Comm) -> Result<i32> {
+        let mut result = 0;
+        // SAFETY: both handles are valid.
+        unsafe {
+            call!(self.mpi, comm_compare(Handle::of(self.raw), Handle::of(other.raw), &raw mut result))?;
+        }
+        Ok(result)
+    }
+
     /// Splits the communicator: one for all ranks that give the same colour, in the order of their keys; ranks without a
     /// colour get none. Collective.
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {

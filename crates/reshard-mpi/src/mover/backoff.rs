@@ -47,6 +47,11 @@ impl Backoff {
         Self { consequence, ..Self::new(limit, oversubscribed) }
     }
 
+    /// A wait before anything moves.
+    pub fn before_a_run(limit: Option<Duration>, oversubscribed: bool) -> Self {
+        Self { consequence: "nothing was moved", ..Self::new(limit, oversubscribed) }
+    }
+
     /// A wait for ranks that still read this rank's source.
     pub fn for_readers(limit: Option<Duration>, oversubscribed: bool) -> Self {
         let consequence =

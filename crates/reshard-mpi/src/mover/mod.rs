@@ -7,6 +7,8 @@
 //! | `cma/` | one copy by the system, out of the other process's private memory (`system.rs`), while its owner waits (`offers.rs`) | private arrays on one node with long runs; tried by `private/` |
 //! | `messages/` | packed messages in the order of a schedule (`network.rs`, `barriers.rs`), those within a node through double buffers in shared memory (`in_node.rs`) | between nodes |
 //!
+//! `gather.rs` is no mover: by it ranks of a node tell each other everything about a small array, and the array, in one round.
+//!
 //! A mover advances task by task and never blocks: its driver waits, with [`Backoff`], which has a deadline. Everything that
 //! ranks of a node tell each other through shared memory is in types of its own (`word.rs`), which loom models drive, too.
 
@@ -14,6 +16,8 @@ mod backoff;
 mod choice;
 #[allow(unsafe_code)]
 pub mod cma;
+#[allow(unsafe_code)]
+pub mod gather;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod messages;

@@ -1,7 +1,7 @@
 //! Words in memory that several processes map, and every memory ordering by which they synchronise.
 //!
 //! Ranks of a node synchronise through such words only. The types that do so ([`BufferRing`](super::private::queue),
-//! [`DoubleBuffer`](super::messages::double_buffer), [`Offers`](super::cma::offers), [`ProgressBoard`](super::shared::progress),
+//! [`DoubleBuffer`](super::messages::double_buffer), [`Offers`](super::cma::offers), [`Rounds`](super::gather), [`ProgressBoard`](super::shared::progress),
 //! [`TaskGroups`](super::shared::groups)) are generic over [`SharedMemory`]: real shared memory in the movers, loom's
 //! atomics in the models, which try every interleaving. Each acquire or release has a name, an [`OrderingSite`], so that
 //! the models can relax one after the other and show that each is needed. All other accesses are relaxed:
@@ -108,6 +108,9 @@ ordering_sites! {
     /// [`DoubleBuffer`](super::messages::double_buffer): the receiver returns an emptied buffer; the sender sees that.
     DoubleBufferEmpties = Release,
     DoubleBufferSeesEmptied = Acquire,
+    /// [`Rounds`](super::gather::Rounds): a rank has written its slot, and read all of the round before; another sees that.
+    GatherGives = Release,
+    GatherSees = Acquire,
     /// [`Offers`](super::cma::offers): an owner offers its source; a reader sees that.
     SourceOffered = Release,
     SeesSourceOffered = Acquire,

@@ -1,0 +1,83 @@
+//! MPI and the BLACS of the host program, as calls of one integer width see them.
+
+#![allow(unsafe_code)]
+
+use crate::arguments::{Arguments, Integer};
+use crate::blacs::Blacs;
+use crate::routine::Argument;
+use reshard_mpi::{Comm, Mpi, RawComm, Session};
+use std::sync::OnceLock;
+
+/// MPI and the BLACS.
+pub struct Host<I> {
+    pub session: Session,
+    pub blacs: Blacs<I>,
+    integer_handles: bool,
+}
+
+impl<I: Integer + 'static> Host<I> {
+    /// Finds MPI and the BLACS.
+    pub fn find() -> Result<Self, String> {
+        let blacs = Blacs::find()?;
+        let mpi = Mpi::load(None).map_err(|error| error.to_string())?;
+        let session = mpi.init().map_err(|error| error.to_string())?;
+        Ok(Self { session, integer_handles: mpi.has_integer_handles(), blacs })
+    }
+
+    /// The communicator of all processes that call.
+    pub fn communicator(&self, call: &Arguments<I>) -> Result<Comm, String> {
+        let handle = match call.context {
+            // SAFETY: the world is there until MPI ends.
+            None => return unsafe { self.session.world().borrow() }.map_err(|error| error.to_string()),
+            Some(context) if self.blacs.grid(context).is_some() => {
+                // SAFETY: this process belongs to the context.
+                unsafe { self.blacs.communicator(context, self.integer_handles) }
+            }
+            Some(_) => None,
+        };
+        let handle: RawComm = handle.ok_or_else(|| {
+            format!(
+                "{} is {}, which is no context that this process belongs to; give one of all processes of both matrices",
+                call.routine.argument(Argument::Context),
+                call.context.unwrap_or_default()
+            )
+        })?;
+        // SAFETY: MPI has begun, and the BLACS keep the communicator as long as the context, which outlives the call.
+        unsafe { Comm::from_raw(self.session.mpi(), handle) }.map_err(|error| error.to_string())
+    }
+}
+
+/// An integer width, with the host program's functions for it.
+pub trait Width: Integer + 'static {
+    #[doc(hidden)]
+    fn host() -> &'static OnceLock<Host<Self>>;
+}
+
+macro_rules! widths {
+    ($($integer:ty),*) => {
+        $(impl Width for $integer {
+            fn host() -> &'static OnceLock<Host<Self>> {
+                static HOST: OnceLock<Host<$integer>> = OnceLock::new();
+                &HOST
+            }
+        })*
+    };
+}
+widths!(i32, i64);
+
+/// The host program. What could not be found may be there at the next call.
+pub fn host<I: Width>() -> Result<&'static Host<I>, String> {
+    if I::host().get().is_none() {
+        let found = Host::find()?;
+        I::host().get_or_init(|| found);
+    }
+    I::host().get().ok_or_else(|| "MPI is gone".into())
+}
+
+/// Ends the job, after an error was said.
+pub fn abort<I: Width>() -> ! {
+    match host::<I>() {
+        Ok(host) => host.session.abort(1),
+        Err(_) => std::process::exit(1),
+    }
+}
