@@ -47,7 +47,7 @@ pub struct Group {
 impl Group {
     fn new(comm: &Comm, settings: &Settings) -> Result<Self, Error> {
         let own = comm.private_duplicate(settings.deadline)?;
-        let gather = match own.size() <= MAX_GATHERING {
+        let gather = match own.size() <= MAX_GATHERING && settings.only.is_none() {
             true => NodeGather::new(own.communicator(), SLOT_BYTES, settings.deadline)?,
             false => None,
         };

@@ -57,8 +57,10 @@ struct Calling<'a, I> {
 
 /// Why a call did not come about in a gather.
 enum Failed {
-    /// The gather was closed before anything was agreed: there may be another way.
-    Closed,
+    /// This rank gave it up.
+    Closed {
+        rank: usize,
+    },
     Error(CallError),
 }
 
@@ -109,7 +111,8 @@ pub unsafe fn redistribute<I: Width>(
                 }
                 return Err(error);
             }
-            Err(Failed::Closed) => kept.drop_group(&processes),
+            // It was given up before this call: the others see that, too.
+            Err(Failed::Closed { .. }) => kept.drop_group(&processes),
         }
     }
     let (agreed, processes) = calling.reduce(kept)?;
@@ -213,10 +216,7 @@ impl<I: Width> Calling<'_, I> {
     unsafe fn gather(&self, group: &mut Group) -> Result<Moved, Failed> {
         let ranks = self.comm.size();
         let Group { gather: Some(gather), small: moves, .. } = &mut *group else {
-            return Err(Failed::Closed);
-        };
-        let closed = |rank: usize| {
-            self.own_error(&format!("rank {rank} gave the call up, and says why; B is as it was"))
+            return Err(Failed::Closed { rank: self.comm.rank() });
         };
         let mut guess = if sends(&self.said) { NO_MOVE } else { ANY_MOVE };
         if self.request.is_err() {
@@ -231,7 +231,7 @@ impl<I: Width> Calling<'_, I> {
         }
         self.head(guess, gather.slot());
         let gathered = gather.round(self.settings.deadline).map_err(|why| match why {
-            NotGathered::Closed { .. } => Failed::Closed,
+            NotGathered::Closed { rank } => Failed::Closed { rank },
             NotGathered::Failed(error) => Failed::Error(self.before(&error)),
         })?;
         if let Some(number) = agreed_guess(&gathered, ranks)
@@ -260,10 +260,17 @@ impl<I: Width> Calling<'_, I> {
             other => return Err(Failed::Error(self.explain(&other))),
         };
         // SAFETY: promised by the caller.
-        unsafe { self.run(group, &agreed, &all) }.map_err(|failed| match failed {
-            Failed::Closed => Failed::Error(closed(0)),
-            error @ Failed::Error(_) => error,
-        })
+        unsafe { self.run(group, &agreed, &all) }.map_err(|failed| Failed::Error(self.given_up(failed)))
+    }
+
+    /// The error of a call that was agreed already.
+    fn given_up(&self, failed: Failed) -> CallError {
+        match failed {
+            Failed::Closed { rank } => {
+                self.own_error(&format!("rank {rank} gave the call up, and says why; B is as it was"))
+            }
+            Failed::Error(error) => error,
+        }
     }
 
     /// Runs a call on which a reduction has agreed, with the group of its processes, made if it is not known.
@@ -278,12 +285,7 @@ impl<I: Width> Calling<'_, I> {
     ) -> Result<Moved, CallError> {
         let group = kept.group(processes, &self.comm, self.settings).map_err(|error| self.before(&error))?;
         // SAFETY: promised by the caller.
-        unsafe { self.run(&mut lock(&group), agreed, &[]) }.map_err(|failed| match failed {
-            Failed::Closed => {
-                self.own_error("another process gave the call up, and says why; B is as it was")
-            }
-            Failed::Error(error) => error,
-        })
+        unsafe { self.run(&mut lock(&group), agreed, &[]) }.map_err(|failed| self.given_up(failed))
     }
 
     /// Runs an agreed call, as an earlier one or a new one. `said` is what all processes said, if they met in a gather.
@@ -317,7 +319,7 @@ impl<I: Width> Calling<'_, I> {
                 unsafe { self.pack(small, gather.slot()) }.map_err(before)?;
                 self.head(number, gather.slot());
                 let gathered = gather.round(self.settings.deadline).map_err(|why| match why {
-                    NotGathered::Closed { .. } => Failed::Closed,
+                    NotGathered::Closed { rank } => Failed::Closed { rank },
                     NotGathered::Failed(error) => before(error),
                 })?;
                 // SAFETY: promised by the caller.
@@ -325,9 +327,8 @@ impl<I: Width> Calling<'_, I> {
                 "gather"
             }
             (Some(Small::Collective(small)), _) => {
-                let [from, to] = self.parts(small.lens());
                 // SAFETY: promised by the caller.
-                unsafe { small.run(from, to) }
+                unsafe { small.run(self.call.a.part, self.call.b.part) }
                     .map_err(|error| Failed::Error(self.own_error(&error.to_string())))?;
                 "alltoallv"
             }
@@ -351,24 +352,22 @@ impl<I: Width> Calling<'_, I> {
     ///
     /// # Safety
     /// As for [`redistribute`]; the parts span what the move says.
-    unsafe fn pack(&self, small: &mut SmallMove, slot: &mut [u8]) -> Result<(), Error> {
+    unsafe fn pack(&self, small: &SmallMove, slot: &mut [u8]) -> Result<(), Error> {
         let (table, data) = slot[HEAD_BYTES..].split_at_mut((self.comm.size() + 1) * WORD);
         for (place, at) in table.chunks_exact_mut(WORD).zip(small.send_at()) {
             place.copy_from_slice(&(*at as u64).to_ne_bytes());
         }
-        let [from, to] = self.parts(small.lens());
         // SAFETY: promised by the caller; the slot is no part of a matrix.
-        unsafe { small.pack(from, to, data) }
+        unsafe { small.pack(self.call.a.part, data) }
     }
 
     /// Unpacks what all processes have sent.
     ///
     /// # Safety
     /// As for [`redistribute`].
-    unsafe fn unpack(&self, small: &mut SmallMove, gathered: &Gathered<'_>) -> Result<(), Error> {
+    unsafe fn unpack(&self, small: &SmallMove, gathered: &Gathered<'_>) -> Result<(), Error> {
         let me = self.comm.rank();
         let data_at = HEAD_BYTES + (self.comm.size() + 1) * WORD;
-        let [from, to] = self.parts(small.lens());
         let sent = |rank: usize, bytes: usize| {
             let slot = gathered.of(rank);
             let at = word(slot, HEAD_BYTES + me * WORD) as usize;
@@ -376,7 +375,7 @@ impl<I: Width> Calling<'_, I> {
             slot.get(data_at + at..)?.get(..bytes)
         };
         // SAFETY: promised by the caller; slots are no parts of a matrix.
-        unsafe { small.unpack(from, to, sent) }
+        unsafe { small.unpack(self.call.a.part, self.call.b.part, sent) }
     }
 }
 

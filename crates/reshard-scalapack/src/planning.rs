@@ -2,12 +2,10 @@
 
 use crate::agreement::{AgreedCall, AgreedSide};
 use crate::groups::{Group, Small};
-use crate::routine::Shape;
-use crate::settings::Settings;
+use crate::settings::{Only, Settings};
 use reshard::engine::MessagesOptions;
 use reshard_mpi::{MpiEngine, MpiOptions, OneCollective, SmallMove};
-use reshard_plan::{Deal, Error, Grid, Layout, MemoryOrder, Move, Pattern, Plan, Window};
-use std::sync::Arc;
+use reshard_plan::{Deal, Error, Grid, Layout, MemoryOrder, Move, Pattern, Window};
 
 /// Bytes that an engine takes on each process at least, as all count them.
 const BYTES_OF_AN_ENGINE: u64 = 1 << 18;
@@ -28,18 +26,18 @@ pub fn way(call: &AgreedCall, elem: u64, group: &Group, settings: &Settings) -> 
     let bytes = call.bytes(elem);
     // A collective of MPI has no timeout.
     let small = match (&group.gather, settings.deadline) {
+        _ if settings.only == Some(Only::Engine) => false,
         (Some(_), _) => bytes <= MAX_GATHERED_BYTES,
         (None, None) => bytes <= MAX_COLLECTIVE_BYTES,
         (None, Some(_)) => false,
     };
-    if small && call.routine.shape == Shape::General { Way::Small } else { Way::Engine }
+    if small { Way::Small } else { Way::Engine }
 }
 
 /// Prepares a small move. Local.
 pub fn small(call: &AgreedCall, elem: u64, group: &Group) -> Result<Small, Error> {
     let (rank, ranks) = (group.comm.rank(), group.comm.size());
-    let plan = Plan::for_rank(vec![moving(call, elem)?], rank as u64)?.with_peers()?;
-    let small = SmallMove::new(Arc::new(plan), rank, ranks)?;
+    let small = SmallMove::new(&moving(call, elem)?, rank, ranks)?;
     Ok(match group.gather {
         Some(_) => Small::Gathered(small, Vec::new()),
         None => Small::Collective(OneCollective::new(small, &group.comm)?),

@@ -18,6 +18,17 @@ pub struct Settings {
     /// How long a process waits for the others; none: as long as it takes, as in the reference.
     pub deadline: Option<Duration>,
     pub level: Option<Level>,
+    /// For tests: the way that calls take, whatever their size.
+    pub only: Option<Only>,
+}
+
+/// A way to move small matrices, if it is not a gather in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// One collective of MPI, as between nodes.
+    Collective,
+    /// The engine, as large ones.
+    Engine,
 }
 
 impl Settings {
@@ -59,6 +70,11 @@ impl Settings {
                 _ => wrong.push(format!("RESHARD_DEADLINE is `{text}`; it is a number of seconds")),
             }
         }
+        settings.only = match given("RESHARD_SCALAPACK_ONLY").as_deref() {
+            Some("collective") => Some(Only::Collective),
+            Some("engine") => Some(Only::Engine),
+            _ => None,
+        };
         if let Some(text) = given("RESHARD_LEVEL") {
             match text.parse::<Level>().and_then(|level| level.check().map(|()| level)) {
                 Ok(level) => settings.level = Some(level),

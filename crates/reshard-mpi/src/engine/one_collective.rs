@@ -5,7 +5,6 @@
 use super::small::SmallMove;
 use crate::ffi::comm::Comm;
 use crate::mpi_transport::PrivateComm;
-use reshard::engine::RawPart;
 use reshard_plan::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
@@ -50,20 +49,15 @@ impl OneCollective {
         Ok(Self { small, comm: comm.shared(), counts, at, buffers })
     }
 
-    /// As [`SmallMove::lens`].
-    pub fn lens(&self) -> [usize; 2] {
-        self.small.lens()
-    }
-
     /// Moves the array. Collective.
     ///
     /// # Safety
-    /// As for [`Own::raw`](crate::Own::raw).
-    pub unsafe fn run(&mut self, from: RawPart, to: RawPart) -> Result<()> {
+    /// As for [`SmallMove::unpack`].
+    pub unsafe fn run(&mut self, from: *const u8, to: *mut u8) -> Result<()> {
         let Self { small, comm, counts, at, buffers: [send, receive] } = self;
         // SAFETY: promised by the caller; the counts and offsets are those of the buffers.
         unsafe {
-            small.pack(from, to, send)?;
+            small.pack(from, send)?;
             comm.all_to_all_v(send.as_ptr(), &counts[0], &at[0], receive.as_mut_ptr(), &counts[1], &at[1])?;
             small.unpack(from, to, |rank, bytes| receive.get(at[1][rank] as usize..)?.get(..bytes))
         }

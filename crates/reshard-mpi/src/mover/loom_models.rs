@@ -1,6 +1,6 @@
 //! Loom models: what ranks of a node tell each other, in every interleaving. See docs/protocols.md.
 //!
-//! A rank is a thread here, and a word is loom's; buffer rings, double buffers, boards and task groups are those of the
+//! A rank is a thread here, and a word is loom's; buffer rings, double buffers, offers, rounds, boards and task groups are those of the
 //! movers. Buffers, sources and destinations are cells: loom reports one that is read or written while another thread may
 //! write to it. A source that is revoked may be read and written at once: it is a word, and what was read then must not
 //! count.
@@ -9,6 +9,7 @@
 
 use super::Progress;
 use super::cma::offers::{Offer, Offers};
+use super::gather::{Given, Rounds};
 use super::messages::double_buffer::{BUFFERS_PER_PAIR, DoubleBuffer};
 use super::private::queue::{
     BufferHandle, BufferRing, Consumer, LINE, Producer, WarmBuffers, publish_emptied,
@@ -341,6 +342,50 @@ fn wait_for_offer(offers: &Offers<ModelMemory>, run: u64) {
     while offers.offer_of(0, run) != Offer::Open {
         thread::yield_now();
     }
+}
+
+/// Three rounds of a gather: slots are used again in the third.
+#[test]
+fn rounds_of_two_ranks() {
+    model(Some(3), || {
+        let memory = ModelMemory::new(2, &[0, LINE]);
+        let slots: [[Cell; 2]; 2] = std::array::from_fn(|_| std::array::from_fn(|_| Cell::new()));
+        together(2, move |me| {
+            let mut rounds = Rounds::new(memory.of(me));
+            for round in 1..=3 {
+                slots[me][rounds.next_slot()].write(10 * round + me as u64);
+                rounds.give();
+                while rounds.given(1 - me) != Given::Yes {
+                    thread::yield_now();
+                }
+                assert_eq!(slots[1 - me][rounds.slot()].read(), 10 * round + 1 - me as u64);
+            }
+        });
+    });
+}
+
+/// A rank that closes has given what it has given, and nothing more.
+#[test]
+fn closed_after_a_round() {
+    model(None, || {
+        let memory = ModelMemory::new(2, &[0, LINE]);
+        let slot = Cell::new();
+        together(2, move |me| {
+            let mut rounds = Rounds::new(memory.of(me));
+            if me == 0 {
+                slot.write(5);
+                rounds.give();
+                rounds.close();
+                return;
+            }
+            rounds.give();
+            match rounds.given(0) {
+                Given::Yes => assert_eq!(slot.read(), 5),
+                Given::NotYet => {}
+                Given::Closed => panic!("it has given before"),
+            }
+        });
+    });
 }
 
 /// Two runs, in which one rank reads the source of another, which writes to it as soon as its run is over.

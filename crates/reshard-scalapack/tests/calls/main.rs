@@ -47,11 +47,17 @@ fn main() {
         installation.launch("hidden 5 20", 4).succeeded(4);
         let engine_sets = if quick { 100 } else { 20 };
         for ranks in if quick { vec![2, 4, 7] } else { vec![2] } {
-            installation.launch(&format!("engine-sets {} {engine_sets}", 43 * ranks), ranks).succeeded(ranks);
+            for way in ["engine", "collective"] {
+                let part = format!("{way}-sets {} {engine_sets}", 43 * ranks);
+                installation.launch(&part, ranks).succeeded(ranks);
+            }
         }
         if quick {
             installation.launch("groups 600", 5).succeeded(5);
         }
+        installation.launch("guesses 200", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
+        installation.launch("progress", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
+        installation.launch("absent", 3).succeeded(3);
         installation.launch("different-contexts", 2).succeeded(2);
         installation.launch("names", 2).succeeded(2);
         installation.launch("arguments", 4).succeeded(4);

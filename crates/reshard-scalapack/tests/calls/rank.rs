@@ -5,6 +5,7 @@ use crate::host::{Call, Host, last_error};
 use reshard_mpi::mpi::Reduce;
 use reshard_testkit::Random;
 use std::ffi::c_int;
+use std::time::{Duration, Instant};
 
 pub fn play(part: &str) {
     let words: Vec<&str> = part.split(' ').collect();
@@ -12,15 +13,19 @@ pub fn play(part: &str) {
         // SAFETY: nothing else runs in this process yet.
         unsafe { std::env::set_var("RESHARD_ERRORS", "return") };
     }
-    if words[0] == "engine-sets" {
-        // With a deadline nothing is moved in one collective: small matrices take the way of large ones.
+    // Small matrices take the way of large ones, or that between nodes.
+    if let Some(way) = words[0].strip_suffix("-sets") {
         // SAFETY: nothing else runs in this process yet.
-        unsafe { std::env::set_var("RESHARD_DEADLINE", "60") };
+        unsafe { std::env::set_var("RESHARD_SCALAPACK_ONLY", way) };
+    }
+    if words[0] == "absent" {
+        // SAFETY: nothing else runs in this process yet.
+        unsafe { std::env::set_var("RESHARD_DEADLINE", "1") };
     }
     let host = Host::new(words[0] == "hidden");
     let number = |k: usize| words[k].parse::<u64>().unwrap();
     match words[0] {
-        "sets" | "engine-sets" | "hidden" => sets(&host, number(1), number(2)),
+        "sets" | "engine-sets" | "collective-sets" | "hidden" => sets(&host, number(1), number(2)),
         "names" => names(&host),
         "arguments" => arguments(&host),
         "disagreement" => disagreement(&host, number(1), number(2)),
@@ -28,6 +33,9 @@ pub fn play(part: &str) {
         "groups" => groups(&host, number(1)),
         "different-contexts" => different_contexts(&host),
         "abort" => abort(&host),
+        "guesses" => guesses(&host, number(1)),
+        "progress" => progress(&host),
+        "absent" => absent(&host),
         _ => panic!("no part {part}"),
     }
     println!("[{}/{} done]", host.world().rank(), host.world().size());
@@ -357,6 +365,114 @@ fn different_contexts(host: &Host) {
     let said = last_error().unwrap_or_default();
     assert!(said.contains("are both process 0 of the context of A"), "{said}");
     assert!(simple.b.iter().all(|&value| value == -1.0));
+}
+
+/// The processes of A say the same in every call, and those of B something else: what was sent the last time is not what is wanted now.
+fn guesses(host: &Host, calls: u64) {
+    let (rank, size) = (host.world().rank(), host.world().size());
+    let (a, b): (Vec<usize>, Vec<usize>) = (0..size).partition(|&rank| rank < size / 2);
+    let contexts = [
+        host.context(1, a.len(), &a),
+        host.context(b.len(), 1, &b),
+        host.context(1, size, &(0..size).collect::<Vec<_>>()),
+    ];
+    let [rows, columns] = [23, 17];
+    let of_a = a.iter().position(|&other| other == rank);
+    let of_b = b.iter().position(|&other| other == rank);
+    let mut random = Random::new(17);
+    for number in 0..calls {
+        let block = [2, 3, 5][random.within(0, 2) as usize];
+        let local: Vec<usize> =
+            (0..rows).filter(|row| of_b.is_some_and(|place| row / block % b.len() == place)).collect();
+        let mine: Vec<usize> =
+            (0..columns).filter(|column| of_a.is_some_and(|place| column / 4 % a.len() == place)).collect();
+        let value = |row: usize, column: usize| (number as usize * 1000 + row * 20 + column) as f64;
+        let mut from: Vec<f64> =
+            mine.iter().flat_map(|&column| (0..rows).map(move |row| value(row, column))).collect();
+        let mut to = vec![-1.0; local.len() * columns];
+        let int = |number: usize| number as c_int;
+        let desca = [1, contexts[0], int(rows), int(columns), int(rows), 4, 0, 0, int(rows)];
+        let lead = int(local.len().max(1));
+        let descb = [1, contexts[1], int(rows), int(columns), int(block), int(columns), 0, 0, lead];
+        let call = Call {
+            letters: None,
+            m: int(rows),
+            n: int(columns),
+            a: from.as_mut_ptr().cast(),
+            ia: 1,
+            ja: 1,
+            desca: &desca,
+            b: to.as_mut_ptr().cast(),
+            ib: 1,
+            jb: 1,
+            descb: &descb,
+            context: Some(contexts[2]),
+        };
+        host.call(true, "pdgemr2d_", &call);
+        assert_eq!(last_error(), None);
+        let expected: Vec<f64> =
+            (0..columns).flat_map(|column| local.iter().map(move |&row| value(row, column))).collect();
+        assert_eq!(to, expected, "call {number}, blocks of {block}");
+    }
+}
+
+/// A rank waits in a call while another needs MPI to go on with what this one sent it.
+fn progress(host: &Host) {
+    const TAG: u32 = 9;
+    let rank = host.world().rank();
+    for _ in 0..3 {
+        let mut simple = Simple::new(host);
+        // Long enough that MPI sends it only when both sides are ready.
+        let mut message = vec![rank as u8 + 1; 32 << 20];
+        // SAFETY: the message stays until its request is complete.
+        let mut request = match rank {
+            0 => Some(unsafe { host.world().isend(message.as_ptr(), message.len(), 1, TAG) }.unwrap()),
+            1 => Some(unsafe { host.world().irecv(message.as_mut_ptr(), message.len(), 0, TAG) }.unwrap()),
+            _ => None,
+        };
+        if rank == 1 {
+            let request = std::slice::from_mut(request.as_mut().unwrap());
+            reshard_mpi::mpi::wait(request, Some(Duration::from_secs(60))).unwrap();
+            assert!(message.iter().all(|&byte| byte == 1));
+        }
+        let descriptor = simple.descriptor;
+        let call = simple.call([&descriptor; 2]);
+        host.call(true, "pdgemr2d_", &call);
+        assert_eq!((last_error(), &simple.a), (None, &simple.b));
+        if rank == 0 {
+            let request = std::slice::from_mut(request.as_mut().unwrap());
+            reshard_mpi::mpi::wait(request, Some(Duration::from_secs(60))).unwrap();
+        }
+        host.destroy(simple.context);
+    }
+}
+
+/// A rank does not come: the others say so after the deadline, B is as it was, and the next call is right.
+fn absent(host: &Host) {
+    let rank = host.world().rank();
+    let mut simple = Simple::new(host);
+    let descriptor = simple.descriptor;
+    let call = simple.call([&descriptor; 2]);
+    host.call(true, "pdgemr2d_", &call);
+    assert_eq!(last_error(), None);
+    let began = Instant::now();
+    if rank != 2 {
+        simple.b.fill(-2.0);
+        let call = simple.call([&descriptor; 2]);
+        host.call(true, "pdgemr2d_", &call);
+        let said = last_error().unwrap_or_default();
+        assert!(
+            said.contains(&format!("pdgemr2d: rank {rank}: waited 1.")) && said.contains(" s for rank 2"),
+            "{said}"
+        );
+        assert!(said.ends_with("B is as it was") && simple.b.iter().all(|&value| value == -2.0), "{said}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(30));
+    host.world().barrier().unwrap();
+    simple.b.fill(-2.0);
+    let call = simple.call([&descriptor; 2]);
+    host.call(true, "pdgemr2d_", &call);
+    assert_eq!((last_error(), &simple.a), (None, &simple.b));
 }
 
 /// Kibibytes of memory of this process.
