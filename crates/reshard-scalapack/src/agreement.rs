@@ -5,6 +5,7 @@
 //! largest come out; what a process does not know it leaves out, as the largest word. What belongs to one process alone, its place in
 //! each grid and its leading dimensions, has words of its own. So afterwards all know the whole call: also those outside of a grid.
 
+use crate::arguments::Scales;
 use crate::request::{Request, SideRequest};
 use crate::routine::{Argument, Routine};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,8 +18,8 @@ const CALL_NUMBERS: usize = 3;
 const SIDE_NUMBERS: usize = 10;
 const NUMBERS: usize = CALL_NUMBERS + 2 * SIDE_NUMBERS;
 
-/// Words that come once: the lowest rank with an error, and 0 if a process has dropped groups of processes.
-const SINGLE: usize = 2;
+/// Words that come once: the lowest rank with an error, 0 if a process has dropped groups of processes, 0 if one wants the real routine.
+const SINGLE: usize = 3;
 
 /// Words of each process: its places in the two grids, its leading dimensions, the number of its process.
 const OF_PROCESS: usize = 5;
@@ -68,6 +69,8 @@ pub enum Outcome {
     Refused { rank: usize },
     /// Processes were asked for different numbers of this index; [`own_number`] and [`disagreement`] say more.
     Differ { number: usize },
+    /// The real routine is wanted.
+    Forwards,
     /// A grid has processes that do not call, or a side has no process at all.
     Incomplete(String),
 }
@@ -89,7 +92,7 @@ pub type Said = [u64; SAID_WORDS];
 pub fn said(request: Result<&Request, ()>) -> Said {
     let mut said = [NONE; SAID_WORDS];
     let Ok(request) = request else { return said };
-    said[0] = 0;
+    said[0] = u64::from(request.forwards);
     for (word, number) in said[1..].iter_mut().zip(numbers(request)) {
         *word = number.unwrap_or(NONE);
     }
@@ -118,6 +121,7 @@ pub fn words(said: &Said, rank: usize, ranks: usize, state: &OwnState) -> Vec<u6
         single[0] = rank as u64;
         return words;
     }
+    single[2] = if said[0] == 1 { 0 } else { NONE };
     let (numbers, of_process) = said[1..].split_at(NUMBERS);
     twice[..NUMBERS].copy_from_slice(numbers);
     for (inverted, &number) in twice[NUMBERS..].iter_mut().zip(numbers) {
@@ -139,7 +143,7 @@ pub fn reduced(all: &[Said]) -> Vec<u64> {
 fn numbers(request: &Request) -> [Option<u64>; NUMBERS] {
     let mut numbers = [None; NUMBERS];
     let mut hasher = DefaultHasher::new();
-    (request.routine, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    (request.routine, request.scales, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
     numbers[..CALL_NUMBERS].copy_from_slice(&[
         Some(hasher.finish() >> 2),
         Some(request.rows),
@@ -171,9 +175,12 @@ pub fn read(words: &[u64], routine: Routine, ranks: usize) -> Outcome {
     if let Some(number) = (0..NUMBERS).find(differs) {
         return Outcome::Differ { number };
     }
+    if single[2] == 0 {
+        return Outcome::Forwards;
+    }
     let process = |rank: usize, which: usize| of_processes[rank * OF_PROCESS + which];
     let side = |k: usize| -> Result<AgreedSide, String> {
-        let name = ["A", "B"][k];
+        let name = routine.matrices()[k];
         let at = CALL_NUMBERS + k * SIDE_NUMBERS;
         let pair = |number: usize| Some([given(at + number)?, given(at + number + 1)?]);
         let all = (0..SIDE_NUMBERS).step_by(2).map(pair).collect::<Option<Vec<[u64; 2]>>>();
@@ -217,7 +224,12 @@ pub fn read(words: &[u64], routine: Routine, ranks: usize) -> Outcome {
 /// This process's number of that index, in words that all can compare; none if it has none.
 pub fn own_number(request: &Request, number: usize) -> Option<String> {
     if number == 0 {
-        return Some(request.routine.described());
+        let described = request.routine.described();
+        let factors = request.scales.map(|Scales { alpha, beta }| {
+            let [alpha, beta] = [alpha, beta].map(|factor| request.routine.element.number(&factor));
+            format!(" with ALPHA = {alpha} and BETA = {beta}")
+        });
+        return Some(described + &factors.unwrap_or_default());
     }
     numbers(request)[number].map(|value| {
         match (number.checked_sub(CALL_NUMBERS).map(|k| k % SIDE_NUMBERS), value) {
@@ -292,7 +304,7 @@ mod tests {
         };
         let a = [Some(1), None, Some(0)][rank].map(|place| side([1, 2], place));
         let b = [Some(0), Some(1), None][rank].map(|place| side([2, 1], place));
-        Request { routine: ROUTINE, rows: 5, columns: 6, sides: [a, b] }
+        Request { routine: ROUTINE, rows: 5, columns: 6, sides: [a, b], scales: None, forwards: false }
     }
 
     fn state(dropped: bool, rank: usize) -> OwnState {
@@ -388,6 +400,29 @@ mod tests {
             reduce(nobody, [false; 3]),
             Outcome::Incomplete("no process that calls is in the context of A".into())
         );
+    }
+
+    #[test]
+    fn one_that_wants_the_real_routine_is_enough() {
+        let mut requests = [0, 1, 2].map(request);
+        requests[1].forwards = true;
+        assert_eq!(reduce(requests.map(Ok), [false; 3]), Outcome::Forwards);
+    }
+
+    #[test]
+    fn factors_are_compared() {
+        let mut requests = [0, 1, 2].map(request);
+        let factor = |factor: f64| {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&factor.to_ne_bytes());
+            bytes
+        };
+        for (rank, request) in requests.iter_mut().enumerate() {
+            request.scales = Some(Scales { alpha: factor(1.5), beta: factor(rank as f64 / 2.0) });
+        }
+        let Outcome::Differ { number } = reduce(requests.clone().map(Ok), [false; 3]) else { panic!("beta") };
+        let said: Vec<Option<String>> = requests.iter().map(|request| own_number(request, number)).collect();
+        assert!(disagreement(&ROUTINE, number, &said).contains("BETA = 0.5 on rank 1"), "{said:?}");
     }
 
     #[test]

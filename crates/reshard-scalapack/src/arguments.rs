@@ -10,6 +10,9 @@ use std::ffi::c_char;
 /// Entries of an array descriptor.
 pub const DESCRIPTOR_ENTRIES: usize = 9;
 
+/// The entry with the context, counted from 0, in descriptors of every type.
+const CONTEXT: usize = 1;
+
 /// An integer of the caller: of 4 bytes (LP64), or of 8 (ILP64).
 pub trait Integer: Copy {
     /// The number.
@@ -58,6 +61,15 @@ pub struct Arguments<I> {
     pub b: MatrixArgument<I>,
     /// The context of all processes that call; none for the `o` forms, which all processes of the job call.
     pub context: Option<i64>,
+    /// The factors of p?tran.
+    pub scales: Option<Scales>,
+}
+
+/// Factors, each as the bytes of an element: the destination becomes alpha times the source plus beta times the destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scales {
+    pub alpha: [u8; 16],
+    pub beta: [u8; 16],
 }
 
 impl<I: Integer> MatrixArgument<I> {
@@ -131,5 +143,36 @@ pub unsafe fn arguments<I: Integer, N: Passed<I> + Copy>(
         a: matrix(a),
         b: matrix(b),
         context: context.first().map(|&context| number(context)),
+        scales: None,
     }
+}
+
+/// The arguments of a call of p?tran, whose matrices must have one context: that of all processes that call.
+///
+/// # Safety
+/// As for [`arguments`]; factors that are not null are elements; descriptors that are not null have two entries.
+pub unsafe fn transposing<I: Integer>(
+    element: Element,
+    conjugated: bool,
+    window: [*const I; 2],
+    a: PassedMatrix<I, *const I>,
+    b: PassedMatrix<I, *const I>,
+    [alpha, beta]: [*const u8; 2],
+) -> Arguments<I> {
+    let factor = |place: *const u8| {
+        let mut bytes = [0; 16];
+        if !place.is_null() {
+            let own = &mut bytes[..element.bytes(size_of::<I>()) as usize];
+            // SAFETY: promised by the caller.
+            unsafe { std::ptr::copy_nonoverlapping(place, own.as_mut_ptr(), own.len()) };
+        }
+        bytes
+    };
+    // SAFETY: promised by the caller.
+    let call = unsafe { arguments(element, &[], window, a, b, &[]) };
+    let routine = Routine { element, shape: Shape::Transposed { conjugated }, of_all: false };
+    // SAFETY: promised by the caller.
+    let context = if a.3.is_null() { -1 } else { unsafe { a.3.add(CONTEXT).read() }.wide() };
+    let scales = Some(Scales { alpha: factor(alpha), beta: factor(beta) });
+    Arguments { routine, context: Some(context), scales, ..call }
 }

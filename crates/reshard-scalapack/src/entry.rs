@@ -6,7 +6,7 @@ use crate::arguments::Arguments;
 use crate::errors::{CallError, clear, keep, say};
 use crate::groups::Kept;
 use crate::host::{Width, abort};
-use crate::moving::redistribute;
+use crate::moving::{Done, redistribute};
 use crate::report;
 use crate::settings::Settings;
 use crate::symbols::find;
@@ -34,28 +34,41 @@ pub unsafe fn call<I: Width>(call: &Arguments<I>, name: &CStr, forward: impl FnO
     let settings = Settings::get();
     clear();
     if settings.off {
-        match find(name) {
-            Some((address, _)) => {
-                report::forwarded(&call.routine);
-                return forward(address);
-            }
-            None => {
-                let name = name.to_string_lossy();
-                let message = format!("{name}: RESHARD_SCALAPACK says off, but no other library has it");
-                return fail::<I>(&CallError { message, says: true, agreed: false }, settings);
-            }
-        }
+        return forward_to::<I>(call, name, forward, settings, "RESHARD_SCALAPACK says off");
     }
     let began = Instant::now();
     // SAFETY: promised by the caller.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { redistribute(call, settings) }));
     match outcome {
-        Ok(Ok(None)) => {}
-        Ok(Ok(Some(moved))) => report::moved(&call.routine, call.rows, call.columns, &moved, began.elapsed()),
+        Ok(Ok(Done::Nothing)) => {}
+        Ok(Ok(Done::Forwards)) => forward_to::<I>(call, name, forward, settings, "it is left to the PBLAS"),
+        Ok(Ok(Done::Moved(moved))) => {
+            report::moved(&call.routine, call.rows, call.columns, &moved, began.elapsed())
+        }
         Ok(Err(error)) => fail::<I>(&error, settings),
         Err(_) => {
             Kept::get().drop_everything();
             let message = format!("{}: it panicked, which is a mistake of this library", call.routine);
+            fail::<I>(&CallError { message, says: true, agreed: false }, settings);
+        }
+    }
+}
+
+/// Calls the routine `name` of the library that this one stands in front of.
+fn forward_to<I: Width>(
+    call: &Arguments<I>,
+    name: &CStr,
+    forward: impl FnOnce(*mut c_void),
+    settings: &Settings,
+    why: &str,
+) {
+    match find(name) {
+        Some((address, _)) => {
+            report::forwarded(&call.routine);
+            forward(address);
+        }
+        None => {
+            let message = format!("{}: {why}, but no other library has it", name.to_string_lossy());
             fail::<I>(&CallError { message, says: true, agreed: false }, settings);
         }
     }

@@ -1,7 +1,7 @@
 //! The names of a library: those of Fortran as compilers write them, those of C, and prefixed ones.
 //!
 //! Fortran passes the addresses of integers and C their values; p?trmr2d has two letters first, of which Fortran passes the lengths
-//! last; the `o` forms have no context. All is one macro with these as arguments.
+//! last; the `o` forms have no context. All is one macro with these as arguments. The PBLAS have Fortran's names alone.
 
 /// Exports all routines, for integers of one width.
 #[macro_export]
@@ -12,6 +12,13 @@ macro_rules! export {
         $crate::export_element!($integer, Double, "d", "D");
         $crate::export_element!($integer, Complex, "c", "C");
         $crate::export_element!($integer, DoubleComplex, "z", "Z");
+
+        $crate::export_transpose!($integer, Single, false, "pstran", "PSTRAN");
+        $crate::export_transpose!($integer, Double, false, "pdtran", "PDTRAN");
+        $crate::export_transpose!($integer, Complex, false, "pctranu", "PCTRANU");
+        $crate::export_transpose!($integer, Complex, true, "pctranc", "PCTRANC");
+        $crate::export_transpose!($integer, DoubleComplex, false, "pztranu", "PZTRANU");
+        $crate::export_transpose!($integer, DoubleComplex, true, "pztranc", "PZTRANC");
 
         /// The error of the last call of this process, if errors return (`RESHARD_ERRORS=return`); null if it had none.
         #[unsafe(no_mangle)]
@@ -131,6 +138,49 @@ macro_rules! export_name {
                 }
             }
         };
+    };
+}
+
+/// Exports one routine of the PBLAS under all its names.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! export_transpose {
+    ($integer:ty, $element:ident, $conjugated:literal, $name:literal, $capitals:literal) => {
+        $crate::export_transpose!(@names $integer, $element, $conjugated, concat!($name, "_\0"), (
+            concat!($name, "_"),
+            $name,
+            concat!($name, "__"),
+            $capitals,
+            concat!("reshard_", $name, "_")
+        ));
+    };
+    (@names $integer:ty, $element:ident, $conjugated:literal, $real:expr, ($($name:expr),*)) => {
+        $(const _: () = {
+            type Int = *const $integer;
+            type Real = unsafe extern "C" fn(
+                Int, Int, *const u8, *mut u8, Int, Int, Int, *const u8, *mut u8, Int, Int, Int,
+            );
+            #[unsafe(export_name = $name)]
+            unsafe extern "C" fn exported(
+                m: Int, n: Int, alpha: *const u8, a: *mut u8, ia: Int, ja: Int, desca: Int, beta: *const u8, c: *mut u8,
+                ic: Int, jc: Int, descc: Int,
+            ) {
+                // SAFETY: the caller passes what the routine takes; the routine of that name takes the same.
+                unsafe {
+                    let (a_side, c_side) = ((a, ia, ja, desca), (c, ic, jc, descc));
+                    let element = $crate::Element::$element;
+                    let call = $crate::transposing::<$integer>(
+                        element, $conjugated, [m, n], a_side, c_side, [alpha, beta],
+                    );
+                    let name = std::ffi::CStr::from_bytes_with_nul_unchecked($real.as_bytes());
+                    $crate::call(&call, name, |real| {
+                        std::mem::transmute::<*mut std::ffi::c_void, Real>(real)(
+                            m, n, alpha, a, ia, ja, desca, beta, c, ic, jc, descc,
+                        );
+                    });
+                }
+            }
+        };)*
     };
 }
 

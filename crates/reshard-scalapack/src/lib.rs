@@ -23,7 +23,7 @@ mod settings;
 mod symbols;
 
 #[doc(hidden)]
-pub use arguments::arguments;
+pub use arguments::{arguments, transposing};
 #[doc(hidden)]
 pub use entry::{call, start};
 #[doc(hidden)]

@@ -9,16 +9,19 @@
 use crate::agreement::{
     AgreedCall, Outcome, SAID_WORDS, Said, disagreement, own_number, read, reduced, said, sends, words,
 };
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Scales};
 use crate::errors::CallError;
 use crate::groups::{Group, Kept, Small, lock};
 use crate::host::{Host, Width, host};
 use crate::planning::{Way, engine, small, small_bytes, way};
 use crate::request::Request;
+use crate::routine::{Element, Shape};
 use crate::settings::Settings;
+use reshard::Number;
 use reshard::engine::RawPart;
+use reshard::num_complex::Complex;
 use reshard_mpi::mpi::Reduce;
-use reshard_mpi::{Comm, Gathered, NotGathered, Own, SmallMove};
+use reshard_mpi::{Comm, Gathered, MpiEngine, NotGathered, Own, SmallMove};
 use reshard_plan::Error;
 use std::sync::{Mutex, TryLockError};
 
@@ -64,21 +67,28 @@ enum Failed {
     Error(CallError),
 }
 
-/// Moves what a call asks for. None if there is nothing to move.
+/// What became of a call.
+#[derive(Debug)]
+pub enum Done {
+    /// There was nothing to move.
+    Nothing,
+    Moved(Moved),
+    /// All processes agree that the real routine is to be called.
+    Forwards,
+}
+
+/// Moves what a call asks for.
 ///
 /// # Safety
 /// As for the routine: descriptors have nine entries, parts are as large as they say, nobody else uses them meanwhile.
-pub unsafe fn redistribute<I: Width>(
-    call: &Arguments<I>,
-    settings: &Settings,
-) -> Result<Option<Moved>, CallError> {
+pub unsafe fn redistribute<I: Width>(call: &Arguments<I>, settings: &Settings) -> Result<Done, CallError> {
     let own = |message: String| CallError {
         message: format!("{}: {message}", call.routine),
         says: true,
         agreed: false,
     };
     if call.rows == 0 || call.columns == 0 {
-        return Ok(None);
+        return Ok(Done::Nothing);
     }
     // Two at once could meet in another order on another process. The BLACS could not do it, either.
     static CALLING: Mutex<()> = Mutex::new(());
@@ -91,7 +101,7 @@ pub unsafe fn redistribute<I: Width>(
     let host: &Host<I> = host::<I>().map_err(own)?;
     // SAFETY: promised by the caller.
     let request = match unsafe { Request::new(call, settings.strict, |context| host.blacs.grid(context)) } {
-        Ok(None) => return Ok(None),
+        Ok(None) => return Ok(Done::Nothing),
         Ok(Some(request)) => Ok(request),
         Err(why) => Err(why),
     };
@@ -103,7 +113,7 @@ pub unsafe fn redistribute<I: Width>(
     if let Some((processes, group)) = kept.gathering(&calling.comm) {
         // SAFETY: promised by the caller.
         match unsafe { calling.gather(&mut lock(&group)) } {
-            Ok(moved) => return Ok(Some(moved)),
+            Ok(done) => return Ok(done),
             Err(Failed::Error(error)) => {
                 // An error on which all agree leaves everything as it was.
                 if !error.agreed {
@@ -115,10 +125,10 @@ pub unsafe fn redistribute<I: Width>(
             Err(Failed::Closed { .. }) => kept.drop_group(&processes),
         }
     }
-    let (agreed, processes) = calling.reduce(kept)?;
+    let Some((agreed, processes)) = calling.reduce(kept)? else { return Ok(Done::Forwards) };
     // SAFETY: promised by the caller.
     let moved = unsafe { calling.run_in_group(kept, &agreed, &processes) };
-    moved.map(Some).inspect_err(|_| {
+    moved.map(Done::Moved).inspect_err(|_| {
         // Others may not have noticed, and keep what this process does not: it says so from now on.
         kept.drop_group(&processes);
     })
@@ -131,18 +141,23 @@ impl<I: Width> Calling<'_, I> {
         CallError { message, says: true, agreed: false }
     }
 
+    fn destination(&self) -> &'static str {
+        self.call.routine.matrices()[1]
+    }
+
+    /// An error of this process, before anything was written.
     fn before(&self, error: &Error) -> CallError {
-        self.own_error(&format!("{error}; B is as it was"))
+        self.own_error(&format!("{error}; {} is as it was", self.destination()))
     }
 
     /// An error that all processes have.
     fn agreed_error(&self, message: &str) -> CallError {
-        let message = format!("{}: {message}; B is as it was", self.call.routine);
+        let message = format!("{}: {message}; {} is as it was", self.call.routine, self.destination());
         CallError { message, says: self.comm.rank() == 0, agreed: true }
     }
 
     /// Agrees in one reduction: the call, and the numbers of all processes. Collective.
-    fn reduce(&self, kept: &Kept) -> Result<(Box<AgreedCall>, Vec<u64>), CallError> {
+    fn reduce(&self, kept: &Kept) -> Result<Option<(Box<AgreedCall>, Vec<u64>)>, CallError> {
         let failed = |error: Error| self.own_error(&error.to_string());
         let Self { comm, settings, .. } = self;
         let mut all = words(&self.said, comm.rank(), comm.size(), &kept.state());
@@ -154,6 +169,7 @@ impl<I: Width> Calling<'_, I> {
         .map_err(failed)?;
         let (agreed, dropped, processes) = match read(&all, self.call.routine, comm.size()) {
             Outcome::Agreed { call, dropped, processes } => (call, dropped, processes),
+            Outcome::Forwards => return Ok(None),
             other => return Err(self.explain(&other)),
         };
         if dropped {
@@ -163,7 +179,7 @@ impl<I: Width> Calling<'_, I> {
                 kept.forget(&processes);
             }
         }
-        Ok((agreed, processes))
+        Ok(Some((agreed, processes)))
     }
 
     /// The error of processes that do not agree. Collective.
@@ -171,7 +187,7 @@ impl<I: Width> Calling<'_, I> {
         let failed = |error: Error| self.own_error(&error.to_string());
         let comm = &self.comm;
         match outcome {
-            Outcome::Agreed { .. } => self.own_error("all agree"),
+            Outcome::Agreed { .. } | Outcome::Forwards => self.own_error("all agree"),
             Outcome::Incomplete(why) => self.agreed_error(why),
             Outcome::Refused { rank } => {
                 let mut text = text_bytes(self.request.as_ref().err().map_or("", String::as_str));
@@ -213,7 +229,7 @@ impl<I: Width> Calling<'_, I> {
     ///
     /// # Safety
     /// As for [`redistribute`].
-    unsafe fn gather(&self, group: &mut Group) -> Result<Moved, Failed> {
+    unsafe fn gather(&self, group: &mut Group) -> Result<Done, Failed> {
         let ranks = self.comm.size();
         let Group { gather: Some(gather), small: moves, .. } = &mut *group else {
             return Err(Failed::Closed { rank: self.comm.rank() });
@@ -246,7 +262,8 @@ impl<I: Width> Calling<'_, I> {
             let bytes = rows.saturating_mul(columns).saturating_mul(self.elem);
             // All processes use it now.
             moves.get(number);
-            return Ok(Moved { bytes, mover: "gather", cached: true, first: self.comm.rank() == 0 });
+            let first = self.comm.rank() == 0;
+            return Ok(Done::Moved(Moved { bytes, mover: "gather", cached: true, first }));
         }
         let all: Vec<Said> = (0..ranks)
             .map(|rank| {
@@ -257,18 +274,21 @@ impl<I: Width> Calling<'_, I> {
             .collect();
         let agreed = match read(&reduced(&all), self.call.routine, ranks) {
             Outcome::Agreed { call, .. } => call,
+            Outcome::Forwards => return Ok(Done::Forwards),
             other => return Err(Failed::Error(self.explain(&other))),
         };
         // SAFETY: promised by the caller.
-        unsafe { self.run(group, &agreed, &all) }.map_err(|failed| Failed::Error(self.given_up(failed)))
+        let moved = unsafe { self.run(group, &agreed, &all) };
+        moved.map(Done::Moved).map_err(|failed| Failed::Error(self.given_up(failed)))
     }
 
     /// The error of a call that was agreed already.
     fn given_up(&self, failed: Failed) -> CallError {
         match failed {
-            Failed::Closed { rank } => {
-                self.own_error(&format!("rank {rank} gave the call up, and says why; B is as it was"))
-            }
+            Failed::Closed { rank } => self.own_error(&format!(
+                "rank {rank} gave the call up, and says why; {} is as it was",
+                self.destination()
+            )),
             Failed::Error(error) => error,
         }
     }
@@ -298,7 +318,7 @@ impl<I: Width> Calling<'_, I> {
             let (engine, cached) = engine(agreed, self.elem, group, self.settings).map_err(before)?;
             let [from, to] = self.parts([engine.source_len(0), engine.target_len(0)]);
             // SAFETY: the caller promises parts as large as the descriptors say, which is what was prepared.
-            let run = engine.run(unsafe { Own::<u8>::raw(from, to) }.as_bytes());
+            let run = unsafe { self.run_engine(engine, from, to) };
             run.map_err(|error| Failed::Error(self.own_error(&error.to_string())))?;
             return Ok(self.moved(agreed, engine.mover().name(), cached));
         }
@@ -332,12 +352,36 @@ impl<I: Width> Calling<'_, I> {
                     .map_err(|error| Failed::Error(self.own_error(&error.to_string())))?;
                 "alltoallv"
             }
-            _ => return Err(Failed::Error(self.own_error("a plan that was kept is gone; B is as it was"))),
+            _ => return Err(Failed::Error(self.own_error("a plan that was kept is gone"))),
         };
         if !said.is_empty() {
             moves.remember(self.said, number);
         }
         Ok(self.moved(agreed, mover, known.is_some()))
+    }
+
+    /// Runs an engine, with the factors of p?tran.
+    ///
+    /// # Safety
+    /// As for [`Own::raw`].
+    unsafe fn run_engine(&self, engine: &mut MpiEngine, from: RawPart, to: RawPart) -> Result<(), Error> {
+        let Arguments { routine, scales, .. } = self.call;
+        let conjugated = routine.shape == Shape::Transposed { conjugated: true };
+        // SAFETY: promised by the caller.
+        let report = unsafe {
+            match (scales, routine.element) {
+                (Some(scales), Element::Single) => engine.run(scaled::<f32>(from, to, scales, conjugated)),
+                (Some(scales), Element::Double) => engine.run(scaled::<f64>(from, to, scales, conjugated)),
+                (Some(scales), Element::Complex) => {
+                    engine.run(scaled::<Complex<f32>>(from, to, scales, conjugated))
+                }
+                (Some(scales), Element::DoubleComplex) => {
+                    engine.run(scaled::<Complex<f64>>(from, to, scales, conjugated))
+                }
+                _ => engine.run(Own::<u8>::raw(from, to).as_bytes()),
+            }
+        };
+        report.map(drop)
     }
 
     /// Writes the beginning of a slot.
@@ -377,6 +421,22 @@ impl<I: Width> Calling<'_, I> {
         // SAFETY: promised by the caller; slots are no parts of a matrix.
         unsafe { small.unpack(self.call.a.part, self.call.b.part, sent) }
     }
+}
+
+/// The parts of a call of p?tran.
+///
+/// # Safety
+/// As for [`Own::raw`].
+unsafe fn scaled<T: Number>(
+    from: RawPart,
+    to: RawPart,
+    scales: &Scales,
+    conjugated: bool,
+) -> Own<'static, T> {
+    let factor = |bytes: &[u8; 16]| reshard::bytemuck::pod_read_unaligned::<T>(&bytes[..size_of::<T>()]);
+    // SAFETY: promised by the caller.
+    let own = unsafe { Own::<T>::raw(from, to) }.scaled(factor(&scales.alpha), factor(&scales.beta));
+    if conjugated { own.conjugated() } else { own }
 }
 
 /// The word at an offset of a slot.

@@ -2,6 +2,7 @@
 
 use crate::agreement::{AgreedCall, AgreedSide};
 use crate::groups::{Group, Small};
+use crate::routine::Shape;
 use crate::settings::{Only, Settings};
 use reshard::engine::MessagesOptions;
 use reshard_mpi::{MpiEngine, MpiOptions, OneCollective, SmallMove};
@@ -31,7 +32,9 @@ pub fn way(call: &AgreedCall, elem: u64, group: &Group, settings: &Settings) -> 
         (None, None) => bytes <= MAX_COLLECTIVE_BYTES,
         (None, Some(_)) => false,
     };
-    if small { Way::Small } else { Way::Engine }
+    // Factors are the engine's affair.
+    let transposes = matches!(call.routine.shape, Shape::Transposed { .. });
+    if small && !transposes { Way::Small } else { Way::Engine }
 }
 
 /// Prepares a small move. Local.
@@ -85,7 +88,11 @@ fn moving(call: &AgreedCall, elem: u64) -> Result<Move, Error> {
         strides.try_fold(tight, |layout, (&rank, &leading)| layout.with_strides_of(rank, &[1, leading]))
     };
     let [a, b] = &call.sides;
-    let window = Window::of(&[call.rows, call.columns]).from(&a.first).to(&b.first);
+    let window = match call.routine.shape {
+        Shape::Transposed { .. } => Window::of(&[call.columns, call.rows]).permuted(&[1, 0]),
+        _ => Window::of(&[call.rows, call.columns]),
+    };
+    let window = window.from(&a.first).to(&b.first);
     let moving = Move::windowed::<u8>(layout(a)?, layout(b)?, window)?.of_bytes(elem)?;
     match call.routine.shape.triangle(call.rows, call.columns) {
         Some(triangle) => moving.only(triangle),

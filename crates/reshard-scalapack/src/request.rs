@@ -4,13 +4,14 @@
 
 #![allow(unsafe_code)]
 
-use crate::arguments::{Arguments, Integer, MatrixArgument};
+use crate::arguments::{Arguments, Integer, MatrixArgument, Scales};
 use crate::blacs::ProcessGrid;
-use crate::routine::{Argument, Routine};
+use crate::routine::{Argument, Routine, Shape};
 
 /// Entries of a descriptor, counted from 0: the type, the context, rows, columns, rows and columns of a block, the row and column of
 /// the process with the first block, and the leading dimension.
 pub mod entry {
+    pub const TYPE: usize = 0;
     pub const CONTEXT: usize = 1;
     pub const ROWS: usize = 2;
     pub const COLUMNS: usize = 3;
@@ -32,6 +33,10 @@ pub struct Request {
     pub columns: u64,
     /// Source and destination, where this process is one of the grid.
     pub sides: [Option<SideRequest>; 2],
+    /// The factors of p?tran.
+    pub scales: Option<Scales>,
+    /// It is more than is done here: the real routine is wanted.
+    pub forwards: bool,
 }
 
 /// One matrix, as a process of its grid describes it.
@@ -74,23 +79,66 @@ impl Request {
         grid_of: impl Fn(i64) -> Option<ProcessGrid>,
     ) -> Result<Option<Self>, String> {
         let routine = call.routine;
+        let transposes = matches!(routine.shape, Shape::Transposed { .. });
         if call.rows == 0 || call.columns == 0 {
             return Ok(None);
         }
         for (argument, number) in [(Argument::M, call.rows), (Argument::N, call.columns)] {
-            if number < 0 && strict {
+            if number < 0 && (strict || transposes) {
                 return Err(format!("{} is {number}; it cannot be negative", routine.argument(argument)));
             }
         }
         let (Ok(rows), Ok(columns)) = (u64::try_from(call.rows), u64::try_from(call.columns)) else {
             return Ok(None);
         };
-        let side = |number: usize, matrix: &MatrixArgument<I>| {
+        let scales = call.scales;
+        if transposes {
             // SAFETY: promised by the caller.
-            unsafe { side(&routine, SIDES[number], matrix, [rows, columns], strict, &grid_of) }
+            match unsafe { is_beyond(call) } {
+                Ok(false) => {}
+                Ok(true) => {
+                    let sides = [None, None];
+                    return Ok(Some(Self { routine, rows, columns, sides, scales, forwards: true }));
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        let side = |number: usize, matrix: &MatrixArgument<I>| {
+            let window = if transposes && number == 0 { [columns, rows] } else { [rows, columns] };
+            // SAFETY: promised by the caller.
+            unsafe { side(&routine, SIDES[number], matrix, window, strict, &grid_of) }
         };
-        Ok(Some(Self { routine, rows, columns, sides: [side(0, &call.a)?, side(1, &call.b)?] }))
+        let sides = [side(0, &call.a)?, side(1, &call.b)?];
+        Ok(Some(Self { routine, rows, columns, sides, scales, forwards: false }))
     }
+}
+
+/// True if a call of p?tran is left to the PBLAS: descriptors of another type, matrices of which every process row or column has a copy.
+///
+/// # Safety
+/// A descriptor that is not null has nine entries.
+unsafe fn is_beyond<I: Integer>(call: &Arguments<I>) -> Result<bool, String> {
+    let mut beyond = false;
+    for (matrix, of) in [&call.a, &call.b].into_iter().zip(SIDES) {
+        let descriptor = call.routine.argument(of.descriptor);
+        if matrix.descriptor.is_null() {
+            return Err(format!(
+                "{descriptor} is a null pointer; a descriptor has nine entries on every process"
+            ));
+        }
+        // SAFETY: promised by the caller.
+        let entry = |number: usize| unsafe { matrix.entry(number) };
+        let context = entry(entry::CONTEXT);
+        if Some(context) != call.context {
+            return Err(format!(
+                "entry 2 (CTXT) of {descriptor} is {context}, and that of A is {}; both matrices must have one context",
+                call.context.unwrap_or(-1)
+            ));
+        }
+        beyond |=
+            entry(entry::TYPE) != 1 || entry(entry::SOURCE_ROW) == -1 || entry(entry::SOURCE_COLUMN) == -1;
+    }
+    Ok(beyond)
 }
 
 /// Checks one matrix; none if this process is not of its grid.
@@ -223,6 +271,7 @@ mod tests {
             a: matrix,
             b: matrix,
             context: Some(0),
+            scales: None,
         };
         // SAFETY: nine entries.
         unsafe { Request::new(&call, strict, |context| (context == 7).then_some(GRID)) }

@@ -1,4 +1,5 @@
-//! The routines: p?gemr2d moves a window of a matrix, p?trmr2d one triangle or trapezoid of it.
+//! The routines: p?gemr2d moves a window of a matrix, p?trmr2d one triangle or trapezoid of it, p?tran, p?tranu and p?tranc of the PBLAS
+//! transpose it and add it to another.
 
 use reshard_plan::Triangle;
 use std::fmt;
@@ -34,6 +35,19 @@ impl Element {
         }
     }
 
+    /// The number of these bytes, in words.
+    pub fn number(self, bytes: &[u8; 16]) -> String {
+        let single = |at: usize| f32::from_ne_bytes(std::array::from_fn(|k| bytes[at + k]));
+        let double = |at: usize| f64::from_ne_bytes(std::array::from_fn(|k| bytes[at + k]));
+        match self {
+            Self::Integer => i32::from_ne_bytes(std::array::from_fn(|k| bytes[k])).to_string(),
+            Self::Single => single(0).to_string(),
+            Self::Double => double(0).to_string(),
+            Self::Complex => format!("({}, {})", single(0), single(4)),
+            Self::DoubleComplex => format!("({}, {})", double(0), double(8)),
+        }
+    }
+
     /// Bytes of an element; an integer has those of the caller's integers.
     pub fn bytes(self, integer_bytes: usize) -> u64 {
         match self {
@@ -52,6 +66,8 @@ pub enum Shape {
     General,
     /// One side of a diagonal, which belongs to it unless the matrix is unit triangular: p?trmr2d.
     Trapezoid { upper: bool, unit: bool },
+    /// All, transposed, and perhaps conjugated: p?tran, p?tranu, p?tranc.
+    Transposed { conjugated: bool },
 }
 
 impl Shape {
@@ -120,14 +136,36 @@ impl Argument {
 impl Routine {
     /// Argument number and name, as messages name it: "argument 4 (IA)".
     pub fn argument(&self, argument: Argument) -> String {
-        let letters = if self.shape == Shape::General { 0 } else { 2 };
-        format!("argument {} ({})", argument as usize + 1 + letters, argument.name())
+        let before = match self.shape {
+            Shape::General => 0,
+            // UPLO and DIAG.
+            Shape::Trapezoid { .. } => 2,
+            // ALPHA, then BETA.
+            Shape::Transposed { .. } => match argument {
+                Argument::M | Argument::N => 0,
+                Argument::A | Argument::Ia | Argument::Ja | Argument::DescA => 1,
+                _ => 2,
+            },
+        };
+        let name = match (self.shape, argument) {
+            (Shape::Transposed { .. }, Argument::B) => "C",
+            (Shape::Transposed { .. }, Argument::Ib) => "IC",
+            (Shape::Transposed { .. }, Argument::Jb) => "JC",
+            (Shape::Transposed { .. }, Argument::DescB) => "DESCC",
+            (_, argument) => argument.name(),
+        };
+        format!("argument {} ({name})", argument as usize + 1 + before)
+    }
+
+    /// The names of source and destination.
+    pub fn matrices(&self) -> [&'static str; 2] {
+        ["A", if let Shape::Transposed { .. } = self.shape { "C" } else { "B" }]
     }
 
     /// The routine with its letters: "pdtrmr2d with UPLO = U and DIAG = N".
     pub fn described(&self) -> String {
         match self.shape {
-            Shape::General => self.to_string(),
+            Shape::General | Shape::Transposed { .. } => self.to_string(),
             Shape::Trapezoid { upper, unit } => {
                 let (uplo, diag) = (if upper { 'U' } else { 'L' }, if unit { 'U' } else { 'N' });
                 format!("{self} with UPLO = {uplo} and DIAG = {diag}")
@@ -138,8 +176,15 @@ impl Routine {
 
 impl fmt::Display for Routine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.shape == Shape::General { "ge" } else { "tr" };
-        write!(f, "p{}{kind}mr2d{}", self.element.letter(), if self.of_all { "o" } else { "" })
+        let complex = matches!(self.element, Element::Complex | Element::DoubleComplex);
+        let kind = match self.shape {
+            Shape::General => "gemr2d",
+            Shape::Trapezoid { .. } => "trmr2d",
+            Shape::Transposed { conjugated: true } => "tranc",
+            Shape::Transposed { conjugated: false } if complex => "tranu",
+            Shape::Transposed { conjugated: false } => "tran",
+        };
+        write!(f, "p{}{kind}{}", self.element.letter(), if self.of_all { "o" } else { "" })
     }
 }
 
@@ -192,5 +237,19 @@ mod tests {
             (trapezoid.to_string(), trapezoid.argument(Argument::Context)),
             ("pdtrmr2do".into(), "argument 13 (ICTXT)".into())
         );
+        let transposed = Routine { shape: Shape::Transposed { conjugated: false }, ..general };
+        let numbered = [Argument::N, Argument::A, Argument::DescA, Argument::B, Argument::DescB]
+            .map(|argument| transposed.argument(argument));
+        let expected = ["2 (N)", "4 (A)", "7 (DESCA)", "9 (C)", "12 (DESCC)"];
+        assert_eq!(numbered, expected.map(|end| format!("argument {end}")));
+        let names = [
+            (Element::Single, false, "pstran"),
+            (Element::Complex, false, "pctranu"),
+            (Element::DoubleComplex, true, "pztranc"),
+        ];
+        for (element, conjugated, name) in names {
+            let routine = Routine { element, shape: Shape::Transposed { conjugated }, of_all: false };
+            assert_eq!(routine.to_string(), name);
+        }
     }
 }

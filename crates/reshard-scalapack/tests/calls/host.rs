@@ -28,6 +28,7 @@ ours! {
     pigemr2do_ psgemr2do_ pdgemr2do_ pcgemr2do_ pzgemr2do_ pitrmr2do_ pstrmr2do_ pdtrmr2do_ pctrmr2do_ pztrmr2do_
     Cpigemr2d Cpsgemr2d Cpdgemr2d Cpcgemr2d Cpzgemr2d Cpitrmr2d Cpstrmr2d Cpdtrmr2d Cpctrmr2d Cpztrmr2d
     Cpigemr2do Cpsgemr2do Cpdgemr2do Cpcgemr2do Cpzgemr2do Cpitrmr2do Cpstrmr2do Cpdtrmr2do Cpctrmr2do Cpztrmr2do
+    pstran_ pdtran_ pctranu_ pctranc_ pztranu_ pztranc_
     PDGEMR2D pdgemr2d pdgemr2d__ reshard_pdgemr2d_
 }
 
@@ -128,6 +129,20 @@ impl Host {
         }
     }
 
+    /// Calls a routine that transposes, of ours or of the PBLAS, by its name.
+    pub fn transpose(&self, ours: bool, name: &str, call: &TransposeCall<'_>) {
+        type A = Address;
+        type T = unsafe extern "C" fn(A, A, *const u8, *mut u8, A, A, A, *const u8, *mut u8, A, A, A);
+        let routine = if ours { our_routine(name) } else { self.symbol(name) };
+        let TransposeCall { m, n, alpha, a, ia, ja, desca, beta, c, ic, jc, descc } = call;
+        // SAFETY: the routine has this type.
+        unsafe {
+            let routine = std::mem::transmute::<*mut c_void, T>(routine);
+            let (desca, descc) = (desca.as_ptr(), descc.as_ptr());
+            routine(m, n, alpha.as_ptr(), *a, ia, ja, desca, beta.as_ptr(), *c, ic, jc, descc);
+        }
+    }
+
     /// Calls a routine of ours, or of ScaLAPACK, by its name.
     pub fn call(&self, ours: bool, name: &str, call: &Call<'_>) {
         let routine = if ours { our_routine(name) } else { self.symbol(name) };
@@ -136,6 +151,22 @@ impl Host {
             false => call.by_address(routine),
         }
     }
+}
+
+/// The arguments of a call of p?tran, of one process.
+pub struct TransposeCall<'a> {
+    pub m: c_int,
+    pub n: c_int,
+    pub alpha: &'a [u8],
+    pub a: *mut u8,
+    pub ia: c_int,
+    pub ja: c_int,
+    pub desca: &'a [c_int; 9],
+    pub beta: &'a [u8],
+    pub c: *mut u8,
+    pub ic: c_int,
+    pub jc: c_int,
+    pub descc: &'a [c_int; 9],
 }
 
 type Text = *const c_char;

@@ -10,6 +10,7 @@ mod host;
 #[path = "../../../reshard-mpi/tests/runtime/installation.rs"]
 mod installation;
 mod rank;
+mod transposes;
 
 use reshard_testkit::full_sweep;
 use std::process::Command;
@@ -55,6 +56,12 @@ fn main() {
         if quick {
             installation.launch("groups 600", 5).succeeded(5);
         }
+        for ranks in if quick { vec![1, 4, 6] } else { vec![2] } {
+            let outcome = installation.launch(&format!("transposes {} 40", 7 * ranks), ranks);
+            outcome.succeeded(ranks);
+            outcome.show("transposes:");
+        }
+        installation.launch("other-transposes", 2).succeeded(2);
         installation.launch("guesses 200", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
         installation.launch("progress", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
         installation.launch("absent", 3).succeeded(3);

@@ -2,6 +2,7 @@
 
 use crate::case::{Case, shuffle};
 use crate::host::{Call, Host, last_error};
+use crate::transposes;
 use reshard_mpi::mpi::Reduce;
 use reshard_testkit::Random;
 use std::ffi::c_int;
@@ -31,6 +32,8 @@ pub fn play(part: &str) {
     let number = |k: usize| words[k].parse::<u64>().unwrap();
     match words[0] {
         "sets" | "engine-sets" | "collective-sets" | "hidden" => sets(&host, number(1), number(2)),
+        "transposes" => transposes::sets(&host, number(1), number(2)),
+        "other-transposes" => transposes::others(&host),
         "names" => names(&host),
         "arguments" => arguments(&host),
         "disagreement" => disagreement(&host, number(1), number(2)),
