@@ -46,8 +46,6 @@ pub mod transport;
 mod tree;
 
 pub use engine::{MpiEngine, MpiOptions, Own, OwnParts, OwnedRun, RunArrays, Running};
-#[doc(hidden)]
-pub use engine::{OneCollective, SmallMove};
 pub use ffi::comm::{Comm, RawComm};
 pub use ffi::library::Mpi;
 pub use ffi::session::Session;

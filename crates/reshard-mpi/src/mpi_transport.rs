@@ -37,11 +37,6 @@ impl PrivateComm {
         Self { comm, communicator: Communicator::new(transport) }
     }
 
-    /// The duplicate, for several owners.
-    pub(crate) fn shared(&self) -> Arc<Comm> {
-        Arc::clone(&self.comm)
-    }
-
     /// What engines are made on.
     pub fn communicator(&self) -> &Arc<Communicator> {
         &self.communicator

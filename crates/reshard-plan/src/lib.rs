@@ -54,7 +54,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use grid::{Grid, MAX_DIMS, RankOrder};
 pub use layout::{Layout, MemoryOrder};
 pub use overlap::{Method, Overlap, Run, Side, Sides};
-pub use plan::{Array, MemoryRun, MemoryRuns, Move, Plan, Source, Target};
+pub use plan::{Array, MemoryRun, Move, Plan, Source, Target};
 pub use problem::{Part, Problem, Window};
 pub use quotient::Quotient;
 pub use relabel::{Among, Relabel, Relabelling, Solver, Volume};

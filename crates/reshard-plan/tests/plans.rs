@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use reshard_plan::{
-    Layout, MemoryOrder, MemoryRun, Move, Plan, Source, Stretch, Target, Track, Traffic, Triangle, Window,
+    Layout, MemoryOrder, Move, Plan, Source, Stretch, Target, Track, Traffic, Triangle, Window,
 };
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{Case, Kinds};
@@ -75,8 +75,7 @@ fn memory_runs_are_all_elements_once() {
                     expected = expected.iter().flat_map(each).collect();
                 }
                 expected.sort_by_key(|&(_, to)| to);
-                let runs = array.memory_runs(target, place).unwrap();
-                let mut runs: Vec<MemoryRun> = runs.iter().collect();
+                let mut runs = array.memory_runs(target, place).unwrap();
                 assert_eq!(array.memory_run_count(target, place), Some(runs.len() as u64));
                 runs.sort_by_key(|run| run.to);
                 let found: Vec<(u64, u64)> =

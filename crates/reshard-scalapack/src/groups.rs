@@ -8,8 +8,9 @@
 use crate::agreement::{AgreedCall, OwnState, Said};
 use crate::cache::Cache;
 use crate::settings::Settings;
+use crate::small::{OneCollective, SmallMove};
 use reshard_mpi::mpi::PrivateComm;
-use reshard_mpi::{Comm, MpiEngine, NodeGather, OneCollective, SmallMove};
+use reshard_mpi::{Comm, MpiEngine, NodeGather};
 use reshard_plan::Error;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

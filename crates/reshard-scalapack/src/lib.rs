@@ -20,6 +20,7 @@ mod report;
 mod request;
 mod routine;
 mod settings;
+mod small;
 mod symbols;
 
 #[doc(hidden)]

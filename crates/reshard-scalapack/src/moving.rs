@@ -17,11 +17,12 @@ use crate::planning::{Way, engine, small, small_bytes, way};
 use crate::request::Request;
 use crate::routine::{Element, Shape};
 use crate::settings::Settings;
+use crate::small::SmallMove;
 use reshard::Number;
 use reshard::engine::RawPart;
 use reshard::num_complex::Complex;
 use reshard_mpi::mpi::Reduce;
-use reshard_mpi::{Comm, Gathered, MpiEngine, NotGathered, Own, SmallMove};
+use reshard_mpi::{Comm, Gathered, MpiEngine, NotGathered, Own};
 use reshard_plan::Error;
 use std::sync::{Mutex, TryLockError};
 
@@ -330,7 +331,7 @@ impl<I: Width> Calling<'_, I> {
                 group.small.insert(agreed, small, small_bytes(agreed))
             }
         };
-        let Group { gather, small: moves, .. } = group;
+        let Group { comm, gather, small: moves, .. } = group;
         let mover = match (moves.get(number), gather) {
             (Some(Small::Gathered(small, expected)), Some(gather)) => {
                 expected.clear();
@@ -348,7 +349,7 @@ impl<I: Width> Calling<'_, I> {
             }
             (Some(Small::Collective(small)), _) => {
                 // SAFETY: promised by the caller.
-                unsafe { small.run(self.call.a.part, self.call.b.part) }
+                unsafe { small.run(comm, self.call.a.part, self.call.b.part) }
                     .map_err(|error| Failed::Error(self.own_error(&error.to_string())))?;
                 "alltoallv"
             }

@@ -4,8 +4,9 @@ use crate::agreement::{AgreedCall, AgreedSide};
 use crate::groups::{Group, Small};
 use crate::routine::Shape;
 use crate::settings::{Only, Settings};
+use crate::small::{OneCollective, SmallMove};
 use reshard::engine::MessagesOptions;
-use reshard_mpi::{MpiEngine, MpiOptions, OneCollective, SmallMove};
+use reshard_mpi::{MpiEngine, MpiOptions};
 use reshard_plan::{Deal, Error, Grid, Layout, MemoryOrder, Move, Pattern, Window};
 
 /// Bytes that an engine takes on each process at least, as all count them.
@@ -40,10 +41,10 @@ pub fn way(call: &AgreedCall, elem: u64, group: &Group, settings: &Settings) -> 
 /// Prepares a small move. Local.
 pub fn small(call: &AgreedCall, elem: u64, group: &Group) -> Result<Small, Error> {
     let (rank, ranks) = (group.comm.rank(), group.comm.size());
-    let small = SmallMove::new(&moving(call, elem)?, rank, ranks)?;
+    let small = SmallMove::new(call, elem, rank, ranks)?;
     Ok(match group.gather {
         Some(_) => Small::Gathered(small, Vec::new()),
-        None => Small::Collective(OneCollective::new(small, &group.comm)?),
+        None => Small::Collective(OneCollective::new(small, ranks)?),
     })
 }
 

@@ -4,17 +4,13 @@
 //! memory they need. A run allocates nothing and communicates nothing but the data. A run can be begun with
 //! [`MpiEngine::start`] and progressed while something else is computed.
 
-mod one_collective;
 mod own;
 mod owned;
 mod running;
-mod small;
 
-pub use one_collective::OneCollective;
 pub use own::{Own, OwnParts, RunArrays};
 pub use owned::OwnedRun;
 pub use running::Running;
-pub use small::SmallMove;
 
 use crate::agree::{Field, agree, agree_on_result, register};
 use crate::baselines::alltoall::{AllToAllV, AllToAllW};

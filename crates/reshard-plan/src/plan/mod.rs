@@ -16,7 +16,7 @@ mod within;
 
 pub use array::{Array, Source, Target};
 pub use moves::Move;
-pub use runs::{MemoryRun, MemoryRuns};
+pub use runs::MemoryRun;
 
 use crate::error::Result;
 use crate::grid::Grid;

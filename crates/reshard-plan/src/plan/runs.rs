@@ -17,28 +17,6 @@ pub struct MemoryRun {
     pub elems: u64,
 }
 
-impl MemoryRun {
-    fn beyond(self, (from, to): (u64, u64)) -> Self {
-        Self { from: self.from.wrapping_add(from), to: self.to.wrapping_add(to), ..self }
-    }
-}
-
-/// The runs from one source to one destination, ascending in the destination: a list of runs, repeated at a list of offsets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MemoryRuns {
-    /// The runs at offset 0.
-    pub runs: Vec<MemoryRun>,
-    /// Where they are repeated: offsets in the source and in the destination, in elements.
-    pub offsets: Vec<(u64, u64)>,
-}
-
-impl MemoryRuns {
-    /// All runs, one by one.
-    pub fn iter(&self) -> impl Iterator<Item = MemoryRun> {
-        self.offsets.iter().flat_map(|&offset| self.runs.iter().map(move |run| run.beyond(offset)))
-    }
-}
-
 /// One axis of what goes from one source to one destination.
 struct RunAxis {
     track: Track,
@@ -107,33 +85,34 @@ impl Array {
 
     /// The runs from the source that a place of a target stands for, triangles disregarded; none if the plan does not list that
     /// source.
-    pub fn memory_runs(&self, target: &Target, place: usize) -> Option<MemoryRuns> {
+    pub fn memory_runs(&self, target: &Target, place: usize) -> Option<Vec<MemoryRun>> {
         let RunShape { axes, spanned } = RunShape::new(self, target, place)?;
         let (spanned, outer) = axes.split_at(spanned);
-        let mut all =
-            MemoryRuns { runs: vec![MemoryRun { from: 0, to: 0, elems: 1 }], offsets: vec![(0, 0)] };
+        let mut runs = vec![MemoryRun { from: 0, to: 0, elems: 1 }];
+        let add = |run: &MemoryRun, (from, to): (u64, u64), times: u64| MemoryRun {
+            from: run.from.wrapping_add(from),
+            to: run.to.wrapping_add(to),
+            elems: run.elems * times,
+        };
         // The slowest axis outermost: ascending in the destination.
         for axis in outer.iter().rev() {
-            let mut offsets = Vec::with_capacity(all.offsets.len() * axis.track.elems() as usize);
-            for &(from, to) in &all.offsets {
+            let each = |run: &MemoryRun| -> Vec<MemoryRun> {
                 let pieces = axis.track.pieces();
                 let positions =
                     pieces.flat_map(|piece| (0..piece.len).map(move |k| (piece.from + k, piece.to + k)));
-                offsets.extend(positions.map(|(k, l)| {
-                    let beyond = axis.offsets(k, l);
-                    (from.wrapping_add(beyond.0), to.wrapping_add(beyond.1))
-                }));
-            }
-            all.offsets = offsets;
+                positions.map(|(from, to)| add(run, axis.offsets(from, to), 1)).collect()
+            };
+            runs = runs.iter().flat_map(each).collect();
         }
         for axis in spanned.iter().rev() {
             let each = |run: &MemoryRun| -> Vec<MemoryRun> {
-                let longer = |len: u64| MemoryRun { elems: run.elems * len, ..*run };
-                let pieces = axis.track.pieces();
-                pieces.map(|piece| longer(piece.len).beyond(axis.offsets(piece.from, piece.to))).collect()
+                axis.track
+                    .pieces()
+                    .map(|piece| add(run, axis.offsets(piece.from, piece.to), piece.len))
+                    .collect()
             };
-            all.runs = all.runs.iter().flat_map(each).collect();
+            runs = runs.iter().flat_map(each).collect();
         }
-        Some(all)
+        Some(runs)
     }
 }

@@ -17,7 +17,7 @@ use crate::communicator::Communicator;
 use crate::shm::{NodeMemory, PageKind};
 use offers::{Offer, Offers};
 use reshard::engine::Buffers;
-use reshard_plan::{Array, Error, ErrorKind, MemoryOrder, MemoryRun, Plan, Result, Target, memory};
+use reshard_plan::{Array, Error, ErrorKind, MemoryOrder, Plan, Result, Target, memory};
 use std::time::{Duration, Instant};
 use system::{ReadList, probe};
 
@@ -353,7 +353,7 @@ fn sources_of(plan: &Plan, rank: usize, pids: &[i32]) -> Result<Vec<ReadSource>>
         let count = array.memory_run_count(target, place).unwrap_or(0);
         memory::check(u128::from(count) * 2 * size_of::<ByteRun>() as u128, what)?;
         let elem = array.wanted().elem_bytes();
-        let runs: Vec<MemoryRun> = array.memory_runs(target, place).unwrap_or_default().iter().collect();
+        let runs = array.memory_runs(target, place).unwrap_or_default();
         let runs = runs.iter().map(|run| ByteRun {
             array: number,
             from: run.from * elem,
