@@ -28,6 +28,9 @@ const CASES: [(&str, usize, Side, Side, u32); 9] = [
     ("25 x 25", 25, ([1, 2], [13, 13]), ([2, 2], [5, 5]), 50),
 ];
 
+/// Integers of the host program.
+pub type Int = i32;
+
 const REPETITIONS: usize = 15;
 
 /// A matrix on a grid, and this process's part.

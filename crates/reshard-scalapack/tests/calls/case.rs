@@ -1,7 +1,7 @@
 //! Random parameter sets, and what each must do: element by element, from the definition.
 
+use crate::Int;
 use reshard_testkit::Random;
-use std::ffi::c_int;
 
 /// Bytes behind a part that nobody must touch.
 const MARGIN: usize = 64;
@@ -110,8 +110,8 @@ impl SideCase {
     }
 
     /// The descriptor of a rank; of one outside of the grid it is nonsense.
-    pub fn descriptor(&self, context: c_int, rank: usize) -> [c_int; 9] {
-        let int = |number: usize| number as c_int;
+    pub fn descriptor(&self, context: Int, rank: usize) -> [Int; 9] {
+        let int = |number: usize| number as Int;
         let ([m, n], [mb, nb], [row, column]) = (self.shape, self.block, self.source);
         match self.grid.place(rank) {
             // Unset, as callers leave it.
@@ -143,7 +143,7 @@ impl Case {
     /// A parameter set for so many processes.
     pub fn random(random: &mut Random, ranks: usize) -> Self {
         let (letter, elem) =
-            [('i', 4), ('s', 4), ('d', 8), ('c', 8), ('z', 16)][random.within(0, 4) as usize];
+            [('i', size_of::<Int>()), ('s', 4), ('d', 8), ('c', 8), ('z', 16)][random.within(0, 4) as usize];
         let letters = random.one_in(3).then(|| {
             let letter = |random: &mut Random, letters: &[u8]| {
                 letters[random.within(0, letters.len() as u64 - 1) as usize]

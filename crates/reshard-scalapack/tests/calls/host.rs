@@ -1,10 +1,11 @@
 //! A host program: MPI, the BLACS and ScaLAPACK's own routines, loaded as a program would; and ours beside them.
 
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
+use crate::Int;
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_LOCAL};
 use reshard_mpi::{Comm, Mpi, Session};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 
-reshard_scalapack::export!(i32);
+reshard_scalapack::export!(crate::Int);
 
 macro_rules! ours {
     ($($name:ident)*) => {
@@ -32,6 +33,9 @@ ours! {
     PDGEMR2D pdgemr2d pdgemr2d__ reshard_pdgemr2d_
 }
 
+/// Names the libraries of ScaLAPACK, in the order in which they are loaded, if they are not those of the system: files, with colons between.
+pub const LIBRARIES: &str = "RESHARD_TEST_SCALAPACK";
+
 /// The last error of our routines.
 pub fn last_error() -> Option<String> {
     let text = reshard_last_error();
@@ -41,88 +45,97 @@ pub fn last_error() -> Option<String> {
 
 /// A host program.
 pub struct Host {
-    session: Session,
-    scalapack: Library,
+    session: Option<Session>,
+    /// ScaLAPACK, after what it needs.
+    libraries: Vec<Library>,
 }
 
 /// The arguments of a call, of one process.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     pub letters: Option<[u8; 2]>,
-    pub m: c_int,
-    pub n: c_int,
+    pub m: Int,
+    pub n: Int,
     pub a: *mut u8,
-    pub ia: c_int,
-    pub ja: c_int,
-    pub desca: &'a [c_int; 9],
+    pub ia: Int,
+    pub ja: Int,
+    pub desca: &'a [Int; 9],
     pub b: *mut u8,
-    pub ib: c_int,
-    pub jb: c_int,
-    pub descb: &'a [c_int; 9],
+    pub ib: Int,
+    pub jb: Int,
+    pub descb: &'a [Int; 9],
     /// None for the `o` form.
-    pub context: Option<c_int>,
+    pub context: Option<Int>,
 }
 
 impl Host {
     /// Loads ScaLAPACK so that its names are seen by all, or by nobody else.
     pub fn new(hidden: bool) -> Self {
         let mpi = Mpi::load(None).unwrap();
-        let names: &[&str] = match mpi.version().starts_with("Open MPI") {
-            true => &["libscalapack-openmpi.so.2.2", "libscalapack-openmpi.so.2.1"],
-            false => &["libscalapack-mpich.so.2.2", "libscalapack-mpich.so.2.1"],
+        let flags = RTLD_LAZY | if hidden { RTLD_LOCAL } else { RTLD_GLOBAL };
+        // SAFETY: well-known libraries whose initialisers are harmless.
+        let open = |name: &str| unsafe { Library::open(Some(name), flags) };
+        let libraries: Vec<Library> = match std::env::var(LIBRARIES) {
+            Ok(names) => names.split(':').map(|name| open(name).unwrap()).collect(),
+            Err(_) => {
+                let family = if mpi.version().starts_with("Open MPI") { "openmpi" } else { "mpich" };
+                let names = ["2.2", "2.1"].map(|version| format!("libscalapack-{family}.so.{version}"));
+                vec![names.iter().find_map(|name| open(name).ok()).expect("ScaLAPACK is installed")]
+            }
         };
-        let flags = RTLD_NOW | if hidden { RTLD_LOCAL } else { RTLD_GLOBAL };
-        // SAFETY: a well-known library whose initialisers are harmless.
-        let open = |name: &&str| unsafe { Library::open(Some(*name), flags) }.ok();
-        let scalapack = names.iter().find_map(open).expect("ScaLAPACK is installed");
-        type Begin = unsafe extern "C" fn(*mut c_int, *mut c_int);
+        let host = Self { session: None, libraries };
+        type Begin = unsafe extern "C" fn(*mut Int, *mut Int);
         // SAFETY: a function of the BLACS with this type, which begins MPI.
         unsafe {
-            let begin = *scalapack.get::<Begin>(b"Cblacs_pinfo").unwrap();
+            let begin = std::mem::transmute::<*mut c_void, Begin>(host.symbol("Cblacs_pinfo"));
             begin(&mut 0, &mut 0);
         }
-        Self { session: mpi.init().unwrap(), scalapack }
+        Self { session: Some(mpi.init().unwrap()), ..host }
     }
 
     /// Ends MPI, as such a program does.
     pub fn end(self) {
-        type Exit = unsafe extern "C" fn(c_int);
+        type Exit = unsafe extern "C" fn(Int);
         let exit = self.symbol("Cblacs_exit");
         // SAFETY: a function of the BLACS with this type, called last.
         unsafe { std::mem::transmute::<*mut c_void, Exit>(exit)(0) };
+        // They may need each other until the process ends.
+        std::mem::forget(self.libraries);
     }
 
     pub fn world(&self) -> &Comm {
-        self.session.world()
+        self.session.as_ref().expect("MPI has begun").world()
     }
 
     fn symbol(&self, name: &str) -> *mut c_void {
         let name = CString::new(name).unwrap();
         // SAFETY: only the address is taken.
-        unsafe { self.scalapack.get::<*mut c_void>(name.as_bytes_with_nul()) }.unwrap().as_raw_ptr()
+        let find = |library: &Library| unsafe { library.get::<*mut c_void>(name.as_bytes_with_nul()) };
+        let found = self.libraries.iter().rev().find_map(|library| find(library).ok());
+        found.unwrap_or_else(|| panic!("{} is in no library", name.to_string_lossy())).as_raw_ptr()
     }
 
     /// A context of a grid with these ranks of the world, row by row; -1 on others. All processes must call it.
-    pub fn context(&self, rows: usize, columns: usize, ranks: &[usize]) -> c_int {
-        type Get = unsafe extern "C" fn(c_int, c_int, *mut c_int);
-        type Map = unsafe extern "C" fn(*mut c_int, *mut c_int, c_int, c_int, c_int);
-        let mut map: Vec<c_int> = Vec::new();
+    pub fn context(&self, rows: usize, columns: usize, ranks: &[usize]) -> Int {
+        type Get = unsafe extern "C" fn(Int, Int, *mut Int);
+        type Map = unsafe extern "C" fn(*mut Int, *mut Int, Int, Int, Int);
+        let mut map: Vec<Int> = Vec::new();
         for column in 0..columns {
-            map.extend((0..rows).map(|row| ranks[row * columns + column] as c_int));
+            map.extend((0..rows).map(|row| ranks[row * columns + column] as Int));
         }
         let mut context = 0;
         // SAFETY: functions of the BLACS with these types, called by all processes.
         unsafe {
             std::mem::transmute::<*mut c_void, Get>(self.symbol("Cblacs_get"))(0, 0, &raw mut context);
             let gridmap = std::mem::transmute::<*mut c_void, Map>(self.symbol("Cblacs_gridmap"));
-            gridmap(&raw mut context, map.as_mut_ptr(), rows as c_int, rows as c_int, columns as c_int);
+            gridmap(&raw mut context, map.as_mut_ptr(), rows as Int, rows as Int, columns as Int);
         }
         if ranks.contains(&self.world().rank()) { context } else { -1 }
     }
 
     /// Destroys a context, if this process is of it.
-    pub fn destroy(&self, context: c_int) {
-        type Exit = unsafe extern "C" fn(c_int);
+    pub fn destroy(&self, context: Int) {
+        type Exit = unsafe extern "C" fn(Int);
         if context >= 0 {
             // SAFETY: a live context.
             unsafe { std::mem::transmute::<*mut c_void, Exit>(self.symbol("Cblacs_gridexit"))(context) };
@@ -155,23 +168,22 @@ impl Host {
 
 /// The arguments of a call of p?tran, of one process.
 pub struct TransposeCall<'a> {
-    pub m: c_int,
-    pub n: c_int,
+    pub m: Int,
+    pub n: Int,
     pub alpha: &'a [u8],
     pub a: *mut u8,
-    pub ia: c_int,
-    pub ja: c_int,
-    pub desca: &'a [c_int; 9],
+    pub ia: Int,
+    pub ja: Int,
+    pub desca: &'a [Int; 9],
     pub beta: &'a [u8],
     pub c: *mut u8,
-    pub ic: c_int,
-    pub jc: c_int,
-    pub descc: &'a [c_int; 9],
+    pub ic: Int,
+    pub jc: Int,
+    pub descc: &'a [Int; 9],
 }
 
 type Text = *const c_char;
-type Address = *const c_int;
-type Int = c_int;
+type Address = *const Int;
 
 impl Call<'_> {
     /// As C calls it.

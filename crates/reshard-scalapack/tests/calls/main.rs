@@ -15,6 +15,9 @@ mod transposes;
 use reshard_testkit::full_sweep;
 use std::process::Command;
 
+/// Integers of the host program.
+pub type Int = i32;
+
 /// Names the part that a launched process plays.
 pub const PART: &str = "RESHARD_SCALAPACK_TEST_PART";
 

@@ -1,11 +1,11 @@
 //! What a launched process does.
 
+use crate::Int;
 use crate::case::{Case, shuffle};
 use crate::host::{Call, Host, last_error};
 use crate::transposes;
 use reshard_mpi::mpi::Reduce;
 use reshard_testkit::Random;
-use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 pub fn play(part: &str) {
@@ -51,7 +51,7 @@ pub fn play(part: &str) {
 }
 
 /// The contexts of a case: of A, of B, of all that call.
-struct Contexts([c_int; 3]);
+struct Contexts([Int; 3]);
 
 impl Contexts {
     fn new(host: &Host, case: &Case) -> Self {
@@ -76,12 +76,12 @@ fn run(host: &Host, case: &Case, contexts: &Contexts, ours: bool, of_c: bool) ->
     let desca = from.descriptor(contexts.0[0], rank);
     // With one array there is one descriptor.
     let descb = if case.in_place { desca } else { to.descriptor(contexts.0[1], rank) };
-    let int = |index: usize| index as c_int + 1;
+    let int = |index: usize| index as Int + 1;
     let a_part = a.bytes.as_mut_ptr();
     let call = Call {
         letters: case.letters,
-        m: case.window[0] as c_int,
-        n: case.window[1] as c_int,
+        m: case.window[0] as Int,
+        n: case.window[1] as Int,
         a: a_part,
         ia: int(from.first[0]),
         ja: int(from.first[1]),
@@ -146,8 +146,8 @@ fn sets(host: &Host, seed: u64, count: u64) {
 
 /// A small matrix on a grid of one row, for tests of arguments: the descriptor, and memory.
 struct Simple {
-    descriptor: [c_int; 9],
-    context: c_int,
+    descriptor: [Int; 9],
+    context: Int,
     a: Vec<f64>,
     b: Vec<f64>,
 }
@@ -158,15 +158,10 @@ impl Simple {
         let context = host.context(1, size, &(0..size).collect::<Vec<_>>());
         let columns = 3 * size;
         let a = (0..30).map(|at| (rank * 100 + at) as f64).collect();
-        Self {
-            descriptor: [1, context, 10, columns as c_int, 10, 3, 0, 0, 10],
-            context,
-            a,
-            b: vec![-1.0; 30],
-        }
+        Self { descriptor: [1, context, 10, columns as Int, 10, 3, 0, 0, 10], context, a, b: vec![-1.0; 30] }
     }
 
-    fn call<'a>(&'a mut self, descriptors: [&'a [c_int; 9]; 2]) -> Call<'a> {
+    fn call<'a>(&'a mut self, descriptors: [&'a [Int; 9]; 2]) -> Call<'a> {
         Call {
             letters: None,
             m: 10,
@@ -207,14 +202,14 @@ fn arguments(host: &Host) {
             "argument 4 (IA) is 0: 10 rows from there on are not within the 10 of the matrix",
         ),
         (|call| call.ia = 2, "argument 4 (IA) is 2"),
-        (|call| call.ja = c_int::MAX, "argument 5 (JA) is 2147483647"),
+        (|call| call.ja = Int::MAX, "argument 5 (JA) is 2147483647"),
         (|call| call.ib = -3, "argument 8 (IB) is -3"),
         (|call| call.jb = 2, "argument 9 (JB) is 2"),
         (|call| call.m = 11, "argument 4 (IA) is 1: 11 rows"),
         (|call| call.a = std::ptr::null_mut(), "argument 3 (A) is a null pointer"),
         (|call| call.b = std::ptr::null_mut(), "argument 7 (B) is a null pointer"),
     ];
-    let entries: [(usize, c_int, &str); 9] = [
+    let entries: [(usize, Int, &str); 9] = [
         (2, -1, "entry 3 (M) of argument 6 (DESCA) is -1"),
         (4, 0, "entry 5 (MB) of argument 6 (DESCA) is 0; it must be at least 1"),
         (4, -2, "entry 5 (MB) of argument 6 (DESCA) is -2"),
@@ -364,7 +359,7 @@ fn groups(host: &Host, calls: u64) {
 /// Every process has a context of its own, in which it is the first: that is no grid of all.
 fn different_contexts(host: &Host) {
     let (rank, size) = (host.world().rank(), host.world().size());
-    let contexts: Vec<c_int> = (0..size).map(|rank| host.context(1, 1, &[rank])).collect();
+    let contexts: Vec<Int> = (0..size).map(|rank| host.context(1, 1, &[rank])).collect();
     let mut simple = Simple::new(host);
     let descriptor = [1, contexts[rank], 10, 3, 10, 3, 0, 0, 10];
     let mut call = simple.call([&descriptor; 2]);
@@ -398,7 +393,7 @@ fn guesses(host: &Host, calls: u64) {
         let mut from: Vec<f64> =
             mine.iter().flat_map(|&column| (0..rows).map(move |row| value(row, column))).collect();
         let mut to = vec![-1.0; local.len() * columns];
-        let int = |number: usize| number as c_int;
+        let int = |number: usize| number as Int;
         let desca = [1, contexts[0], int(rows), int(columns), int(rows), 4, 0, 0, int(rows)];
         let lead = int(local.len().max(1));
         let descb = [1, contexts[1], int(rows), int(columns), int(block), int(columns), 0, 0, lead];

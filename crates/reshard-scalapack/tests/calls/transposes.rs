@@ -2,10 +2,10 @@
 //!
 //! Factors and elements are small whole numbers, so that every sum and product is exact, whoever computes it.
 
+use crate::Int;
 use crate::host::{Host, TransposeCall, last_error};
 use reshard_mpi::mpi::Reduce;
 use reshard_testkit::Random;
-use std::ffi::c_int;
 
 /// A matrix on a grid of all processes, of which a window takes part.
 #[derive(Clone, Debug)]
@@ -175,11 +175,11 @@ fn call(
     host: &Host,
     ours: bool,
     case: &Case,
-    context: c_int,
+    context: Int,
     place: [usize; 2],
-    change: impl Fn([c_int; 9]) -> [c_int; 9],
+    change: impl Fn([Int; 9]) -> [Int; 9],
 ) -> Vec<u8> {
-    let int = |number: usize| number as c_int;
+    let int = |number: usize| number as Int;
     let [(mut a, lead_a), (mut c, lead_c)] =
         [0, 1].map(|side| case.part(side, place, |row, column| case.element(side, row, column)));
     // Something to point to.
@@ -225,14 +225,14 @@ pub fn others(host: &Host) {
         factors: [[2, 0], [1, 0]],
     };
     let (expected, _) = case.part(1, [0, 0], |row, column| case.expected(row, column));
-    let everywhere = |mut descriptor: [c_int; 9]| {
+    let everywhere = |mut descriptor: [Int; 9]| {
         descriptor[6] = -1;
         descriptor
     };
     let found = call(host, true, &case, context, [0, 0], everywhere);
     assert_eq!((last_error(), found), (None, expected));
     // One rank has a block of 0.
-    let wrong = |mut descriptor: [c_int; 9]| {
+    let wrong = |mut descriptor: [Int; 9]| {
         if rank == 1 {
             descriptor[4] = 0;
         }
