@@ -202,7 +202,7 @@ fn arguments(host: &Host) {
             "argument 4 (IA) is 0: 10 rows from there on are not within the 10 of the matrix",
         ),
         (|call| call.ia = 2, "argument 4 (IA) is 2"),
-        (|call| call.ja = Int::MAX, "argument 5 (JA) is 2147483647"),
+        (|call| call.ja = 2_147_483_647, "argument 5 (JA) is 2147483647"),
         (|call| call.ib = -3, "argument 8 (IB) is -3"),
         (|call| call.jb = 2, "argument 9 (JB) is 2"),
         (|call| call.m = 11, "argument 4 (IA) is 1: 11 rows"),
