@@ -188,7 +188,7 @@ fn linted() -> Outcome {
 fn tested() -> Outcome {
     with_mpi()?;
     let mut tests = cargo(&["test", "--workspace", "--all-features", "--locked"]).env(mpi::NEEDED, "1");
-    match mpi::both_scalapacks() {
+    match mpi::both_scalapacks() && mpi::scalapack_programs() {
         true => tests = tests.env(mpi::NEEDED_SCALAPACK, "1"),
         false => say("without ScaLAPACK the routines in its place are not tested"),
     }

@@ -71,6 +71,12 @@ pub fn both_scalapacks() -> bool {
     ["openmpi", "mpich"].into_iter().all(scalapack_of)
 }
 
+/// ScaLAPACK's own test programs.
+pub fn scalapack_programs() -> bool {
+    let here = || Path::new("/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests/xdsvd").exists();
+    here() || (install("scalapack-mpi-test") && here())
+}
+
 fn scalapack_of(family: &str) -> bool {
     let listed = format!("ldconfig -p | grep -q libscalapack-{family}");
     let here = || program("sh", &["-c", &listed]).works();
