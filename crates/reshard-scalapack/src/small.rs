@@ -354,3 +354,115 @@ impl OneCollective {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routine::{Element, Routine, Shape};
+    use reshard_testkit::Random;
+
+    /// Bytes of an element.
+    const ELEM: usize = 8;
+
+    /// A side on some of the processes, with leading dimensions of their own.
+    fn side(random: &mut Random, ranks: usize, window: [u64; 2]) -> AgreedSide {
+        let mut number = |least: u64, most: u64| random.within(least, most);
+        let rows = number(1, ranks as u64);
+        let grid = [rows, number(1, ranks as u64 / rows)];
+        let turn = number(0, ranks as u64 - 1);
+        let of_grid: Vec<u64> = (0..grid[0] * grid[1]).map(|place| (place + turn) % ranks as u64).collect();
+        let first = [number(0, 6), number(0, 6)];
+        let shape = [0, 1].map(|dim| first[dim] + window[dim] + number(0, 3));
+        AgreedSide {
+            grid,
+            leading: of_grid.iter().map(|_| shape[0] + number(0, 2)).collect(),
+            ranks: of_grid,
+            shape,
+            block: [number(1, 7), number(1, 7)],
+            source: [number(0, grid[0] - 1), number(0, grid[1] - 1)],
+            first,
+        }
+    }
+
+    /// The process and the place in its part of an element, as the reference defines them.
+    fn place(side: &AgreedSide, index: [u64; 2]) -> (usize, usize) {
+        let (mut coords, mut local) = ([0; 2], [0; 2]);
+        for dim in [0, 1] {
+            let (block, processes) = (side.block[dim], side.grid[dim]);
+            coords[dim] = (index[dim] / block + side.source[dim]) % processes;
+            local[dim] = index[dim] / (block * processes) * block + index[dim] % block;
+        }
+        let at = (coords[0] * side.grid[1] + coords[1]) as usize;
+        (side.ranks[at] as usize, (local[1] * side.leading[at] + local[0]) as usize)
+    }
+
+    #[test]
+    fn every_element_of_every_process_is_where_it_belongs() {
+        let mut random = Random::new(23);
+        for number in 0..400 {
+            let ranks = random.within(1, 6) as usize;
+            let window = [random.within(1, 20), random.within(1, 20)];
+            let shape = match random.within(0, 2) {
+                0 => Shape::Trapezoid { upper: random.one_in(2), unit: random.one_in(2) },
+                _ => Shape::General,
+            };
+            let routine = Routine { element: Element::Double, shape, of_all: false };
+            let sides = [side(&mut random, ranks, window), side(&mut random, ranks, window)];
+            let call = AgreedCall { routine, rows: window[0], columns: window[1], sides };
+            // Longer than any part; all its bytes have a meaning.
+            let part = |rank: usize, salt: u64| -> Vec<u64> {
+                (0..1200).map(|at| (salt << 40) + ((rank as u64) << 20) + at).collect()
+            };
+            let a: Vec<Vec<u64>> = (0..ranks).map(|rank| part(rank, 1)).collect();
+            let mut b: Vec<Vec<u64>> = (0..ranks).map(|rank| part(rank, 2)).collect();
+            let mut expected = b.clone();
+            let triangle = shape.triangle(window[0], window[1]);
+            for (i, j) in (0..window[0]).flat_map(|i| (0..window[1]).map(move |j| (i, j))) {
+                if triangle.is_none_or(|triangle| triangle.contains(i, j)) {
+                    let [from, to] =
+                        call.sides.each_ref().map(|side| place(side, [side.first[0] + i, side.first[1] + j]));
+                    expected[to.0][to.1] = a[from.0][from.1];
+                }
+            }
+            let moves: Vec<SmallMove> =
+                (0..ranks).map(|rank| SmallMove::new(&call, ELEM as u64, rank, ranks).unwrap()).collect();
+            let sent: Vec<Vec<u8>> = (0..ranks)
+                .map(|rank| {
+                    let mut buffer = vec![0; *moves[rank].send_at().last().unwrap()];
+                    // SAFETY: the part is longer than any that the call describes.
+                    unsafe { moves[rank].pack(a[rank].as_ptr().cast(), &mut buffer) }.unwrap();
+                    buffer
+                })
+                .collect();
+            for rank in 0..ranks {
+                let of = |peer: usize, bytes: usize| {
+                    let at = moves[peer].send_at()[rank];
+                    assert_eq!(moves[peer].send_at()[rank + 1] - at, bytes);
+                    Some(&sent[peer][at..at + bytes])
+                };
+                let (from, to) = (a[rank].as_ptr().cast(), b[rank].as_mut_ptr().cast());
+                // SAFETY: as above.
+                unsafe { moves[rank].unpack(from, to, of) }.unwrap();
+                assert_eq!(b[rank], expected[rank], "set {number}, rank {rank}: {call:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_not_sent_is_an_error_and_nothing_is_written() {
+        let mut random = Random::new(5);
+        let sides = [0, 1].map(|k| AgreedSide {
+            ranks: vec![k],
+            ..AgreedSide { grid: [1, 1], leading: vec![20], ..side(&mut random, 1, [5, 6]) }
+        });
+        let routine = Routine { element: Element::Double, shape: Shape::General, of_all: false };
+        let call = AgreedCall { routine, rows: 5, columns: 6, sides };
+        let small = SmallMove::new(&call, ELEM as u64, 1, 2).unwrap();
+        let mut to = vec![7_u64; 1200];
+        for sent in [None, Some(&[0_u8; 8][..])] {
+            // SAFETY: the part is longer than the one that the call describes.
+            let outcome = unsafe { small.unpack(std::ptr::null(), to.as_mut_ptr().cast(), |_, _| sent) };
+            assert!(outcome.is_err() && to.iter().all(|&word| word == 7));
+        }
+    }
+}
