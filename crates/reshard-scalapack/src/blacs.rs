@@ -1,33 +1,26 @@
 //! The BLACS of the host program: which processes a context has, and in which order.
 //!
-//! Three functions are all that is needed, and all that must be there: of ScaLAPACK itself nothing is called.
+//! Two functions are all that is needed, and all that must be there: of ScaLAPACK itself nothing is called, unless for what is forwarded.
 
 #![allow(unsafe_code)]
 
 use crate::arguments::Integer;
 use crate::symbols::find;
 use reshard_mpi::RawComm;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_void};
 
 /// What `blacs_get` is asked for: the communicator of a context.
 const COMMUNICATOR_OF_CONTEXT: i64 = 10;
 
 type GridInfo<I> = unsafe extern "C" fn(I, *mut I, *mut I, *mut I, *mut I);
-type Get<I> = unsafe extern "C" fn(I, I, *mut I);
-type ToSystem<I, H> = unsafe extern "C" fn(I) -> H;
+/// Fortran's: C's leaves an entry in a table of the BLACS for every communicator that it is asked for.
+type Get<I> = unsafe extern "C" fn(*const I, *const I, *mut I);
 
 /// The functions of the BLACS, for integers of the caller's width.
 pub struct Blacs<I> {
     grid_info: GridInfo<I>,
     get: Get<I>,
-    /// Returns a pointer or an integer, as handles of the MPI are.
-    to_system: *mut c_void,
 }
-
-// SAFETY: functions of a library that stays loaded.
-unsafe impl<I> Send for Blacs<I> {}
-// SAFETY: as for `Send`.
-unsafe impl<I> Sync for Blacs<I> {}
 
 /// A process grid, and the place of this process in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +46,12 @@ impl<I: Integer> Blacs<I> {
                 format!("no library of this program has {}: the BLACS are not loaded", name.to_string_lossy())
             })
         };
-        let (grid_info, get, to_system) =
-            (symbol(c"Cblacs_gridinfo")?, symbol(c"Cblacs_get")?, symbol(c"Cblacs2sys_handle")?);
+        let (grid_info, get) = (symbol(c"Cblacs_gridinfo")?, symbol(c"blacs_get_")?);
         // SAFETY: the BLACS' functions have these types, in integers of the width that this library was chosen for.
         unsafe {
             Ok(Self {
                 grid_info: std::mem::transmute::<*mut c_void, GridInfo<I>>(grid_info),
                 get: std::mem::transmute::<*mut c_void, Get<I>>(get),
-                to_system,
             })
         }
     }
@@ -87,23 +78,11 @@ impl<I: Integer> Blacs<I> {
     ///
     /// # Safety
     /// The context is one of which [`Blacs::grid`] says that this process belongs to it.
-    pub unsafe fn communicator(&self, context: i64, integer_handles: bool) -> Option<RawComm> {
+    pub unsafe fn communicator(&self, context: i64) -> Option<RawComm> {
         let (context, what) = (I::narrow(context)?, I::narrow(COMMUNICATOR_OF_CONTEXT)?);
         let mut handle = I::narrow(0)?;
-        // SAFETY: a live context; a place for the answer. Handles of this MPI are integers or pointers, as the caller says.
-        unsafe {
-            (self.get)(context, what, &raw mut handle);
-            Some(match integer_handles {
-                true => {
-                    let convert = std::mem::transmute::<*mut c_void, ToSystem<I, c_int>>(self.to_system);
-                    RawComm::Integer(convert(handle))
-                }
-                false => {
-                    let convert =
-                        std::mem::transmute::<*mut c_void, ToSystem<I, *mut c_void>>(self.to_system);
-                    RawComm::Pointer(convert(handle))
-                }
-            })
-        }
+        // SAFETY: a live context; a place for the answer.
+        unsafe { (self.get)(&raw const context, &raw const what, &raw mut handle) };
+        i32::try_from(handle.wide()).ok().map(RawComm::Fortran)
     }
 }

@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 pub struct Host<I> {
     pub session: Session,
     pub blacs: Blacs<I>,
-    integer_handles: bool,
 }
 
 impl<I: Integer + 'static> Host<I> {
@@ -20,8 +19,15 @@ impl<I: Integer + 'static> Host<I> {
     pub fn find() -> Result<Self, String> {
         let blacs = Blacs::find()?;
         let mpi = Mpi::load(None).map_err(|error| error.to_string())?;
+        // A second MPI in the process would know nobody.
+        if !mpi.has_begun().map_err(|error| error.to_string())? {
+            return Err(format!(
+                "{} was found, and the program has not begun it; if its BLACS use another MPI, name that library in RESHARD_MPI",
+                mpi.version()
+            ));
+        }
         let session = mpi.init().map_err(|error| error.to_string())?;
-        Ok(Self { session, integer_handles: mpi.has_integer_handles(), blacs })
+        Ok(Self { session, blacs })
     }
 
     /// The communicator of all processes that call.
@@ -31,7 +37,7 @@ impl<I: Integer + 'static> Host<I> {
             None => return unsafe { self.session.world().borrow() }.map_err(|error| error.to_string()),
             Some(context) if self.blacs.grid(context).is_some() => {
                 // SAFETY: this process belongs to the context.
-                unsafe { self.blacs.communicator(context, self.integer_handles) }
+                unsafe { self.blacs.communicator(context) }
             }
             Some(_) => None,
         };

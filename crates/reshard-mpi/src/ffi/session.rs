@@ -29,6 +29,13 @@ pub struct Session {
 }
 
 impl Mpi {
+    /// True if somebody has begun MPI.
+    pub fn has_begun(&self) -> Result<bool> {
+        let mut flag: c_int = 0;
+        // SAFETY: may be called at any time.
+        unsafe { call!(self, initialized(&raw mut flag)).map(|()| flag != 0) }
+    }
+
     /// Begins MPI if nobody has, for calls by this thread. Fails if launcher and library do not fit: each process would
     /// believe to be the only one.
     pub fn init(&'static self) -> Result<Session> {
@@ -39,9 +46,7 @@ impl Mpi {
             self.note_end();
             self.enter()?;
         }
-        let mut flag: c_int = 0;
-        // SAFETY: may be called at any time.
-        let begun = unsafe { call!(self, initialized(&raw mut flag)).map(|()| flag != 0)? };
+        let begun = self.has_begun()?;
         let began = !begun || self.sessions.load(Ordering::Relaxed) > 0;
         if !begun {
             let (mut given, wanted) = (0, self.abi.numbers.thread_funneled);
