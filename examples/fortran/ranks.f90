@@ -20,6 +20,7 @@ program ranks
     call mpi_init(ierr)
     call mpi_comm_rank(mpi_comm_world, me, ierr)
     call matrix()
+    call turned()
     call items()
     call wrong()
     if (me == 0) print *, "moved"
@@ -85,6 +86,38 @@ contains
         if (any(c /= a)) error stop "wrong in c"
         call reshard_engine_free(engine)
         call reshard_engine_free(back)
+    end subroutine
+
+    ! A window of a matrix, transposed, into the beginning of another; and two arrays in one run.
+    subroutine turned()
+        integer, parameter :: rows = 30, columns = 20
+        integer, allocatable, target :: a(:, :), b(:, :), c(:, :)
+        type(reshard_part) :: sources(2), targets(2)
+        integer :: i, j
+        allocate (a(rows, columns/4), b(columns, 8), c(rows, columns/4))
+        a = reshape([((100*i + (j + me*(columns/4)), i=0, rows - 1), j=0, columns/4 - 1)], shape(a))
+        b = -1
+        call reshard_layout_parse("1x4/30x5 of 30x20", from)
+        call reshard_layout_parse("(*, cyclic) on 1x4 of 20x30", to)
+        call reshard_plan_new(plan)
+        ! Rows 2 to 29 of the source become columns 0 to 27.
+        call reshard_plan_add_window(plan, from, to, 4, extents=[28_int64, 20_int64], begin=[2_int64, 0_int64], &
+            axes=[1_int64, 0_int64])
+        call reshard_plan_add(plan, from, from, 4)
+        call reshard_engine_mpi(plan, mpi_comm_world, engine, "mover=messages")
+        sources = reshard_part(c_loc(a), 4_c_size_t*size(a))
+        targets = [reshard_part(c_loc(b), 4_c_size_t*size(b)), reshard_part(c_loc(c), 4_c_size_t*size(c))]
+        call reshard_engine_run_arrays(engine, sources, targets)
+        if (any(c /= a)) error stop "wrong copy"
+        do j = 1, 7
+            do i = 1, columns
+                if (b(i, j) /= 100*(4*(j - 1) + me + 2) + i - 1) error stop "wrong where it was transposed"
+            end do
+        end do
+        call reshard_engine_free(engine)
+        call reshard_plan_free(plan)
+        call reshard_layout_free(from)
+        call reshard_layout_free(to)
     end subroutine
 
     ! Rank r has 10 (r + 1) integers, in order; each should have 25.

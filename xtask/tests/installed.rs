@@ -181,20 +181,12 @@ fn the_header_compiles() {
     compile("cc", &STRICT, "alone.c", &alone);
     compile("c++", &["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic"], "alone.cpp", &alone);
     for (name, text) in &orders {
-        // Open MPI's own header is not pedantic in C++.
         compile("mpicc.openmpi", &STRICT, &format!("{name}.c"), text);
-        compile(
-            "mpicc.mpich",
-            &["-std=c99", "-Wall", "-Wextra", "-Werror"],
-            &format!("{name}-mpich.c"),
-            text,
-        );
-        compile(
-            "mpicxx.openmpi",
-            &["-std=c++11", "-Wall", "-Wextra", "-Werror"],
-            &format!("{name}.cpp"),
-            text,
-        );
+        // The headers of MPI are not as strict themselves: without the old bindings of C++, and not pedantic.
+        let words = ["-Wall", "-Wextra", "-Werror", "-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"];
+        compile("mpicc.mpich", &words, &format!("{name}-mpich.c"), text);
+        compile("mpicxx.openmpi", &words, &format!("{name}.cpp"), text);
+        compile("mpicxx.mpich", &words, &format!("{name}-mpich.cpp"), text);
     }
 }
 
@@ -219,8 +211,7 @@ fn the_module_says_what_the_header_says() {
         assert!(in_module.is_some() || !name.starts_with("RESHARD_ERROR"), "{name} is not in the module");
     }
     assert!(found >= 19, "{found} constants");
-    for (_, name) in module.match_indices("name=\"").map(|(at, _)| module[at + 6..].split_at(0)) {
-        let name = name.split('"').next().unwrap();
+    for name in module.split("name=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(
             name == "strlen"
                 || header.contains(&format!(" {name}("))

@@ -27,6 +27,7 @@ module reshard
         RESHARD_ERROR_MEMORY = 6, RESHARD_ERROR_FAILED = 7, RESHARD_ERROR_EXTERNAL = 8, &
         RESHARD_ERROR_ARGUMENT = 100, RESHARD_ERROR_BUSY = 101, RESHARD_ERROR_INTERNAL = 102
     integer, parameter, public :: RESHARD_ROW_MAJOR = 1, RESHARD_COL_MAJOR = 2
+    integer, parameter, public :: RESHARD_ALL = 0, RESHARD_UPPER = 1, RESHARD_LOWER = 2
     integer, parameter, public :: RESHARD_BITS = 0, RESHARD_F32 = 1, RESHARD_F64 = 2, RESHARD_COMPLEX_F32 = 3, &
         RESHARD_COMPLEX_F64 = 4
 
@@ -53,7 +54,13 @@ module reshard
         integer(c_size_t) :: bytes = 0
     end type
 
-    ! As struct reshard_array and struct reshard_loads of reshard.h.
+    ! As struct reshard_window, reshard_array and reshard_loads of reshard.h.
+    type, bind(C) :: c_window
+        integer(c_size_t) :: dims = 0
+        type(c_ptr) :: extents = c_null_ptr, from = c_null_ptr, to = c_null_ptr, axes = c_null_ptr
+        integer(c_int) :: triangle = RESHARD_ALL
+        integer(c_int64_t) :: diagonal = 0
+    end type
     type, bind(C) :: c_array
         type(c_ptr) :: from = c_null_ptr
         integer(c_size_t) :: from_count = 0
@@ -72,7 +79,8 @@ module reshard
     public :: reshard_layout_parse, reshard_layout_block_cyclic, reshard_layout_from_descriptor, reshard_layout_set_ranks
     public :: reshard_layout_set_strides, reshard_layout_set_strides_of, reshard_layout_span, reshard_layout_local_shape
     public :: reshard_layout_locate, reshard_layout_global_index, reshard_layout_free
-    public :: reshard_plan_new, reshard_plan_add, reshard_plan_source_bytes, reshard_plan_target_bytes, reshard_plan_free
+    public :: reshard_plan_new, reshard_plan_add, reshard_plan_add_window, reshard_plan_source_bytes
+    public :: reshard_plan_target_bytes, reshard_plan_free
     public :: reshard_engine_threads, reshard_engine_mpi, reshard_engine_free
     public :: reshard_engine_run, reshard_engine_run_scaled, reshard_engine_run_arrays, reshard_engine_run_parts
     public :: reshard_engine_start, reshard_engine_start_arrays
@@ -179,6 +187,13 @@ module reshard
             import
             type(c_ptr), value :: plan, from, to
             integer(c_size_t), value :: element_bytes
+        end function
+        integer(c_int) function c_plan_add_window(plan, from, to, element_bytes, window) &
+            bind(C, name="reshard_plan_add_window")
+            import
+            type(c_ptr), value :: plan, from, to
+            integer(c_size_t), value :: element_bytes
+            type(c_window), intent(in) :: window
         end function
         integer(c_int) function c_plan_source_bytes(plan, array, rank, bytes) bind(C, name="reshard_plan_source_bytes")
             import
@@ -502,6 +517,35 @@ contains
         integer(c_size_t), intent(in) :: element_bytes
         integer, intent(out), optional :: ierr
         call conclude(c_plan_add(plan%handle, from%handle, to%handle, element_bytes), ierr)
+    end subroutine
+
+    ! As reshard_plan_add, for a window: `extents` of the source from index `begin` on move into the destination from index `into` on;
+    ! destination axis j takes source axis axes(j); of a matrix perhaps only a triangle, up to or from a diagonal. All count from 0;
+    ! what is left out is all of the source, the beginning, axes as they are.
+    subroutine reshard_plan_add_window(plan, from, to, element_bytes, extents, begin, into, axes, triangle, diagonal, ierr)
+        type(reshard_plan), intent(in) :: plan
+        type(reshard_layout), intent(in) :: from, to
+        integer, intent(in) :: element_bytes
+        integer(int64), intent(in), optional, contiguous, target :: extents(:), begin(:), into(:), axes(:)
+        integer, intent(in), optional :: triangle, diagonal
+        integer, intent(out), optional :: ierr
+        type(c_window) :: window
+        integer(c_size_t) :: given(4)
+        given = 0
+        if (present(extents)) given(1) = size(extents, kind=c_size_t)
+        if (present(begin)) given(2) = size(begin, kind=c_size_t)
+        if (present(into)) given(3) = size(into, kind=c_size_t)
+        if (present(axes)) given(4) = size(axes, kind=c_size_t)
+        ! Lists of different lengths are of none, which the library refuses.
+        window%dims = maxval(given)
+        if (any(given /= 0 .and. given /= window%dims)) window%dims = 0
+        if (present(extents)) window%extents = c_loc(extents)
+        if (present(begin)) window%from = c_loc(begin)
+        if (present(into)) window%to = c_loc(into)
+        if (present(axes)) window%axes = c_loc(axes)
+        if (present(triangle)) window%triangle = int(triangle, c_int)
+        if (present(diagonal)) window%diagonal = int(diagonal, c_int64_t)
+        call conclude(c_plan_add_window(plan%handle, from%handle, to%handle, int(element_bytes, c_size_t), window), ierr)
     end subroutine
 
     ! Bytes of memory of a rank's source part of array number `array`, counted from 0.

@@ -146,7 +146,8 @@ typedef struct reshard_target {
 // One array of a run. With an engine of threads it has the parts of all ranks of its layouts, by ascending rank; between
 // processes that of this rank alone, or none if it has none.
 //
-// A source and a destination may be the same memory, or overlap: then the source is copied when the run begins.
+// A source and a destination may be the same memory, or overlap: then the source is copied when the run begins. No two
+// destinations may have an element in common.
 //
 // With type 0 (RESHARD_BITS) elements are copied as they are, and alpha, beta and conjugate must be null and 0. With a type of numbers
 // the destination becomes alpha * source + beta * destination; alpha and beta point to one number of that type each, and null
@@ -252,6 +253,15 @@ int reshard_layout_set_strides_of(struct reshard_layout *layout,
                                   size_t dims,
                                   const uint64_t *strides);
 
+// Writes a layout as one line of notation, with the 0 at its end, into memory of so many bytes. Strides of single ranks are
+// not part of it.
+int reshard_layout_print(const struct reshard_layout *layout,
+                         char *notation,
+                         size_t bytes);
+
+// Frees a layout. Null is allowed.
+void reshard_layout_free(struct reshard_layout *layout);
+
 // The number of dimensions.
 int reshard_layout_dims(const struct reshard_layout *layout, size_t *dims);
 
@@ -288,15 +298,6 @@ int reshard_layout_global_index(const struct reshard_layout *layout,
                                 size_t dims,
                                 const uint64_t *local_index,
                                 uint64_t *global_index);
-
-// Writes a layout as one line of notation, with the 0 at its end, into memory of so many bytes. Strides of single ranks are
-// not part of it.
-int reshard_layout_print(const struct reshard_layout *layout,
-                         char *notation,
-                         size_t bytes);
-
-// Frees a layout. Null is allowed.
-void reshard_layout_free(struct reshard_layout *layout);
 
 // An empty plan.
 int reshard_plan_new(struct reshard_plan **plan);
@@ -340,9 +341,9 @@ int reshard_engine_threads(const struct reshard_plan *plan,
 // An engine between processes: rank r of the layouts is rank r of the communicator, given as Fortran's handle. In C,
 // `reshard_engine_mpi` takes an MPI_Comm; it is there if mpi.h was included before this header. MPI must have begun.
 //
-// Collective: all ranks of the communicator call it, with the same plan and options, and all get the same outcome. A rank
-// that could not make its plan passes null, and then all ranks get an error instead of waiting for it. The communicator may be
-// freed when the engine is; the engine may outlive MPI, but cannot be used then.
+// Collective: all ranks of the communicator call it, with the same plan and options, and all get the same outcome: what is
+// wrong on one rank alone is RESHARD_ERROR_MISMATCH on all, with a sentence that names the rank. So a rank that could not make its plan
+// passes null. The communicator may be freed before the engine; the engine may be freed after the end of MPI, but not used.
 //
 // Options (null or "": none), words of one text: `mover=NAME` (private, cma, messages, mixed, lockstep, alltoallv, alltoallw), `strategy=NAME`,
 // `memory=BYTES`, `level=NAME`, `deadline=SECONDS` (of a rank that waits for another; 120 if nothing is said; `none`).
@@ -426,8 +427,8 @@ int reshard_ring_threads(const struct reshard_loads *loads,
                          struct reshard_ring **ring);
 
 // A ring between processes: process i is rank i of the communicator, given as Fortran's handle; `reshard_ring_mpi` takes an
-// MPI_Comm. Collective; a rank that cannot say its loads passes null, and all get an error. Ranks beyond the ring make and
-// run it, too, without a part. Options as for `reshard_ring_threads`, and `memory=BYTES`, `deadline=SECONDS` or `none`.
+// MPI_Comm. Collective: what is wrong on one rank alone is RESHARD_ERROR_MISMATCH on all, so a rank that cannot say its loads passes null. Ranks
+// beyond the ring make and run it, too, without a part. Options as for `reshard_ring_threads`, and `memory=BYTES`, `deadline=SECONDS` or `none`.
 int reshard_ring_fortran(const struct reshard_loads *loads,
                          int32_t comm,
                          const char *options,

@@ -42,7 +42,8 @@ pub struct reshard_target {
 /// One array of a run. With an engine of threads it has the parts of all ranks of its layouts, by ascending rank; between
 /// processes that of this rank alone, or none if it has none.
 ///
-/// A source and a destination may be the same memory, or overlap: then the source is copied when the run begins.
+/// A source and a destination may be the same memory, or overlap: then the source is copied when the run begins. No two
+/// destinations may have an element in common.
 ///
 /// With type 0 (RESHARD_BITS) elements are copied as they are, and alpha, beta and conjugate must be null and 0. With a type of numbers
 /// the destination becomes alpha * source + beta * destination; alpha and beta point to one number of that type each, and null

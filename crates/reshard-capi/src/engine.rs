@@ -1,46 +1,18 @@
 //! Engines: what moves data, as often as one likes. All ranks as threads of this process, or one rank in each process over MPI.
 
-use crate::arrays::{RESHARD_BITS, RunArray, read, reshard_array, reshard_source, reshard_target};
-use crate::border::{
-    Failure, Outcome, RESHARD_ERROR_BUSY, RESHARD_ERROR_INTERNAL, border, free, hand_out, object, place, text,
-};
+use crate::arrays::{RESHARD_BITS, reshard_array, reshard_source, reshard_target};
+use crate::border::{Outcome, border, free, hand_out, object, place, text};
 use crate::comm::of_fortran;
 use crate::options::{of_mpi, of_threads};
 use crate::plan::reshard_plan;
-use reshard::engine::{BufferTable, Engine, Threads};
-use reshard::error::counted;
-use reshard::{ErrorKind, Plan};
-use reshard_mpi::{MpiEngine, MpiOptions, OwnParts, OwnedRun};
+use crate::slot::{EngineSlot, EngineState, Started, ThreadsEngine};
+use reshard::Plan;
+use reshard_mpi::{MpiEngine, MpiOptions};
 use std::ffi::{c_char, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 
 /// An engine: a plan, and all that it needs to be run any number of times. Free it with `reshard_engine_free`.
 pub struct reshard_engine(Arc<EngineSlot>);
-
-/// What an engine shares with its run in flight: each may be freed before the other.
-pub struct EngineSlot(Mutex<EngineState>);
-
-enum EngineState {
-    Threads(Box<ThreadsEngine>),
-    Mpi(Box<MpiEngine>),
-    /// The run has it.
-    InFlight,
-    /// A panic took it.
-    Lost,
-}
-
-struct ThreadsEngine {
-    threads: Threads,
-    table: BufferTable,
-}
-
-/// What became of a run that was begun.
-pub enum Started {
-    /// It is over already.
-    Over,
-    InFlight(OwnedRun),
-}
 
 /// An engine in which all ranks of the plan are in this process: each byte is copied once, by a few threads. Options (null or
 /// "": none): `threads=N` (one on each core), `level=NAME` (portable, avx2, avx512, avx512vbmi: the best of the processor).
@@ -59,10 +31,8 @@ pub unsafe extern "C" fn reshard_engine_threads(
         *engine = std::ptr::null_mut();
         // SAFETY: likewise.
         let (plan, options) = unsafe { (object(plan, "plan")?, words(options)?) };
-        let plan = Arc::new(Plan::new(plan.moves()?)?);
-        let threads = Threads::with_options(Arc::clone(&plan), of_threads(options)?)?;
-        let state = ThreadsEngine { threads, table: BufferTable::new(plan) };
-        hand_out(reshard_engine::new(EngineState::Threads(Box::new(state))), engine);
+        let threads = ThreadsEngine::new(Plan::new(plan.moves()?)?, of_threads(options)?)?;
+        hand_out(reshard_engine(EngineSlot::new(EngineState::Threads(Box::new(threads)))), engine);
         Ok(())
     })
 }
@@ -70,9 +40,9 @@ pub unsafe extern "C" fn reshard_engine_threads(
 /// An engine between processes: rank r of the layouts is rank r of the communicator, given as Fortran's handle. In C,
 /// `reshard_engine_mpi` takes an MPI_Comm; it is there if mpi.h was included before this header. MPI must have begun.
 ///
-/// Collective: all ranks of the communicator call it, with the same plan and options, and all get the same outcome. A rank
-/// that could not make its plan passes null, and then all ranks get an error instead of waiting for it. The communicator may be
-/// freed when the engine is; the engine may outlive MPI, but cannot be used then.
+/// Collective: all ranks of the communicator call it, with the same plan and options, and all get the same outcome: what is
+/// wrong on one rank alone is RESHARD_ERROR_MISMATCH on all, with a sentence that names the rank. So a rank that could not make its plan
+/// passes null. The communicator may be freed before the engine; the engine may be freed after the end of MPI, but not used.
 ///
 /// Options (null or "": none), words of one text: `mover=NAME` (private, cma, messages, mixed, lockstep, alltoallv, alltoallw), `strategy=NAME`,
 /// `memory=BYTES`, `level=NAME`, `deadline=SECONDS` (of a rank that waits for another; 120 if nothing is said; `none`).
@@ -100,9 +70,9 @@ pub unsafe extern "C" fn reshard_engine_fortran(
             Ok((moves, options, _)) => (Ok(moves.clone()), *options),
             Err(failure) => (Err(failure.to_error()), MpiOptions::default()),
         };
-        let made = MpiEngine::of_moves(moves, &comm, options);
+        let made = MpiEngine::of_moves(moves, &comm, options)?;
         let (_, _, engine) = given?;
-        hand_out(reshard_engine::new(EngineState::Mpi(Box::new(made?))), engine);
+        hand_out(reshard_engine(EngineSlot::new(EngineState::Mpi(Box::new(made)))), engine);
         Ok(())
     })
 }
@@ -165,7 +135,7 @@ pub unsafe extern "C" fn reshard_engine_run_arrays(
         // SAFETY: as the function's.
         let engine = unsafe { object(engine, "engine")? };
         // SAFETY: likewise; the run has ended when this returns.
-        match unsafe { engine.start(arrays, count)? } {
+        match unsafe { engine.0.start(arrays, count)? } {
             Started::Over => Ok(()),
             Started::InFlight(run) => engine.0.finish(run),
         }
@@ -184,13 +154,7 @@ pub unsafe extern "C" fn reshard_engine_mover(
     border(|| {
         // SAFETY: as the function's.
         let (engine, name) = unsafe { (object(engine, "engine")?, place(name, "name")?) };
-        let state = engine.0.lock()?;
-        let mover = match &*state {
-            EngineState::Mpi(engine) => engine.mover().name(),
-            EngineState::Threads(engine) => engine.threads.name(),
-            EngineState::InFlight => return Err(busy()),
-            EngineState::Lost => return Err(lost()),
-        };
+        let mover = engine.0.mover()?;
         *name =
             NAMES.iter().find(|known| known.to_str() == Ok(mover)).map_or(c"unknown", |known| known).as_ptr();
         Ok(())
@@ -263,155 +227,8 @@ pub fn one_array(from: Option<&reshard_source>, to: Option<&reshard_target>) -> 
 }
 
 impl reshard_engine {
-    fn new(state: EngineState) -> Self {
-        Self(Arc::new(EngineSlot(Mutex::new(state))))
-    }
-
     /// What the engine shares with its runs.
     pub fn slot(&self) -> &Arc<EngineSlot> {
         &self.0
     }
-
-    /// Refuses the run that was to begin, as an argument of it is wrong: the other ranks may be in it already.
-    pub fn refuse(&self, failure: Failure) -> Failure {
-        if let Ok(mut state) = self.0.lock()
-            && let EngineState::Mpi(engine) = &mut *state
-        {
-            let _ = engine.refuse(failure.to_error());
-        }
-        failure
-    }
-
-    /// Begins a run; one of threads is over when this returns.
-    ///
-    /// # Safety
-    /// The arrays are as C promises them; until the run has ended nobody else writes to their sources or uses their destinations.
-    pub unsafe fn start(&self, arrays: *const reshard_array, count: usize) -> Outcome<Started> {
-        let mut state = self.0.lock()?;
-        // SAFETY: promised by the caller.
-        let arrays = unsafe { read(arrays, count) };
-        match std::mem::replace(&mut *state, EngineState::Lost) {
-            EngineState::Threads(mut engine) => {
-                // SAFETY: promised by the caller.
-                let outcome = arrays.and_then(|arrays| unsafe { engine.run(&arrays) });
-                *state = EngineState::Threads(engine);
-                outcome.map(|()| Started::Over)
-            }
-            EngineState::Mpi(mut engine) => {
-                // SAFETY: promised by the caller.
-                let mut parts = match arrays.and_then(|arrays| unsafe { own_parts(&arrays, engine.plan()) }) {
-                    Ok(parts) => parts,
-                    Err(failure) => {
-                        // The other ranks may be in this run already.
-                        let _ = engine.refuse(failure.to_error());
-                        *state = EngineState::Mpi(engine);
-                        return Err(failure);
-                    }
-                };
-                let mut parts: Vec<&mut dyn OwnParts<'static>> =
-                    parts.iter_mut().map(|parts| &mut **parts as &mut dyn OwnParts<'static>).collect();
-                match engine.start_owned(&mut parts[..]) {
-                    Ok(run) => {
-                        *state = EngineState::InFlight;
-                        Ok(Started::InFlight(run))
-                    }
-                    Err((engine, error)) => {
-                        *state = EngineState::Mpi(engine);
-                        Err(error.into())
-                    }
-                }
-            }
-            EngineState::InFlight => {
-                *state = EngineState::InFlight;
-                Err(busy())
-            }
-            EngineState::Lost => Err(lost()),
-        }
-    }
-}
-
-impl EngineSlot {
-    /// The engine, if no other thread is using it: a thread that waited here might wait for a run of its own.
-    fn lock(&self) -> Outcome<MutexGuard<'_, EngineState>> {
-        match self.0.try_lock() {
-            Ok(state) => Ok(state),
-            // What a panic left is `Lost`.
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(busy()),
-        }
-    }
-
-    /// Waits for the end of a run of this engine, and takes the engine back.
-    pub fn finish(&self, run: OwnedRun) -> Outcome<()> {
-        let waited = catch_unwind(AssertUnwindSafe(|| run.wait()));
-        // Nobody holds it for long while a run is in flight.
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (engine, outcome) = match waited {
-            Ok(waited) => waited,
-            Err(panic) => {
-                *state = EngineState::Lost;
-                drop(state);
-                resume_unwind(panic);
-            }
-        };
-        *state = EngineState::Mpi(Box::new(engine));
-        Ok(outcome.map(drop)?)
-    }
-}
-
-impl ThreadsEngine {
-    /// # Safety
-    /// As for [`reshard_engine::start`].
-    unsafe fn run(&mut self, arrays: &[RunArray]) -> Outcome<()> {
-        let Self { threads, table } = self;
-        check_count(arrays, threads.plan())?;
-        let mut data = table.fill();
-        for (index, array) in arrays.iter().enumerate() {
-            // SAFETY: promised by the caller; the data is cleared before this returns.
-            let entered = unsafe { data.enter_raw(index, &array.from, &array.to, array.scaling()) };
-            if let Err(error) = entered {
-                data.clear();
-                return Err(error.into());
-            }
-        }
-        let outcome = threads.run(&mut data);
-        // Copies of what was moved in place take no memory beyond the run.
-        data.clear();
-        Ok(outcome.map(drop)?)
-    }
-}
-
-/// # Safety
-/// As for [`reshard_engine::start`].
-unsafe fn own_parts(arrays: &[RunArray], plan: &Plan) -> Outcome<Vec<Box<dyn OwnParts<'static>>>> {
-    check_count(arrays, plan)?;
-    // SAFETY: promised by the caller.
-    arrays.iter().enumerate().map(|(index, array)| unsafe { array.own(index) }).collect()
-}
-
-/// Fails if there are fewer or more arrays than planned, or one has elements of another size.
-fn check_count(arrays: &[RunArray], plan: &Plan) -> Outcome<()> {
-    let (given, planned) = (arrays.len(), plan.arrays());
-    if given != planned.len() {
-        return Err(Failure::of(
-            ErrorKind::Mismatch,
-            format!(
-                "{} given for a plan of {}; a run moves all of them",
-                if given == 1 { "1 array was".to_string() } else { format!("{given} arrays were") },
-                counted(planned.len(), "array")
-            ),
-        ));
-    }
-    let mut both = arrays.iter().zip(planned).enumerate();
-    both.try_for_each(|(index, (array, planned))| array.check(index, planned.wanted().elem_bytes()))
-}
-
-fn busy() -> Failure {
-    let message = "the engine has a run in flight, or another thread is using it; wait for that first";
-    Failure { code: RESHARD_ERROR_BUSY, message: message.into() }
-}
-
-fn lost() -> Failure {
-    let message = "the engine was lost in an earlier mistake of the library; make a new one";
-    Failure { code: RESHARD_ERROR_INTERNAL, message: message.into() }
 }

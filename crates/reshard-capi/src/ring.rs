@@ -62,8 +62,8 @@ pub unsafe extern "C" fn reshard_ring_threads(
 }
 
 /// A ring between processes: process i is rank i of the communicator, given as Fortran's handle; `reshard_ring_mpi` takes an
-/// MPI_Comm. Collective; a rank that cannot say its loads passes null, and all get an error. Ranks beyond the ring make and
-/// run it, too, without a part. Options as for `reshard_ring_threads`, and `memory=BYTES`, `deadline=SECONDS` or `none`.
+/// MPI_Comm. Collective: what is wrong on one rank alone is RESHARD_ERROR_MISMATCH on all, so a rank that cannot say its loads passes null. Ranks
+/// beyond the ring make and run it, too, without a part. Options as for `reshard_ring_threads`, and `memory=BYTES`, `deadline=SECONDS` or `none`.
 ///
 /// # Safety
 /// As for `reshard_ring_threads`; the handle is that of a communicator.
@@ -90,8 +90,8 @@ pub unsafe extern "C" fn reshard_ring_fortran(
             }
             Err(failure) => MpiRing::of_problem(Err(failure.to_error()), 1, &comm, MpiRingOptions::default()),
         };
-        let (_, ring) = given?;
-        hand_out(reshard_ring(RingEngine::Mpi(Box::new(made?))), ring);
+        let (made, (_, ring)) = (made?, given?);
+        hand_out(reshard_ring(RingEngine::Mpi(Box::new(made))), ring);
         Ok(())
     })
 }

@@ -2,7 +2,8 @@
 
 use crate::arrays::reshard_array;
 use crate::border::{Failure, Outcome, RESHARD_ERROR_INTERNAL, border, free, hand_out, list, object, place};
-use crate::engine::{EngineSlot, Started, one_array, part_of, reshard_engine, target_of};
+use crate::engine::{one_array, part_of, reshard_engine, target_of};
+use crate::slot::{EngineSlot, Started};
 use reshard_mpi::OwnedRun;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,10 +56,10 @@ pub unsafe extern "C" fn reshard_engine_start_arrays(
     border(|| {
         // SAFETY: as the function's.
         let (engine, place) = unsafe { (object(engine, "engine")?, place(run, "run")) };
-        let run = place.map_err(|failure| engine.refuse(failure))?;
+        let run = place.map_err(|failure| engine.slot().refuse(failure))?;
         *run = std::ptr::null_mut();
         // SAFETY: likewise.
-        let state = match unsafe { engine.start(arrays, count)? } {
+        let state = match unsafe { engine.slot().start(arrays, count)? } {
             Started::Over => RunState::Over(Ok(())),
             Started::InFlight(owned) => RunState::InFlight(owned),
         };
