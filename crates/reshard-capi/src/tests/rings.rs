@@ -80,3 +80,21 @@ fn wrong_rings_are_refused() {
         assert!(made.is_null());
     }
 }
+
+/// In order nothing crosses from the last process to the first; without, two items go each way round, and the sequence begins elsewhere.
+#[test]
+fn the_order_is_kept_if_it_is_asked_for() {
+    let stated = loads(&[4, 0, 0, 0], &[1, 1, 1, 1]);
+    for (options, ordered) in [(c"ordered", true), (c"", false)] {
+        let mut made = null_mut();
+        let mut parts = [vec![1_i32, 2, 3, 4], vec![0; 4], vec![0; 4], vec![0; 4]];
+        let list = targets(&mut parts);
+        // SAFETY: lists of as many numbers as are said, parts with room for all items, and a place.
+        unsafe {
+            done(reshard_ring_threads(&raw const stated, options.as_ptr(), &raw mut made));
+            let ring = Owned(made, reshard_ring_free);
+            done(reshard_ring_run(ring.0, list.as_ptr(), 4));
+        }
+        assert_eq!([0, 1, 2, 3].map(|process| parts[process][0]) == [1, 2, 3, 4], ordered, "{parts:?}");
+    }
+}
