@@ -26,7 +26,8 @@ usage: cargo xtask COMMAND
   test --full PART...
                   only these parts of it: planner, engines, mpi, program, loom, asan, count, fuzz
   install --prefix FOLDER
-                  the libraries that take the place of ScaLAPACK's routines, for any program: docs/scalapack.md
+                  the library for C and Fortran with header, module, pkg-config and CMake files (docs/c.md), and
+                  those that take the place of ScaLAPACK's routines (docs/scalapack.md)
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench ring      rings of a million, and when redistributing pays: writes docs/ring-speed.md, docs/ring-advisor.svg,
@@ -96,7 +97,7 @@ const QUICK: [Part; 6] = [
     Part { name: "lints", what: "lints, warnings refused", run: linted },
     Part {
         name: "tests",
-        what: "tests and documentation examples, with an Open MPI and an MPICH",
+        what: "tests and documentation examples, with an Open MPI and an MPICH; programs of C and Fortran",
         run: tested,
     },
     Part {
@@ -188,7 +189,11 @@ fn linted() -> Outcome {
 fn tested() -> Outcome {
     with_mpi()?;
     let mut tests = cargo(&["test", "--workspace", "--all-features", "--locked"]).env(mpi::NEEDED, "1");
-    match mpi::both_scalapacks() && mpi::scalapack_programs() {
+    match mpi::compilers() {
+        true => tests = tests.env(mpi::NEEDED_COMPILERS, "1"),
+        false => say("without these compilers programs of C and Fortran are not tested"),
+    }
+    match mpi::both_scalapacks() && mpi::scalapack_programs() && mpi::scalapack_to_link() {
         true => tests = tests.env(mpi::NEEDED_SCALAPACK, "1"),
         false => say("without ScaLAPACK the routines in its place are not tested"),
     }

@@ -1,7 +1,7 @@
 //! The MPIs that tests run on: those of the system, installed if they are missing; on demand, the newest ones from PyPI.
 //!
-//! Nothing is linked against MPI, so it takes no headers and no compiler to test with all of them: a launcher and a library
-//! are enough.
+//! Nothing of ours is linked against MPI, so it takes no headers and no compiler to test with all of them: a launcher and a library
+//! are enough. Programs of C and Fortran that use what we install are another matter.
 
 use crate::tools::{Outcome, install, program, say, system_program};
 use std::path::Path;
@@ -75,6 +75,32 @@ pub fn both_scalapacks() -> bool {
 pub fn scalapack_programs() -> bool {
     let here = || Path::new("/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests/xdsvd").exists();
     here() || (install("scalapack-mpi-test") && here())
+}
+
+/// Says to the tests that they must not pass for want of a compiler.
+pub const NEEDED_COMPILERS: &str = "RESHARD_NEEDS_COMPILERS";
+
+/// What programs of C and Fortran are made with: each by a program that tells whether it is here, and its package of Debian.
+const COMPILERS: [(&str, &str); 8] = [
+    ("cc", "gcc"),
+    ("c++", "g++"),
+    ("gfortran", "gfortran"),
+    ("cmake", "cmake"),
+    ("pkg-config", "pkg-config"),
+    ("nm", "binutils"),
+    ("mpif90.openmpi", "libopenmpi-dev"),
+    ("mpicc.mpich", "libmpich-dev"),
+];
+
+/// Makes sure of all compilers that the installed libraries are tested with.
+pub fn compilers() -> bool {
+    COMPILERS.iter().all(|(name, package)| system_program(name, package))
+}
+
+/// What programs are linked with that call ScaLAPACK of the system's Open MPI.
+pub fn scalapack_to_link() -> bool {
+    let here = || program("sh", &["-c", "ls /usr/lib/*/libscalapack-openmpi.so"]).works();
+    here() || (install("libscalapack-openmpi-dev") && here())
 }
 
 fn scalapack_of(family: &str) -> bool {

@@ -28,6 +28,11 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// The number of the kind, for other languages: stable, from 1 on.
+    pub fn code(self) -> i32 {
+        self as i32
+    }
+
     /// The name of the kind in JSON and other interfaces: short, lower case, and stable.
     pub fn name(self) -> &'static str {
         match self {

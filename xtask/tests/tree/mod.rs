@@ -1,4 +1,6 @@
-//! The source files of the repository, for the tests that read them.
+//! The source files of the repository, for the tests that read them: each uses some of it.
+
+#![allow(dead_code)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

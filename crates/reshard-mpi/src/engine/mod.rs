@@ -347,6 +347,15 @@ impl MpiEngine {
         self.start(arrays)?.wait()
     }
 
+    /// Refuses the next run, for callers that find an argument of it wrong before they have any parts to give: the other ranks,
+    /// which may be in that run, are sent the error instead of waiting. The engine cannot be used any more.
+    pub fn refuse(&mut self, error: Error) -> Error {
+        match self.driver.check() {
+            Ok(()) => self.driver.refuse(error),
+            Err(earlier) => earlier,
+        }
+    }
+
     /// Begins to move this rank's parts, so that it can compute something else meanwhile: [`Running::test`] progresses the run.
     /// Other engines may begin runs before this one has ended, in any order. The movers `alltoallv` and `alltoallw` move
     /// everything before this returns, and all ranks must begin their runs in the same order.

@@ -45,9 +45,12 @@ impl Comm {
     /// The host program's communicator, which stays its own: it is not freed, and its errors go where the host wants them.
     /// [`Comm::private`] is a duplicate whose errors are returned.
     ///
+    /// Fails if MPI has not begun, or has ended.
+    ///
     /// # Safety
-    /// MPI has begun; the handle is valid, and stays so as long as the value lives.
+    /// The handle is valid, and stays so as long as the value lives.
     pub unsafe fn from_raw(mpi: &'static Mpi, handle: RawComm) -> Result<Comm> {
+        mpi.check_begun()?;
         mpi.init_threads(false)?;
         let integers = matches!(mpi.calls, CallTable::Integers(_));
         let raw = match handle {
@@ -69,6 +72,13 @@ impl Comm {
         };
         if raw == mpi.abi.handles.comm_null {
             return Err(mismatch("a communicator was expected, and MPI_COMM_NULL was passed".to_string()));
+        }
+        // Where handles are pointers, this is what a number of Fortran becomes that no communicator has.
+        if raw == 0 && !integers {
+            return Err(mismatch(format!(
+                "{handle:?} was passed, which is no communicator of {}",
+                mpi.version()
+            )));
         }
         // SAFETY: promised by the caller.
         unsafe { Self::borrowed(mpi, raw) }

@@ -95,6 +95,23 @@ impl Mpi {
         Ok(flag != 0)
     }
 
+    /// Fails if the host program has not begun MPI, or has ended it: hardly a call is allowed then.
+    pub(super) fn check_begun(&self) -> Result<()> {
+        let mut flag: c_int = 0;
+        // SAFETY: may be called at any time.
+        unsafe { call!(self, initialized(&raw mut flag))? };
+        if flag == 0 {
+            return Err(Error::new(
+                ErrorKind::External,
+                "a communicator was passed, but MPI has not begun in this process; call MPI_Init first",
+            ));
+        }
+        if self.has_ended()? {
+            self.note_end();
+        }
+        self.enter().map(drop)
+    }
+
     /// Determines once which threads may call MPI. MPI must have begun.
     pub(super) fn init_threads(&'static self, began: bool) -> Result<()> {
         if self.threads.get().is_some() {

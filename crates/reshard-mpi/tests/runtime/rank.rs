@@ -25,6 +25,9 @@ pub fn play(part: &str) {
         Ok(mpi) => mpi,
         Err(error) => refuse(&error),
     };
+    // SAFETY: refused before it is used.
+    let early = unsafe { Comm::from_raw(mpi, RawComm::Fortran(0)) }.unwrap_err();
+    assert!(early.to_string().contains("MPI has not begun"), "{early}");
     let session = match mpi.init() {
         Ok(session) => session,
         Err(error) => refuse(&error),
@@ -56,6 +59,9 @@ pub fn play(part: &str) {
     drop(second);
     assert!(private.upgrade().is_none(), "the private duplicate is freed when MPI ends");
     assert!(mpi.init().unwrap_err().to_string().contains("has ended"));
+    // SAFETY: refused before it is used.
+    let late = unsafe { Comm::from_raw(mpi, RawComm::Fortran(0)) }.unwrap_err();
+    assert!(late.to_string().contains("has ended"), "{late}");
     println!("{line}");
 }
 
@@ -94,6 +100,12 @@ fn handles(world: &Comm) -> Result<()> {
     let error = unsafe { Comm::from_raw(mpi, wrong) }.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     assert!(error.to_string().contains(name), "{error}");
+    if debug.contains("OpenMpi") {
+        // SAFETY: it looks numbers up, and knows of none for this one.
+        let error = unsafe { Comm::from_raw(mpi, RawComm::Fortran(123_456)) }.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+        assert!(error.to_string().contains("no communicator"), "{error}");
+    }
     Mpi::load(Some("/another/libmpi.so")).unwrap_err();
     Ok(())
 }
