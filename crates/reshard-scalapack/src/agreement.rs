@@ -143,7 +143,7 @@ pub fn reduced(all: &[Said]) -> Vec<u64> {
 fn numbers(request: &Request) -> [Option<u64>; NUMBERS] {
     let mut numbers = [None; NUMBERS];
     let mut hasher = DefaultHasher::new();
-    (request.routine, request.scales, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    (request.routine, request.scales.map(Scales::compared), env!("CARGO_PKG_VERSION")).hash(&mut hasher);
     numbers[..CALL_NUMBERS].copy_from_slice(&[
         Some(hasher.finish() >> 2),
         Some(request.rows),
@@ -418,11 +418,17 @@ mod tests {
             bytes
         };
         for (rank, request) in requests.iter_mut().enumerate() {
-            request.scales = Some(Scales { alpha: factor(1.5), beta: factor(rank as f64 / 2.0) });
+            request.scales = Some(Scales { alpha: factor(1.5), beta: factor([0.0, -0.0, 0.5][rank]) });
         }
         let Outcome::Differ { number } = reduce(requests.clone().map(Ok), [false; 3]) else { panic!("beta") };
+        requests[2].scales = requests[1].scales;
+        assert!(
+            matches!(reduce(requests.clone().map(Ok), [false; 3]), Outcome::Agreed { .. }),
+            "zeros are equal"
+        );
+        requests[2].scales = Some(Scales { alpha: factor(1.5), beta: factor(0.5) });
         let said: Vec<Option<String>> = requests.iter().map(|request| own_number(request, number)).collect();
-        assert!(disagreement(&ROUTINE, number, &said).contains("BETA = 0.5 on rank 1"), "{said:?}");
+        assert!(disagreement(&ROUTINE, number, &said).contains("BETA = 0.5 on rank 2"), "{said:?}");
     }
 
     #[test]

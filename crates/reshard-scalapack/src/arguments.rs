@@ -72,6 +72,18 @@ pub struct Scales {
     pub beta: [u8; 16],
 }
 
+impl Scales {
+    /// What processes compare: a zero has no sign.
+    pub fn compared(self) -> Self {
+        // The sign is the highest bit of a number of 4 or 8 bytes.
+        let is_zero = |factor: &[u8; 16]| {
+            factor.iter().enumerate().all(|(k, byte)| *byte & !(u8::from(k % 4 == 3) << 7) == 0)
+        };
+        let compared = |factor: [u8; 16]| if is_zero(&factor) { [0; 16] } else { factor };
+        Self { alpha: compared(self.alpha), beta: compared(self.beta) }
+    }
+}
+
 impl<I: Integer> MatrixArgument<I> {
     /// An entry of the descriptor, counted from 0.
     ///

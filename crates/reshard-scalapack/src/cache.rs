@@ -1,4 +1,4 @@
-//! Engines of earlier calls, by what the calls mean. Programs make and destroy contexts all the time and reuse their numbers for
+//! What is kept of earlier calls, by what they mean. Programs make and destroy contexts all the time and reuse their numbers for
 //! other shapes, so contexts are nowhere in the key.
 //!
 //! All processes of a group call the same, so all keep the same, as long as what is dropped depends on nothing but the calls.

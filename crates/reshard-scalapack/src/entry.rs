@@ -25,7 +25,7 @@ pub extern "C" fn start() {
     }
 }
 
-/// Does a call. With the setting `off`, `forward` calls the routine `name` of the library that this one stands in front of, at the
+/// Does a call. With the setting `off`, or if it is left to the PBLAS, `forward` calls the routine `name` of the library that this one stands in front of, at the
 /// address it is given.
 ///
 /// # Safety

@@ -65,8 +65,14 @@ impl Group {
 
 /// A small move that is kept.
 pub enum Small {
-    /// Its data goes with a round of the gather. With what all processes said.
-    Gathered(SmallMove, Vec<Said>),
+    /// Its data goes with a round of the gather.
+    Gathered {
+        small: SmallMove,
+        /// What all processes said.
+        expected: Vec<Said>,
+        /// Bytes that move.
+        bytes: u64,
+    },
     /// Its data goes in one collective of MPI.
     Collective(OneCollective),
 }
@@ -206,7 +212,7 @@ impl Kept {
     }
 
     /// The group of a communicator's processes, and their numbers, if it is known, and gathers in shared memory. Local: if one process
-    /// finds it, all do, or its gather is closed.
+    /// finds it, all do, or see that its gather is closed.
     pub fn gathering(&self, comm: &Comm) -> Option<(Vec<u64>, Arc<Mutex<Group>>)> {
         let mut groups = self.groups();
         groups.uses += 1;
@@ -215,7 +221,7 @@ impl Kept {
         let mut likely: Vec<(&Vec<u64>, &mut Known)> =
             groups.known.iter_mut().filter(|(_, known)| known.gathers && known.place == place).collect();
         likely.sort_unstable_by_key(|(_, known)| std::cmp::Reverse(known.last_use));
-        let found = likely.into_iter().find_map(|(processes, known)| {
+        likely.into_iter().find_map(|(processes, known)| {
             let is_it = {
                 let group = lock(&known.group);
                 comm.compare(&group.comm).is_ok_and(|result| result == group.congruent)
@@ -224,14 +230,7 @@ impl Kept {
                 known.last_use = now;
                 (processes.clone(), Arc::clone(&known.group))
             })
-        });
-        drop(groups);
-        let (processes, group) = found?;
-        if lock(&group).gather.as_ref().is_none_or(NodeGather::is_closed) {
-            self.drop_group(&processes);
-            return None;
-        }
-        Some((processes, group))
+        })
     }
 
     /// The group of these processes, made if there is none. Collective over `comm`.

@@ -4,7 +4,7 @@
 
 use crate::arguments::{Arguments, Integer};
 use crate::blacs::Blacs;
-use crate::routine::Argument;
+use crate::routine::{Argument, Shape};
 use reshard_mpi::{Comm, Mpi, RawComm, Session};
 use std::sync::OnceLock;
 
@@ -42,9 +42,14 @@ impl<I: Integer + 'static> Host<I> {
             Some(_) => None,
         };
         let handle: RawComm = handle.ok_or_else(|| {
+            let argument = match call.routine.shape {
+                Shape::Transposed { .. } => {
+                    format!("entry 2 (CTXT) of {}", call.routine.argument(Argument::DescA))
+                }
+                _ => call.routine.argument(Argument::Context),
+            };
             format!(
-                "{} is {}, which is no context that this process belongs to; give one of all processes of both matrices",
-                call.routine.argument(Argument::Context),
+                "{argument} is {}, which is no context that this process belongs to; give one of all processes of both matrices",
                 call.context.unwrap_or_default()
             )
         })?;

@@ -1,8 +1,9 @@
-//! ScaLAPACK's p?gemr2d and p?trmr2d by reshard's engine, for programs that change nothing: preload the library, or link it first.
+//! ScaLAPACK's p?gemr2d and p?trmr2d, and p?tran of the PBLAS, by reshard's engine, for programs that change nothing: preload the library, or link it first.
 //!
 //! A call is checked on each process (`request.rs`), agreed (`agreement.rs`), planned (`planning.rs`) or found among earlier ones of its
 //! processes by what it means (`groups.rs`, `cache.rs`), and run (`moving.rs`). The BLACS and MPI are those of the host program, found while it runs (`blacs.rs`,
-//! `symbols.rs`); of ScaLAPACK nothing is called, unless the environment says so (`settings.rs`).
+//! `symbols.rs`); of ScaLAPACK nothing is called, unless the environment says so
+//! (`settings.rs`), or p?tran is asked for more than is done here.
 //!
 //! This crate has the logic, in integers of either width; [`export!`] makes the names of a library of one width.
 
@@ -29,6 +30,8 @@ pub use arguments::{arguments, transposing};
 pub use entry::{call, start};
 #[doc(hidden)]
 pub use errors::last as last_error;
+#[doc(hidden)]
+pub use report::counts;
 #[doc(hidden)]
 pub use routine::Element;
 

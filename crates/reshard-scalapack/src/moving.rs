@@ -22,7 +22,7 @@ use reshard::Number;
 use reshard::engine::RawPart;
 use reshard::num_complex::Complex;
 use reshard_mpi::mpi::Reduce;
-use reshard_mpi::{Comm, Gathered, MpiEngine, NotGathered, Own};
+use reshard_mpi::{Comm, Gathered, MpiEngine, NodeGather, NotGathered, Own};
 use reshard_plan::Error;
 use std::sync::{Mutex, TryLockError};
 
@@ -45,6 +45,8 @@ pub struct Moved {
     pub mover: &'static str,
     /// The plan was made by an earlier call.
     pub cached: bool,
+    /// It took one round.
+    pub at_once: bool,
     /// This process is the first of those that call.
     pub first: bool,
 }
@@ -61,8 +63,10 @@ struct Calling<'a, I> {
 
 /// Why a call did not come about in a gather.
 enum Failed {
-    /// This rank gave it up.
-    Closed {
+    /// The gather was dropped, before anything was agreed: there is another way.
+    Dropped,
+    /// This rank gave the call up.
+    GivenUp {
         rank: usize,
     },
     Error(CallError),
@@ -122,8 +126,11 @@ pub unsafe fn redistribute<I: Width>(call: &Arguments<I>, settings: &Settings) -
                 }
                 return Err(error);
             }
-            // It was given up before this call: the others see that, too.
-            Err(Failed::Closed { .. }) => kept.drop_group(&processes),
+            Err(failed @ Failed::GivenUp { .. }) => {
+                kept.drop_group(&processes);
+                return Err(calling.given_up(failed));
+            }
+            Err(Failed::Dropped) => kept.drop_group(&processes),
         }
     }
     let Some((agreed, processes)) = calling.reduce(kept)? else { return Ok(Done::Forwards) };
@@ -188,7 +195,9 @@ impl<I: Width> Calling<'_, I> {
         let failed = |error: Error| self.own_error(&error.to_string());
         let comm = &self.comm;
         match outcome {
-            Outcome::Agreed { .. } | Outcome::Forwards => self.own_error("all agree"),
+            Outcome::Agreed { .. } | Outcome::Forwards => {
+                self.own_error("all agree, and it was taken for an error")
+            }
             Outcome::Incomplete(why) => self.agreed_error(why),
             Outcome::Refused { rank } => {
                 let mut text = text_bytes(self.request.as_ref().err().map_or("", String::as_str));
@@ -214,7 +223,8 @@ impl<I: Width> Calling<'_, I> {
     }
 
     fn moved(&self, agreed: &AgreedCall, mover: &'static str, cached: bool) -> Moved {
-        Moved { bytes: agreed.bytes(self.elem), mover, cached, first: self.comm.rank() == 0 }
+        let (bytes, first) = (agreed.bytes(self.elem), self.comm.rank() == 0);
+        Moved { bytes, mover, cached, at_once: false, first }
     }
 
     /// The parts of this process, if they span so many elements.
@@ -233,13 +243,14 @@ impl<I: Width> Calling<'_, I> {
     unsafe fn gather(&self, group: &mut Group) -> Result<Done, Failed> {
         let ranks = self.comm.size();
         let Group { gather: Some(gather), small: moves, .. } = &mut *group else {
-            return Err(Failed::Closed { rank: self.comm.rank() });
+            return Err(Failed::Dropped);
         };
+        gather.check().map_err(|why| self.not_gathered(why))?;
         let mut guess = if sends(&self.said) { NO_MOVE } else { ANY_MOVE };
         if self.request.is_err() {
             guess = NO_MOVE;
         } else if let Some(number) = moves.meant(&self.said).filter(|_| guess != ANY_MOVE)
-            && let Some(Small::Gathered(small, _)) = moves.look(number)
+            && let Some(Small::Gathered { small, .. }) = moves.look(number)
         {
             // SAFETY: promised by the caller: what this process says is what it said then, so its parts are as they were.
             if unsafe { self.pack(small, gather.slot()) }.is_ok() {
@@ -247,24 +258,20 @@ impl<I: Width> Calling<'_, I> {
             }
         }
         self.head(guess, gather.slot());
-        let gathered = gather.round(self.settings.deadline).map_err(|why| match why {
-            NotGathered::Closed { rank } => Failed::Closed { rank },
-            NotGathered::Failed(error) => Failed::Error(self.before(&error)),
-        })?;
+        let gathered = gather.round(self.settings.deadline).map_err(|why| self.not_gathered(why))?;
         if let Some(number) = agreed_guess(&gathered, ranks)
-            && let Some(Small::Gathered(small, expected)) = moves.look(number)
+            && let Some(Small::Gathered { small, expected, bytes }) = moves.look(number)
             && expected.len() == ranks
             && (0..ranks).all(|rank| said_by(gathered.of(rank)).eq(expected[rank].iter().copied()))
         {
             // SAFETY: promised by the caller.
             let done = unsafe { self.unpack(small, &gathered) };
             done.map_err(|error| Failed::Error(self.before(&error)))?;
-            let [rows, columns] = [self.call.rows, self.call.columns].map(i64::unsigned_abs);
-            let bytes = rows.saturating_mul(columns).saturating_mul(self.elem);
+            let bytes = *bytes;
             // All processes use it now.
             moves.get(number);
             let first = self.comm.rank() == 0;
-            return Ok(Done::Moved(Moved { bytes, mover: "gather", cached: true, first }));
+            return Ok(Done::Moved(Moved { bytes, mover: "gather", cached: true, at_once: true, first }));
         }
         let all: Vec<Said> = (0..ranks)
             .map(|rank| {
@@ -283,15 +290,22 @@ impl<I: Width> Calling<'_, I> {
         moved.map(Done::Moved).map_err(|failed| Failed::Error(self.given_up(failed)))
     }
 
-    /// The error of a call that was agreed already.
-    fn given_up(&self, failed: Failed) -> CallError {
-        match failed {
-            Failed::Closed { rank } => self.own_error(&format!(
-                "rank {rank} gave the call up, and says why; {} is as it was",
-                self.destination()
-            )),
-            Failed::Error(error) => error,
+    fn not_gathered(&self, why: NotGathered) -> Failed {
+        match why {
+            NotGathered::Dropped => Failed::Dropped,
+            NotGathered::GivenUp { rank } => Failed::GivenUp { rank },
+            NotGathered::Failed(error) => Failed::Error(self.before(&error)),
         }
+    }
+
+    /// The error of a call for which there is no other way.
+    fn given_up(&self, failed: Failed) -> CallError {
+        let by = match failed {
+            Failed::Error(error) => return error,
+            Failed::GivenUp { rank } => format!("rank {rank}"),
+            Failed::Dropped => "another process".into(),
+        };
+        self.own_error(&format!("{by} gave the call up; {} is as it was", self.destination()))
     }
 
     /// Runs a call on which a reduction has agreed, with the group of its processes, made if it is not known.
@@ -327,22 +341,23 @@ impl<I: Width> Calling<'_, I> {
         let number = match known {
             Some(number) => number,
             None => {
-                let small = small(agreed, self.elem, group).map_err(before)?;
-                group.small.insert(agreed, small, small_bytes(agreed))
+                // The others wait in the next round.
+                let small = small(agreed, self.elem, group)
+                    .inspect_err(|_| group.gather.iter().for_each(NodeGather::give_up));
+                let small = small.map_err(before)?;
+                group.small.insert(agreed, small, small_bytes(agreed, self.comm.size()))
             }
         };
         let Group { comm, gather, small: moves, .. } = group;
         let mover = match (moves.get(number), gather) {
-            (Some(Small::Gathered(small, expected)), Some(gather)) => {
+            (Some(Small::Gathered { small, expected, .. }), Some(gather)) => {
                 expected.clear();
                 expected.extend_from_slice(said);
                 // SAFETY: promised by the caller.
-                unsafe { self.pack(small, gather.slot()) }.map_err(before)?;
+                let packed = unsafe { self.pack(small, gather.slot()) };
+                packed.inspect_err(|_| gather.give_up()).map_err(before)?;
                 self.head(number, gather.slot());
-                let gathered = gather.round(self.settings.deadline).map_err(|why| match why {
-                    NotGathered::Closed { rank } => Failed::Closed { rank },
-                    NotGathered::Failed(error) => before(error),
-                })?;
+                let gathered = gather.round(self.settings.deadline).map_err(|why| self.not_gathered(why))?;
                 // SAFETY: promised by the caller.
                 unsafe { self.unpack(small, &gathered) }.map_err(before)?;
                 "gather"

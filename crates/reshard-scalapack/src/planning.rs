@@ -1,6 +1,6 @@
 //! An agreed call as a move, and what runs it.
 
-use crate::agreement::{AgreedCall, AgreedSide};
+use crate::agreement::{AgreedCall, AgreedSide, Said};
 use crate::groups::{Group, Small};
 use crate::routine::Shape;
 use crate::settings::{Only, Settings};
@@ -43,14 +43,24 @@ pub fn small(call: &AgreedCall, elem: u64, group: &Group) -> Result<Small, Error
     let (rank, ranks) = (group.comm.rank(), group.comm.size());
     let small = SmallMove::new(call, elem, rank, ranks)?;
     Ok(match group.gather {
-        Some(_) => Small::Gathered(small, Vec::new()),
+        Some(_) => Small::Gathered { small, expected: Vec::new(), bytes: call.bytes(elem) },
         None => Small::Collective(OneCollective::new(small, ranks)?),
     })
 }
 
-/// Bytes that a small move takes at most, as all processes count them: a run is never shorter than an element.
-pub fn small_bytes(call: &AgreedCall) -> u64 {
-    4096 + 64 * (call.rows + call.columns)
+/// Bytes that a small move takes at most, as all processes count them: runs of a triangle are listed one by one, and others for each pair of
+/// processes, row by row and column by column.
+pub fn small_bytes(call: &AgreedCall, ranks: usize) -> u64 {
+    const RUN_BYTES: u64 = 2 * size_of::<[usize; 3]>() as u64;
+    let elems = call.bytes(1);
+    let runs = match call.routine.shape {
+        Shape::Trapezoid { .. } => elems,
+        _ => {
+            let peers = call.sides.iter().flat_map(|side| side.grid).max().unwrap_or(1);
+            elems.min((call.rows + call.columns).saturating_mul(peers))
+        }
+    };
+    4096 + (size_of::<Said>() * ranks) as u64 + RUN_BYTES * runs
 }
 
 /// Prepares an engine, and keeps it. Collective.

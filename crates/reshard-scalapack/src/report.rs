@@ -12,6 +12,7 @@ use std::time::Duration;
 struct Totals {
     calls: AtomicU64,
     planned: AtomicU64,
+    at_once: AtomicU64,
     forwarded: AtomicU64,
     bytes: AtomicU64,
     nanoseconds: AtomicU64,
@@ -20,6 +21,7 @@ struct Totals {
 static TOTALS: Totals = Totals {
     calls: AtomicU64::new(0),
     planned: AtomicU64::new(0),
+    at_once: AtomicU64::new(0),
     forwarded: AtomicU64::new(0),
     bytes: AtomicU64::new(0),
     nanoseconds: AtomicU64::new(0),
@@ -29,6 +31,7 @@ static TOTALS: Totals = Totals {
 pub fn moved(routine: &Routine, rows: i64, columns: i64, moved: &Moved, took: Duration) {
     TOTALS.calls.fetch_add(1, Ordering::Relaxed);
     TOTALS.planned.fetch_add(u64::from(!moved.cached), Ordering::Relaxed);
+    TOTALS.at_once.fetch_add(u64::from(moved.at_once), Ordering::Relaxed);
     TOTALS.bytes.fetch_add(moved.bytes, Ordering::Relaxed);
     TOTALS.nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
     if moved.first && Settings::get().report {
@@ -40,6 +43,12 @@ pub fn moved(routine: &Routine, rows: i64, columns: i64, moved: &Moved, took: Du
             if moved.cached { "cached" } else { "planned" }
         ));
     }
+}
+
+/// Calls that were moved, those of them that were planned, that took one round, and calls that were forwarded: for tests.
+pub fn counts() -> [u64; 4] {
+    let Totals { calls, planned, at_once, forwarded, .. } = &TOTALS;
+    [calls, planned, at_once, forwarded].map(|count| count.load(Ordering::Relaxed))
 }
 
 /// Counts a call that was forwarded.

@@ -4,7 +4,7 @@
 use reshard_plan::Triangle;
 use std::fmt;
 
-/// The type of the elements, by the letter of the routine. Elements are moved bit for bit: only the size counts.
+/// The type of the elements, by the letter of the routine. p?tran computes with them; for the others only the size counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// An integer of the caller's.

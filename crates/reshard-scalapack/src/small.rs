@@ -86,7 +86,8 @@ impl Copies {
                     let beyond = inside.start - row.at;
                     let [row_from, row_to] = row.local.map(|local| bytes(local + beyond));
                     if !inside.is_empty() {
-                        runs.push([from + row_from, to + row_to, bytes(inside.end - inside.start)]);
+                        let len = bytes(inside.end - inside.start);
+                        runs.push([from.wrapping_add(row_from), to.wrapping_add(row_to), len]);
                     }
                 }
             }
@@ -98,7 +99,7 @@ impl Copies {
             let [from, to, bytes] = run(row);
             let each = |(column, k): (&Segment, u64)| {
                 let offsets = of_column(column, k);
-                [offsets[0] + from, offsets[1] + to, bytes]
+                [offsets[0].wrapping_add(from), offsets[1].wrapping_add(to), bytes]
             };
             return Self { runs: joined(columns().map(each).collect()), offsets: vec![[0; 2]] };
         }
@@ -115,7 +116,7 @@ impl Copies {
     fn each(&self, mut each: impl FnMut(usize, usize, usize)) {
         for [from, to] in &self.offsets {
             for [run_from, run_to, bytes] in &self.runs {
-                each(from + run_from, to + run_to, *bytes);
+                each(from.wrapping_add(*run_from), to.wrapping_add(*run_to), *bytes);
             }
         }
     }
@@ -136,7 +137,9 @@ fn joined(runs: Vec<[usize; 3]>) -> Vec<[usize; 3]> {
     let mut joined: Vec<[usize; 3]> = Vec::with_capacity(runs.len());
     for [from, to, bytes] in runs {
         match joined.last_mut() {
-            Some(last) if (last[0] + last[2], last[1] + last[2]) == (from, to) => last[2] += bytes,
+            Some(last) if [0, 1].map(|side| last[side].wrapping_add(last[2])) == [from, to] => {
+                last[2] += bytes
+            }
             _ => joined.push([from, to, bytes]),
         }
     }

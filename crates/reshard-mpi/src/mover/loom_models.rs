@@ -375,14 +375,14 @@ fn closed_after_a_round() {
             if me == 0 {
                 slot.write(5);
                 rounds.give();
-                rounds.close();
+                rounds.drop_it();
                 return;
             }
             rounds.give();
             match rounds.given(0) {
                 Given::Yes => assert_eq!(slot.read(), 5),
                 Given::NotYet => {}
-                Given::Closed => panic!("it has given before"),
+                Given::Closed { .. } => panic!("it has given before"),
             }
         });
     });

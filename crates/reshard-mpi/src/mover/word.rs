@@ -111,6 +111,9 @@ ordering_sites! {
     /// [`Rounds`](super::gather::Rounds): a rank has written its slot, and read all of the round before; another sees that.
     GatherGives = Release,
     GatherSees = Acquire,
+    /// [`Rounds`](super::gather::Rounds): a rank gives nothing any more; another sees that, and all that was given before.
+    GatherCloses = Release,
+    GatherSeesClosed = Acquire,
     /// [`Offers`](super::cma::offers): an owner offers its source; a reader sees that.
     SourceOffered = Release,
     SeesSourceOffered = Acquire,

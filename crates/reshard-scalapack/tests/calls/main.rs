@@ -68,6 +68,11 @@ fn main() {
         installation.launch("guesses 200", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
         installation.launch("progress", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
         installation.launch("absent", 3).succeeded(3);
+        installation.launch("late", 3).succeeded(3);
+        installation.launch("rounds", 3).succeeded(3);
+        if quick {
+            installation.launch("many-shapes 3000", 4).succeeded(4);
+        }
         installation.launch("different-contexts", 2).succeeded(2);
         installation.launch("names", 2).succeeded(2);
         installation.launch("arguments", 4).succeeded(4);

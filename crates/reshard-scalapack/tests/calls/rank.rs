@@ -24,7 +24,7 @@ pub fn play(part: &str) {
         // SAFETY: nothing else runs in this process yet.
         unsafe { std::env::set_var("OMPI_MCA_btl_vader_single_copy_mechanism", "none") };
     }
-    if words[0] == "absent" {
+    if ["absent", "late"].contains(&words[0]) {
         // SAFETY: nothing else runs in this process yet.
         unsafe { std::env::set_var("RESHARD_DEADLINE", "1") };
     }
@@ -44,6 +44,9 @@ pub fn play(part: &str) {
         "guesses" => guesses(&host, number(1)),
         "progress" => progress(&host),
         "absent" => absent(&host),
+        "late" => late(&host),
+        "rounds" => rounds(&host),
+        "many-shapes" => many_shapes(&host, number(1)),
         _ => panic!("no part {part}"),
     }
     println!("[{}/{} done]", host.world().rank(), host.world().size());
@@ -141,7 +144,9 @@ fn sets(host: &Host, seed: u64, count: u64) {
             "  sets: {count}, {moved} calls of rank 0 right, {equal} equal to ScaLAPACK's, which was wrong in {reference_wrong}"
         );
     }
-    assert!(size > 1 || moved > 0);
+    let mut all_moved = [moved];
+    host.world().all_reduce(&mut all_moved, Reduce::Max).unwrap();
+    assert!(all_moved[0] >= count, "{all_moved:?}");
 }
 
 /// A small matrix on a grid of one row, for tests of arguments: the descriptor, and memory.
@@ -195,6 +200,8 @@ fn names(host: &Host) {
 /// Wrong arguments, on one rank or on all: all ranks have the same message, and B is untouched.
 fn arguments(host: &Host) {
     let rank = host.world().rank();
+    // So that the processes know each other.
+    names(host);
     type Change = fn(&mut Call<'_>);
     let calls: &[(Change, &str)] = &[
         (
@@ -358,6 +365,7 @@ fn groups(host: &Host, calls: u64) {
 
 /// Every process has a context of its own, in which it is the first: that is no grid of all.
 fn different_contexts(host: &Host) {
+    names(host);
     let (rank, size) = (host.world().rank(), host.world().size());
     let contexts: Vec<Int> = (0..size).map(|rank| host.context(1, 1, &[rank])).collect();
     let mut simple = Simple::new(host);
@@ -450,7 +458,99 @@ fn progress(host: &Host) {
     }
 }
 
-/// A rank does not come: the others say so after the deadline, B is as it was, and the next call is right.
+/// One rank gives up before the others come: they give the same call up, and the next ones are right.
+fn late(host: &Host) {
+    let rank = host.world().rank();
+    let mut simple = Simple::new(host);
+    let descriptor = simple.descriptor;
+    for round in 0..2 {
+        for turn in 0..3 {
+            simple.a.iter_mut().for_each(|value| *value += 1.0);
+            simple.b.fill(-2.0);
+            if round == 1 && turn == 0 && rank != 0 {
+                std::thread::sleep(Duration::from_millis(1_500 + 100 * rank as u64));
+            }
+            let call = simple.call([&descriptor; 2]);
+            host.call(true, "pdgemr2d_", &call);
+            match (round, turn) {
+                (1, 0) => {
+                    let said = last_error().unwrap_or_default();
+                    let expected = if rank == 0 { " s for rank 1" } else { "rank 0 gave the call up" };
+                    assert!(said.contains(expected) && said.ends_with("B is as it was"), "{said}");
+                    assert!(simple.b.iter().all(|&value| value == -2.0));
+                    host.world().barrier().unwrap();
+                }
+                _ => assert_eq!((last_error(), &simple.a), (None, &simple.b), "{round} {turn}"),
+            }
+        }
+    }
+}
+
+/// A call that was there before is one round, in contexts that were not there before, too.
+fn rounds(host: &Host) {
+    for number in 0..20 {
+        let mut simple = Simple::new(host);
+        let descriptor = simple.descriptor;
+        for _ in 0..5 {
+            simple.a.iter_mut().for_each(|value| *value += 1.0);
+            let call = simple.call([&descriptor; 2]);
+            host.call(true, "pdgemr2d_", &call);
+            assert_eq!((last_error(), &simple.a), (None, &simple.b), "{number}");
+        }
+        host.destroy(simple.context);
+    }
+    // The first makes the group, the second remembers what all said.
+    assert_eq!(reshard_scalapack::counts(), [100, 1, 98, 0]);
+}
+
+/// More shapes than are kept, some of them again and again, and some as long as fits a slot, or a little longer.
+fn many_shapes(host: &Host, calls: u64) {
+    let (rank, size) = (host.world().rank(), host.world().size());
+    let context = host.context(1, size, &(0..size).collect::<Vec<_>>());
+    let first = host.context(1, 1, &[0]);
+    let mut random = Random::new(29);
+    for number in 0..calls {
+        let rows = match random.within(0, 39) {
+            0 => random.within(360, 364),
+            1..=20 => random.within(1, 20),
+            _ => random.within(21, 350) + 350 * random.within(0, 1),
+        } as usize;
+        let columns = if rows >= 360 { 362 } else { random.within(1, 3) as usize };
+        let local = (0..columns).filter(|column| column % size == rank).count();
+        let value = |row: usize, column: usize| (number as usize * 1_000_000 + row * 1_000 + column) as f64;
+        let elements = |columns: Vec<usize>| -> Vec<f64> {
+            columns.into_iter().flat_map(|column| (0..rows).map(move |row| value(row, column))).collect()
+        };
+        let mut a = if rank == 0 { elements((0..columns).collect()) } else { vec![] };
+        let mut b = vec![-1.0; rows * local.max(1)];
+        let int = |number: usize| number as Int;
+        let shape = [int(rows), int(columns)];
+        let desca = [1, first, shape[0], shape[1], shape[0], shape[1], 0, 0, shape[0]];
+        let descb = [1, context, shape[0], shape[1], shape[0], 1, 0, 0, shape[0]];
+        let call = Call {
+            letters: None,
+            m: shape[0],
+            n: shape[1],
+            a: a.as_mut_ptr().cast(),
+            ia: 1,
+            ja: 1,
+            desca: &desca,
+            b: b.as_mut_ptr().cast(),
+            ib: 1,
+            jb: 1,
+            descb: &descb,
+            context: Some(context),
+        };
+        host.call(true, "pdgemr2d_", &call);
+        assert_eq!(last_error(), None);
+        let expected = elements((0..columns).filter(|column| column % size == rank).collect());
+        assert!(b[..expected.len()] == expected, "call {number}: {rows} x {columns}");
+    }
+    let [_, planned, at_once, _] = reshard_scalapack::counts();
+    assert!(planned > 600 && at_once > calls / 4, "{planned} planned, {at_once} at once, of {calls}");
+}
+
+/// A rank does not come: the others say so after the deadline, and B is as it was.
 fn absent(host: &Host) {
     let rank = host.world().rank();
     let mut simple = Simple::new(host);
@@ -472,10 +572,6 @@ fn absent(host: &Host) {
     }
     assert!(began.elapsed() < Duration::from_secs(30));
     host.world().barrier().unwrap();
-    simple.b.fill(-2.0);
-    let call = simple.call([&descriptor; 2]);
-    host.call(true, "pdgemr2d_", &call);
-    assert_eq!((last_error(), &simple.a), (None, &simple.b));
 }
 
 /// Kibibytes of memory of this process.

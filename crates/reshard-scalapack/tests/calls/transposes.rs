@@ -182,6 +182,10 @@ fn call(
     let int = |number: usize| number as Int;
     let [(mut a, lead_a), (mut c, lead_c)] =
         [0, 1].map(|side| case.part(side, place, |row, column| case.element(side, row, column)));
+    if case.factors[0] == [0, 0] {
+        // Not read then.
+        a.fill(0xff);
+    }
     // Something to point to.
     a.resize(a.len().max(16), 0);
     let bytes = c.len();
@@ -229,6 +233,11 @@ pub fn others(host: &Host) {
         descriptor[6] = -1;
         descriptor
     };
+    // So that the processes know each other. The first one has all of it.
+    let place = [usize::from(rank != 0), 0];
+    let whole = Case { grid: [size, 1], ..case.clone() };
+    call(host, true, &whole, context, place, |descriptor| descriptor);
+    assert_eq!(last_error(), None);
     let found = call(host, true, &case, context, [0, 0], everywhere);
     assert_eq!((last_error(), found), (None, expected));
     // One rank has a block of 0.
