@@ -71,6 +71,12 @@ pub fn both_scalapacks() -> bool {
     ["openmpi", "mpich"].into_iter().all(scalapack_of)
 }
 
+/// A BLAS that is worth measuring.
+pub fn openblas() -> bool {
+    let here = || program("sh", &["-c", "ldconfig -p | grep -q libopenblas"]).works();
+    here() || (install("libopenblas0-pthread") && here())
+}
+
 fn scalapack_of(family: &str) -> bool {
     let listed = format!("ldconfig -p | grep -q libscalapack-{family}");
     let here = || program("sh", &["-c", &listed]).works();
