@@ -35,7 +35,15 @@ impl Chart {
         };
         let (x_low, x_high) = bounds(|point| point.0);
         let (y_low, y_high) = bounds(|point| point.1);
-        let (y_low, y_high) = (y_low.log10().floor(), y_high.log10().ceil());
+        let is_wide = y_high > 100.0 * y_low;
+        let (y_low, y_high) = match is_wide {
+            true => (y_low.log10().floor(), y_high.log10().ceil()),
+            // Few decades: from tick to tick.
+            false => {
+                let below = ticks((y_low / 10.0, y_low)).last().copied().unwrap_or(y_low);
+                (below.log10(), ticks((y_high, 10.0 * y_high)).first().copied().unwrap_or(y_high).log10())
+            }
+        };
         let x_at = |x: f64| WIDTH * (x / x_low).ln() / (x_high / x_low).ln();
         let y_at = |y: f64| HEIGHT * (1.0 - (y.log10() - y_low) / (y_high - y_low));
         let names = self.panels.last().into_iter().flat_map(|panel| &panel.1).map(|line| line.name.len());
@@ -61,9 +69,9 @@ impl Chart {
             let left = LEFT + index as f64 * (WIDTH + GAP);
             add(format!("<g transform=\"translate({left} {TOP})\">"));
             add(format!("<text x=\"{}\" y=\"-10\" text-anchor=\"middle\">{name}</text>", WIDTH / 2.0));
-            // Few decades have room for more than powers of ten.
-            let mut marks = ticks((10_f64.powf(y_low), 10_f64.powf(y_high)));
-            if y_high - y_low > 2.0 {
+            // A little room for what powers lose.
+            let mut marks = ticks((0.999 * 10_f64.powf(y_low), 1.001 * 10_f64.powf(y_high)));
+            if is_wide {
                 marks.retain(|mark| mark.log10().fract().abs() < 1e-9);
             }
             for mark in marks {

@@ -112,7 +112,7 @@ pub fn run(program: &str, sizes: &[String]) -> Result<(), Failure> {
 fn effort(size: usize) -> (usize, usize) {
     match size {
         ..=1024 => (3, 3),
-        ..=2048 => (1, 3),
+        1025..=2048 => (1, 3),
         _ => (1, 1),
     }
 }

@@ -93,7 +93,7 @@ pub fn moved_pivots(comm: &Comm, pivots: &[c_int], from: Deal, to: Deal, size: u
 /// The elements of the experiment of one size.
 pub struct Known {
     pub size: usize,
-    /// Two vectors z; A z, B z and A B z of each.
+    /// Two vectors z, each with A z and A B z.
     vectors: [[Vec<f64>; 3]; 2],
 }
 
@@ -113,7 +113,7 @@ fn element(kind: u64, size: usize, row: usize, column: usize) -> f64 {
 }
 
 impl Known {
-    /// Collective.
+    /// Every process multiplies some rows. Collective.
     pub fn new(comm: &Comm, size: usize) -> Result<Self> {
         let product = |kind: u64, vector: &[f64]| {
             let mine: Vec<f64> = (0..size.div_ceil(comm.size()))
@@ -200,7 +200,7 @@ impl Known {
 pub fn deals(comm: &Comm, scalapack: &Scalapack, blocks: &[usize]) -> Vec<Deal> {
     let ranks = comm.size();
     let mut all = Vec::new();
-    for rows in (1..=ranks).filter(|rows| ranks % rows == 0) {
+    for rows in (1..=ranks).filter(|rows| ranks.is_multiple_of(*rows)) {
         let grid = [rows, ranks / rows];
         let context = scalapack.context(grid);
         all.extend(blocks.iter().map(|&block| Deal { grid, block, context }));

@@ -145,6 +145,8 @@ impl<'a> Here<'a> {
     /// Seconds of the three kernels.
     pub fn stay(&mut self) -> Result<[f64; 3]> {
         let Setting { comm, scalapack, known } = self.setting;
+        // No result of an earlier run passes for one of this.
+        self.product.part.fill(0.0);
         let run = || {
             scalapack.multiply(&self.a, &self.b, &mut self.product);
             Ok(())
@@ -200,6 +202,9 @@ impl<'a> There<'a> {
         let Setting { comm, scalapack, known } = self.setting;
         let ([_, lu, ts], here) = (self.best, self.here);
         let [a, b, back] = &mut self.multiply;
+        for result in [&mut self.product, &mut back.to, &mut self.lu[1].to, &mut self.solve[2].to] {
+            result.part.fill(0.0);
+        }
         let ((), multiply_seconds) = self.setting.timed(|| {
             scalapack.multiply(a.run(&from.a)?, b.run(&from.b)?, &mut self.product);
             back.run(&self.product).map(|_| ())
@@ -232,6 +237,9 @@ impl<'a> There<'a> {
         let Setting { comm, scalapack, known } = self.setting;
         let [_, lu, ts] = self.best;
         let ([a, b, _], [_, c, back], [to_lu, to_ts]) = (&mut self.multiply, &mut self.solve, &mut self.on);
+        for result in [&mut self.product, &mut back.to] {
+            result.part.fill(0.0);
+        }
         let ((), seconds) = self.setting.timed(|| {
             scalapack.multiply(a.run(&from.a)?, b.run(&from.b)?, &mut self.product);
             let factors = to_lu.run(&self.product)?;
@@ -253,6 +261,7 @@ impl<'a> There<'a> {
         assert_eq!(self.here, mm, "it begins where multiply is best");
         let [to_lu, to_ts] = &mut self.on;
         let mut solutions = self.setting.c_of_product(ts)?;
+        self.product.part.fill(0.0);
         let ((), seconds) = self.setting.timed(|| {
             scalapack.multiply(&from.a, &from.b, &mut self.product);
             let factors = to_lu.run(&self.product)?;

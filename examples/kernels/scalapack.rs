@@ -12,7 +12,7 @@ type Get = unsafe extern "C" fn(c_int, c_int, *mut c_int);
 type GridInit = unsafe extern "C" fn(*mut c_int, *const c_char, c_int, c_int);
 type Letter = *const c_char;
 type Int = *const c_int;
-/// A matrix as ScaLAPACK is given it: the part, the first row and column, the descriptor.
+/// A matrix is passed as its part, its first row and column, and its descriptor.
 type Gemm = unsafe extern "C" fn(
     Letter,
     Letter,

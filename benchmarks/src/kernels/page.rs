@@ -190,7 +190,7 @@ fn redistributions(text: &mut String, results: &Results) -> Result<(), Failure> 
         "## What the redistributions take\n\n\
          One redistribution of the matrix between two of the layouts, all pairs, milliseconds: with a kept plan least, median and most, and the\n\
          median and most of the first time. The last columns: what a kernel takes with its redistributions, measured in one, divided by the sum\n\
-         of the measured parts (geometric mean over layouts): redistributions leave caches to the kernel that it has to fill again.\n\n\
+         of its parts, measured apart (geometric mean over layouts): the sum that the advisor predicts.\n\n\
          | size | least | median | most | first: median | most | multiply / parts | LU / parts | solve / parts |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for answer in &results.sizes {

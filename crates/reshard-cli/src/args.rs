@@ -346,8 +346,8 @@ pub struct Explain {
 #[derive(Flags, Debug)]
 #[command(after_help = "\
 A trial is two timed runs of your computation at one size: where the arrays are (HERE), and in the other layout (THERE), with
-the time of all redistributions there and back. --trial 512:0.024,0.006,0.001 is 24 ms, 6 ms and 1 ms at size 512. A second
-trial of another size makes the prediction better.")]
+the time of all redistributions there and back. --trial 512:0.024,0.006,0.001 is 24 ms, 6 ms and 1 ms at size 512. The nearer
+to the size in question, the better.")]
 pub struct Advise {
     /// Two timed runs at one size, in seconds; may be given several times, with different sizes
     #[arg(

@@ -5,8 +5,9 @@
 //! that costs little. An [`Advisor`] extends it to other sizes, as the work of the kernel grows (n^3 for matrices) and as its data
 //! do (n^2), and compares. The larger a matrix, the less a redistribution weighs: [`Advice::pays_from_size`] says from where on.
 //!
-//! What small sizes show of large ones is only so much. Two trials of different sizes tell more than one, and the advice is
-//! [`Verdict::Close`] where the two ways differ by less than a margin.
+//! What small sizes show of large ones is only so much, and the nearer a trial is to the size in question, the better. Trials of two
+//! sizes show how times grow, if both are accurate: measured on a noisy machine (docs/kernels.md), the larger one alone was right more
+//! often. The advice is [`Verdict::Close`] where the two ways differ by less than a margin.
 
 use crate::error::{Error, Result};
 
