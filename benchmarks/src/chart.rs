@@ -1,4 +1,4 @@
-//! A small log-log line chart as SVG, readable on light and dark pages.
+//! Small log-log charts as SVG, readable on light and dark pages.
 
 use std::fmt::Write as _;
 
@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 pub struct Line {
     pub name: String,
     pub points: Vec<(f64, f64)>,
+    /// False for dots alone.
+    pub joined: bool,
 }
 
 /// Panels side by side that share their axes.
@@ -33,7 +35,15 @@ impl Chart {
         };
         let (x_low, x_high) = bounds(|point| point.0);
         let (y_low, y_high) = bounds(|point| point.1);
-        let (y_low, y_high) = (y_low.log10().floor(), y_high.log10().ceil());
+        let is_wide = y_high > 100.0 * y_low;
+        let (y_low, y_high) = match is_wide {
+            true => (y_low.log10().floor(), y_high.log10().ceil()),
+            // Few decades: from tick to tick.
+            false => {
+                let below = ticks((y_low / 10.0, y_low)).last().copied().unwrap_or(y_low);
+                (below.log10(), ticks((y_high, 10.0 * y_high)).first().copied().unwrap_or(y_high).log10())
+            }
+        };
         let x_at = |x: f64| WIDTH * (x / x_low).ln() / (x_high / x_low).ln();
         let y_at = |y: f64| HEIGHT * (1.0 - (y.log10() - y_low) / (y_high - y_low));
         let names = self.panels.last().into_iter().flat_map(|panel| &panel.1).map(|line| line.name.len());
@@ -59,18 +69,17 @@ impl Chart {
             let left = LEFT + index as f64 * (WIDTH + GAP);
             add(format!("<g transform=\"translate({left} {TOP})\">"));
             add(format!("<text x=\"{}\" y=\"-10\" text-anchor=\"middle\">{name}</text>", WIDTH / 2.0));
-            let mut exponent = y_low;
-            while exponent <= y_high {
-                let y = y_at(10_f64.powf(exponent));
+            // A little room for what powers lose.
+            let mut marks = ticks((0.999 * 10_f64.powf(y_low), 1.001 * 10_f64.powf(y_high)));
+            if is_wide {
+                marks.retain(|mark| mark.log10().fract().abs() < 1e-9);
+            }
+            for mark in marks {
+                let y = y_at(mark);
                 add(format!("<path d=\"M0 {y:.1}H{WIDTH}\" stroke=\"#dddddd\"/>"));
                 if index == 0 {
-                    add(format!(
-                        "<text x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                        y + 4.0,
-                        10_f64.powf(exponent)
-                    ));
+                    add(format!("<text x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{mark}</text>", y + 4.0));
                 }
-                exponent += 1.0;
             }
             let mut ticks: Vec<f64> =
                 lines.iter().flat_map(|line| &line.points).map(|point| point.0).collect();
@@ -92,7 +101,7 @@ impl Chart {
             ));
             for (line, colour) in lines.iter().zip(COLOURS) {
                 let mut path = String::new();
-                for (at, &(x, y)) in line.points.iter().enumerate() {
+                for (at, &(x, y)) in line.points.iter().enumerate().filter(|_| line.joined) {
                     let _ = write!(path, "{}{:.1} {:.1}", if at == 0 { "M" } else { "L" }, x_at(x), y_at(y));
                 }
                 add(format!("<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"));

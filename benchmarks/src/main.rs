@@ -10,6 +10,7 @@ mod answer;
 mod chart;
 mod count;
 mod figures;
+mod kernels;
 mod machine;
 mod messages;
 mod mpi;
@@ -49,11 +50,12 @@ fn main() -> ExitCode {
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
         (Some("scalapack"), Some(program)) => scalapack::run(program),
+        (Some("kernels"), Some(program)) => kernels::run(program, &arguments.collect::<Vec<_>>()),
         (Some("network"), Some(program)) => network::run(program),
         (Some("space"), Some(program)) => space::run(program, &arguments.collect::<Vec<_>>()),
         (Some("count"), Some(what)) => count(what, arguments.next().as_deref()),
         _ => {
-            Err("usage: reshard-bench plan | schedule | ring | figures | threads [CASE] | messages | mpi PROGRAM | scalapack EXAMPLE | network PROGRAM | \
+            Err("usage: reshard-bench plan | schedule | ring | figures | threads [CASE] | messages | mpi PROGRAM | scalapack EXAMPLE | kernels EXAMPLE [SIZE..] | network PROGRAM | \
                  space PROGRAM [OPTIONS] | count plan|threads|pack|unpack ROUNDS"
                 .into())
         }

@@ -195,6 +195,7 @@ fn chart(results: &Results) -> Chart {
     let panel = |example: &str, name: String| {
         let lines = WAYS.iter().map(|(way, _)| Line {
             name: (*way).to_string(),
+            joined: true,
             points: results
                 .runs
                 .iter()

@@ -354,6 +354,7 @@ fn chart(results: &Results) -> Chart {
         (0..results.methods.len())
             .map(|method| Line {
                 name: results.methods[method].to_string(),
+                joined: true,
                 points: rows
                     .iter()
                     .filter_map(|row| Some((row.to_grid as f64, row.microseconds[method]?)))

@@ -165,8 +165,11 @@ fn chart(results: &Results) -> Chart {
             let of_drift = results.paid.iter().filter(|paid| paid.drift_percent == drift);
             of_drift.map(|paid| (paid.link_cost, paid.relative[at])).collect()
         };
-        let line =
-            |(at, (name, _)): (usize, &(&str, Policy))| Line { name: name.to_string(), points: points(at) };
+        let line = |(at, (name, _)): (usize, &(&str, Policy))| Line {
+            name: name.to_string(),
+            points: points(at),
+            joined: true,
+        };
         (format!("speeds drift by {drift} % a step"), POLICIES.iter().enumerate().map(line).collect())
     };
     Chart {

@@ -44,6 +44,25 @@ pub fn scalapack() -> Outcome {
     cargo(&run).run()
 }
 
+/// Three kernels of ScaLAPACK, where their matrices are and where they are fastest; of these sizes, or of all.
+pub fn kernels(sizes: &[&str]) -> Outcome {
+    crate::mpi::ready()?;
+    if !crate::mpi::scalapack() {
+        return Err("ScaLAPACK is missing; as root on Debian: apt-get install libscalapack-openmpi2.2".into());
+    }
+    if !crate::mpi::openblas() {
+        say(
+            "OpenBLAS cannot be had here: the kernels run on the BLAS that is, which may be the slow reference",
+        );
+    }
+    cargo(&["build", "--release", "--locked", "--package", "reshard-examples", "--bin", "kernels"]).run()?;
+    say("kernels of ScaLAPACK in all layouts: half an hour for all sizes");
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
+    let example = format!("{target}/release/kernels");
+    let run = ["run", "--release", "--locked", "--package", "reshard-bench", "--", "kernels", &example];
+    cargo(&[&run[..], sizes].concat()).run()
+}
+
 /// On hosts that are network namespaces, with links so slow that they are what counts.
 pub fn network() -> Outcome {
     crate::mpi::ready()?;

@@ -37,6 +37,9 @@ usage: cargo xtask COMMAND
   bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
   bench scalapack speed in the place of ScaLAPACK's routines: writes docs/scalapack-speed.md,
                   benchmarks/results/scalapack.json
+  bench kernels [SIZE..]
+                  three kernels of ScaLAPACK in all layouts, with and without redistribution, and whether the advisor was
+                  right: writes docs/kernels.md and .svg, benchmarks/results/kernels.json; of some sizes, the others are kept
   bench network   schedules on sixteen hosts with slow links: writes docs/network-speed.md and .svg,
                   benchmarks/results/network.json
   bench figures   figures 4 and 5 of the ScaLAPACK redistribution paper: writes docs/figures-speed.md and two .svg,
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         }
         ["bench", "mpi"] => bench::mpi(),
         ["bench", "scalapack"] => bench::scalapack(),
+        ["bench", "kernels", sizes @ ..] => bench::kernels(sizes),
         ["bench", "network"] => bench::network(),
         ["bench", "space", options @ ..] => bench::space(options),
         ["bench", "count"] => bench::count(false),

@@ -103,6 +103,12 @@ pub fn scalapack_to_link() -> bool {
     here() || (install("libscalapack-openmpi-dev") && here())
 }
 
+/// A BLAS that is worth measuring.
+pub fn openblas() -> bool {
+    let here = || program("sh", &["-c", "ldconfig -p | grep -q libopenblas"]).works();
+    here() || (install("libopenblas0-pthread") && here())
+}
+
 fn scalapack_of(family: &str) -> bool {
     let listed = format!("ldconfig -p | grep -q libscalapack-{family}");
     let here = || program("sh", &["-c", &listed]).works();

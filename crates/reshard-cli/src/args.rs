@@ -28,6 +28,8 @@ pub enum Command {
     Simulate(Simulate),
     /// Balance loads along a ring of processes: who sends how many items to which neighbour, in the least time
     Ring(Ring),
+    /// Predict from two timed runs whether it pays to move arrays to a layout in which a computation is faster
+    Advise(Advise),
     /// Draw a redistribution: its communication grid coloured by step, and the timeline of its simulation
     Explain(Explain),
 }
@@ -53,6 +55,7 @@ impl Command {
             Self::Relabel(_) => "relabelling the ranks of a redistribution",
             Self::Simulate(_) => "simulating a redistribution",
             Self::Ring(_) => "balancing the loads of a ring",
+            Self::Advise(_) => "comparing two layouts",
             Self::Explain(_) => "drawing a redistribution",
         }
     }
@@ -337,6 +340,41 @@ pub struct Explain {
     /// The file to draw to, - for standard output
     #[arg(long, value_name = "FILE")]
     pub svg: std::path::PathBuf,
+}
+
+/// Flags of `reshard advise`.
+#[derive(Flags, Debug)]
+#[command(after_help = "\
+A trial is two timed runs of your computation at one size: where the arrays are (HERE), and in the other layout (THERE), with
+the time of all redistributions there and back. --trial 512:0.024,0.006,0.001 is 24 ms, 6 ms and 1 ms at size 512. The nearer
+to the size in question, the better.")]
+pub struct Advise {
+    /// Two timed runs at one size, in seconds; may be given several times, with different sizes
+    #[arg(
+        long = "trial",
+        value_name = "SIZE:HERE,THERE,REDISTRIBUTION",
+        required = true,
+        allow_hyphen_values = true
+    )]
+    pub trials: Vec<String>,
+    /// The size to predict, such as 4096 for matrices of 4096 x 4096; without it, that of the largest trial
+    #[arg(long, allow_negative_numbers = true)]
+    pub size: Option<f64>,
+    /// Runs of the computation between one redistribution there and one back
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub runs: u64,
+    /// The part of the faster time by which the two must differ
+    #[arg(long, value_name = "PART", default_value_t = 0.1, allow_negative_numbers = true)]
+    pub margin: f64,
+    /// The work grows with SIZE to this power
+    #[arg(long, value_name = "POWER", default_value_t = 3.0, allow_negative_numbers = true)]
+    pub work: f64,
+    /// The data grow with SIZE to this power
+    #[arg(long, value_name = "POWER", default_value_t = 2.0, allow_negative_numbers = true)]
+    pub data: f64,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Flags of `reshard ring`.

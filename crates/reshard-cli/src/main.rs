@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod advise;
 mod args;
 mod bench;
 mod explain;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Ok(Args { command: Command::Relabel(args) }) => relabel::run(&args),
         Ok(Args { command: Command::Simulate(args) }) => simulate::run(&args),
         Ok(Args { command: Command::Ring(args) }) => ring::run(&args),
+        Ok(Args { command: Command::Advise(args) }) => advise::run(&args),
         Ok(Args { command: Command::Explain(args) }) => explain::run(&args),
         // --help and --version are results, not errors.
         Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),

@@ -36,6 +36,7 @@ fn every_key_is_on_the_page() {
         "ring --loads 1,2 --targets 2,1 --run",
         "run --shape 30 --from 2/3 --to 2/5 --repeat 1",
         "run --shape 30 --from 2/3 --to 2/5 --engine messages --repeat 1",
+        "advise --trial 512:0.024,0.006,0.001",
         "plan --from 2;3 --to 2/5",
     ] {
         let arguments = command.split(' ').chain(["--json"]);

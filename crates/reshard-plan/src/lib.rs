@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod axis;
 pub mod classes;
 pub mod cost;

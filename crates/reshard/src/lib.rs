@@ -39,8 +39,8 @@ pub use reshard_plan::{Error, ErrorKind, Layout, MemoryOrder, Move, Plan, Result
 
 // One level down: the planner, module by module.
 pub use reshard_plan::{
-    axis, classes, cost, distribution, error, grid, layout, notation, overlap, plan, problem, quotient,
-    relabel, schedule, simulate, track, traffic, triangle,
+    advise, axis, classes, cost, distribution, error, grid, layout, notation, overlap, plan, problem,
+    quotient, relabel, schedule, simulate, track, traffic, triangle,
 };
 
 // Their types stand in signatures: to be named in the version that fits.
