@@ -43,7 +43,7 @@ pub unsafe fn call<I: Width>(call: &Arguments<I>, name: &CStr, forward: impl FnO
         Ok(Ok(Done::Nothing)) => {}
         Ok(Ok(Done::Forwards)) => forward_to::<I>(call, name, forward, settings, "it is left to the PBLAS"),
         Ok(Ok(Done::Moved(moved))) => {
-            report::moved(&call.routine, call.rows, call.columns, &moved, began.elapsed())
+            report::moved(&call.routine, call.rows, call.columns, &moved, began.elapsed());
         }
         Ok(Err(error)) => fail::<I>(&error, settings),
         Err(_) => {

@@ -61,6 +61,9 @@ struct Calling<'a, I> {
     settings: &'a Settings,
 }
 
+/// What a reduction says: the call, and the numbers of all processes.
+type Reduced = (Box<AgreedCall>, Vec<u64>);
+
 /// Why a call did not come about in a gather.
 enum Failed {
     /// The gather was dropped, before anything was agreed: there is another way.
@@ -164,8 +167,8 @@ impl<I: Width> Calling<'_, I> {
         CallError { message, says: self.comm.rank() == 0, agreed: true }
     }
 
-    /// Agrees in one reduction: the call, and the numbers of all processes. Collective.
-    fn reduce(&self, kept: &Kept) -> Result<Option<(Box<AgreedCall>, Vec<u64>)>, CallError> {
+    /// Agrees in one reduction; none if the real routine is wanted. Collective.
+    fn reduce(&self, kept: &Kept) -> Result<Option<Reduced>, CallError> {
         let failed = |error: Error| self.own_error(&error.to_string());
         let Self { comm, settings, .. } = self;
         let mut all = words(&self.said, comm.rank(), comm.size(), &kept.state());

@@ -138,7 +138,7 @@ fn joined(runs: Vec<[usize; 3]>) -> Vec<[usize; 3]> {
     for [from, to, bytes] in runs {
         match joined.last_mut() {
             Some(last) if [0, 1].map(|side| last[side].wrapping_add(last[2])) == [from, to] => {
-                last[2] += bytes
+                last[2] += bytes;
             }
             _ => joined.push([from, to, bytes]),
         }

@@ -34,7 +34,7 @@ struct Case {
 impl Case {
     fn random(random: &mut Random, size: usize) -> Self {
         let mut within = |least: u64, most: u64| random.within(least, most) as usize;
-        let rows = (1..=size).filter(|rows| size % rows == 0).nth(within(0, 3)).unwrap_or(1);
+        let rows = (1..=size).filter(|rows| size.is_multiple_of(*rows)).nth(within(0, 3)).unwrap_or(1);
         let grid = [rows, size / rows];
         let window = [within(1, 40), within(1, 40)];
         let letter = ['s', 'd', 'c', 'z'][within(0, 3)];
