@@ -40,8 +40,8 @@ const LIBRARIES: [Library; 3] = [
     },
 ];
 
-/// The version of what is binary compatible: the end of the SONAME.
-const ABI: &str = "0";
+/// The version of what is binary compatible: the end of the SONAME, as the libraries' build.rs say.
+const ABI: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -247,7 +247,7 @@ fn the_library_exports_what_the_header_declares() {
     assert_eq!(exported, declared);
     assert!(declared.len() > 35, "{declared:?}");
     let dynamic = run(Command::new("readelf").arg("-d").arg(&library));
-    assert!(dynamic.contains("[libreshard.so.0]"), "{dynamic}");
+    assert!(dynamic.contains("[libreshard.so.0.1]"), "{dynamic}");
     assert!(!dynamic.contains("libmpi"), "{dynamic}");
 }
 
@@ -332,10 +332,15 @@ fn a_program_with_the_fortran_module_runs() {
     let program = compiled("mpif90.openmpi", &["-Wall", "-fcheck=all"], &files, &libraries, &folder);
     let said = launched(&OPEN_MPI, &program, &[]);
     assert!(said.contains("moved"), "{said}");
+    // A compiler that optimises may keep in registers what it believes nobody else writes to.
+    let program = compiled("mpif90.openmpi", &["-Wall", "-O3"], &files, &libraries, &folder);
+    let said = launched(&OPEN_MPI, &program, &[]);
+    assert!(said.contains("moved"), "{said}");
     // The module itself, as the standard wants it.
     let module = prefix().join("include/reshard.f90");
     let strict = ["-std=f2018", "-Wall", "-Wextra", "-Werror", "-c"];
-    compiled("gfortran", &strict, &[module], &[], &folder);
+    compiled("gfortran", &strict, std::slice::from_ref(&module), &[], &folder);
+    compiled("gfortran", &["-fdefault-integer-8", "-Wall", "-Werror", "-c"], &[module], &[], &folder);
 }
 
 #[test]

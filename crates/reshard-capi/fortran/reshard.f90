@@ -15,7 +15,8 @@
 !
 ! Every procedure has an optional last argument ierr: RESHARD_OK (0) or a code, and reshard_message() has the sentence. Without
 ! ierr an error is printed, and the program stops. Indices and ranks count from 0, as in C and MPI; sizes of parts are in bytes.
-! Arrays must be contiguous; those of a run in flight have the attributes ASYNCHRONOUS and, if they have one already, TARGET.
+! Arrays must be contiguous; those of a run in flight, and those of which parts are given by c_loc, have the attributes TARGET and ASYNCHRONOUS.
+! An array that is not allocated, on a rank without a part, cannot be passed: allocate one of no elements.
 module reshard
     use, intrinsic :: iso_c_binding
     use, intrinsic :: iso_fortran_env, only: error_unit, int64
@@ -90,7 +91,17 @@ module reshard
 
     ! Counts and sizes of any integer kind that has them.
     interface reshard_plan_add
-        module procedure plan_add_default, plan_add_long
+        module procedure plan_add_4, plan_add_8
+    end interface
+
+    ! Descriptors of integers of 4 bytes (LP64) and of 8 (ILP64).
+    interface reshard_layout_from_descriptor
+        module procedure from_descriptor_4, from_descriptor_8
+    end interface
+
+    ! Factors of the four types of the BLAS, which are those of the elements.
+    interface reshard_engine_run_scaled
+        module procedure run_scaled_f32, run_scaled_f64, run_scaled_complex_f32, run_scaled_complex_f64
     end interface
 
     interface
@@ -148,7 +159,7 @@ module reshard
             import
             type(c_ptr), value :: layout
             integer(c_int64_t), value :: rank
-            integer(c_int64_t), intent(out) :: elements
+            integer(c_int64_t), intent(inout) :: elements
         end function
         integer(c_int) function c_layout_local_shape(layout, rank, dims, extents) &
             bind(C, name="reshard_layout_local_shape")
@@ -164,7 +175,7 @@ module reshard
             type(c_ptr), value :: layout
             integer(c_size_t), value :: dims
             integer(c_int64_t), intent(in) :: index(*)
-            integer(c_int64_t), intent(out) :: rank, address
+            integer(c_int64_t), intent(inout) :: rank, address
         end function
         integer(c_int) function c_layout_global_index(layout, rank, dims, local_index, global_index) &
             bind(C, name="reshard_layout_global_index")
@@ -200,14 +211,14 @@ module reshard
             type(c_ptr), value :: plan
             integer(c_size_t), value :: array
             integer(c_int64_t), value :: rank
-            integer(c_size_t), intent(out) :: bytes
+            integer(c_size_t), intent(inout) :: bytes
         end function
         integer(c_int) function c_plan_target_bytes(plan, array, rank, bytes) bind(C, name="reshard_plan_target_bytes")
             import
             type(c_ptr), value :: plan
             integer(c_size_t), value :: array
             integer(c_int64_t), value :: rank
-            integer(c_size_t), intent(out) :: bytes
+            integer(c_size_t), intent(inout) :: bytes
         end function
         subroutine c_plan_free(plan) bind(C, name="reshard_plan_free")
             import
@@ -253,9 +264,9 @@ module reshard
             bind(C, name="reshard_engine_start")
             import
             type(c_ptr), value :: engine
-            type(*), dimension(*), intent(in), asynchronous :: from
+            type(*), dimension(*), intent(in), asynchronous, target :: from
             integer(c_size_t), value :: from_bytes, to_bytes
-            type(*), dimension(*), intent(inout), asynchronous :: to
+            type(*), dimension(*), intent(inout), asynchronous, target :: to
             type(c_ptr), intent(out) :: run
         end function
         integer(c_int) function c_engine_start_arrays(engine, arrays, count, run) &
@@ -273,7 +284,7 @@ module reshard
         integer(c_int) function c_run_test(run, done) bind(C, name="reshard_run_test")
             import
             type(c_ptr), value :: run
-            integer(c_int), intent(out) :: done
+            integer(c_int), intent(inout) :: done
         end function
         integer(c_int) function c_run_wait(run) bind(C, name="reshard_run_wait")
             import
@@ -305,12 +316,12 @@ module reshard
             import
             type(c_ptr), value :: ring
             integer(c_int64_t), value :: process
-            integer(c_size_t), intent(out) :: items
+            integer(c_size_t), intent(inout) :: items
         end function
         integer(c_int) function c_ring_run(ring, parts, count) bind(C, name="reshard_ring_run")
             import
             type(c_ptr), value :: ring
-            type(reshard_part), intent(in) :: parts(*)
+            type(reshard_part), intent(in), target :: parts(*)
             integer(c_size_t), value :: count
         end function
         subroutine c_ring_free(ring) bind(C, name="reshard_ring_free")
@@ -401,7 +412,7 @@ contains
 
     ! The layout of a ScaLAPACK descriptor, on a grid of rows x columns ranks. `rank` is this process's, whose leading
     ! dimension the descriptor has.
-    subroutine reshard_layout_from_descriptor(descriptor, rows, columns, rank, layout, rank_order, ierr)
+    subroutine from_descriptor_4(descriptor, rows, columns, rank, layout, rank_order, ierr)
         integer(c_int32_t), intent(in) :: descriptor(9)
         integer, intent(in) :: rows, columns, rank
         type(reshard_layout), intent(out) :: layout
@@ -411,6 +422,25 @@ contains
         ranks_by = RESHARD_ROW_MAJOR
         if (present(rank_order)) ranks_by = int(rank_order, c_int)
         call conclude(c_layout_from_descriptor(descriptor, int(rows, c_int64_t), int(columns, c_int64_t), ranks_by, &
+            int(rank, c_int64_t), layout%handle), ierr)
+    end subroutine
+
+    ! As before, of integers of 8 bytes. Numbers beyond 4 bytes are refused: such a layout is made by reshard_layout_parse.
+    subroutine from_descriptor_8(descriptor, rows, columns, rank, layout, rank_order, ierr)
+        integer(c_int64_t), intent(in) :: descriptor(9)
+        integer, intent(in) :: rows, columns, rank
+        type(reshard_layout), intent(out) :: layout
+        integer, intent(in), optional :: rank_order
+        integer, intent(out), optional :: ierr
+        integer(c_int) :: ranks_by
+        integer(c_int32_t) :: narrow(9)
+        ranks_by = RESHARD_ROW_MAJOR
+        if (present(rank_order)) ranks_by = int(rank_order, c_int)
+        narrow = 0
+        ! The context may be any number, and is not read.
+        where (abs(descriptor) <= huge(narrow)) narrow = int(descriptor, c_int32_t)
+        if (any(abs(descriptor(3:9)) > huge(narrow))) narrow(1) = -1
+        call conclude(c_layout_from_descriptor(narrow, int(rows, c_int64_t), int(columns, c_int64_t), ranks_by, &
             int(rank, c_int64_t), layout%handle), ierr)
     end subroutine
 
@@ -503,20 +533,20 @@ contains
     end subroutine
 
     ! Adds an array to a plan, elements of so many bytes.
-    subroutine plan_add_default(plan, from, to, element_bytes, ierr)
+    subroutine plan_add_4(plan, from, to, element_bytes, ierr)
         type(reshard_plan), intent(in) :: plan
         type(reshard_layout), intent(in) :: from, to
-        integer, intent(in) :: element_bytes
+        integer(c_int32_t), intent(in) :: element_bytes
         integer, intent(out), optional :: ierr
-        call plan_add_long(plan, from, to, int(element_bytes, c_size_t), ierr)
+        call conclude(c_plan_add(plan%handle, from%handle, to%handle, int(element_bytes, c_size_t)), ierr)
     end subroutine
 
-    subroutine plan_add_long(plan, from, to, element_bytes, ierr)
+    subroutine plan_add_8(plan, from, to, element_bytes, ierr)
         type(reshard_plan), intent(in) :: plan
         type(reshard_layout), intent(in) :: from, to
-        integer(c_size_t), intent(in) :: element_bytes
+        integer(c_int64_t), intent(in) :: element_bytes
         integer, intent(out), optional :: ierr
-        call conclude(c_plan_add(plan%handle, from%handle, to%handle, element_bytes), ierr)
+        call conclude(c_plan_add(plan%handle, from%handle, to%handle, int(element_bytes, c_size_t)), ierr)
     end subroutine
 
     ! As reshard_plan_add, for a window: `extents` of the source from index `begin` on move into the destination from index `into` on;
@@ -531,14 +561,14 @@ contains
         integer, intent(out), optional :: ierr
         type(c_window) :: window
         integer(c_size_t) :: given(4)
-        given = 0
+        given = -1
         if (present(extents)) given(1) = size(extents, kind=c_size_t)
         if (present(begin)) given(2) = size(begin, kind=c_size_t)
         if (present(into)) given(3) = size(into, kind=c_size_t)
         if (present(axes)) given(4) = size(axes, kind=c_size_t)
         ! Lists of different lengths are of none, which the library refuses.
-        window%dims = maxval(given)
-        if (any(given /= 0 .and. given /= window%dims)) window%dims = 0
+        window%dims = max(maxval(given), 0_c_size_t)
+        if (any(given /= -1 .and. given /= window%dims)) window%dims = 0
         if (present(extents)) window%extents = c_loc(extents)
         if (present(begin)) window%from = c_loc(begin)
         if (present(into)) window%to = c_loc(into)
@@ -603,16 +633,48 @@ contains
         call conclude(c_engine_run(engine%handle, from, from_bytes, to, to_bytes), ierr)
     end subroutine
 
-    ! The destination becomes alpha * source + beta * destination. Alpha and beta are of the element type.
-    subroutine reshard_engine_run_scaled(engine, element_type, alpha, from, from_bytes, beta, to, to_bytes, ierr)
+    ! The destination becomes alpha * source + beta * destination, in elements of the type of alpha and beta.
+    subroutine run_scaled_f32(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
         type(reshard_engine), intent(in) :: engine
-        integer, intent(in) :: element_type
-        type(*), intent(in) :: alpha, beta
+        real(c_float), intent(in) :: alpha, beta
         type(*), dimension(*), intent(in) :: from
         integer(c_size_t), intent(in) :: from_bytes, to_bytes
         type(*), dimension(*), intent(inout) :: to
         integer, intent(out), optional :: ierr
-        call conclude(c_engine_run_scaled(engine%handle, int(element_type, c_int), alpha, from, from_bytes, beta, to, &
+        call conclude(c_engine_run_scaled(engine%handle, int(RESHARD_F32, c_int), alpha, from, from_bytes, beta, to, &
+            to_bytes), ierr)
+    end subroutine
+
+    subroutine run_scaled_f64(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
+        type(reshard_engine), intent(in) :: engine
+        real(c_double), intent(in) :: alpha, beta
+        type(*), dimension(*), intent(in) :: from
+        integer(c_size_t), intent(in) :: from_bytes, to_bytes
+        type(*), dimension(*), intent(inout) :: to
+        integer, intent(out), optional :: ierr
+        call conclude(c_engine_run_scaled(engine%handle, int(RESHARD_F64, c_int), alpha, from, from_bytes, beta, to, &
+            to_bytes), ierr)
+    end subroutine
+
+    subroutine run_scaled_complex_f32(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
+        type(reshard_engine), intent(in) :: engine
+        complex(c_float_complex), intent(in) :: alpha, beta
+        type(*), dimension(*), intent(in) :: from
+        integer(c_size_t), intent(in) :: from_bytes, to_bytes
+        type(*), dimension(*), intent(inout) :: to
+        integer, intent(out), optional :: ierr
+        call conclude(c_engine_run_scaled(engine%handle, int(RESHARD_COMPLEX_F32, c_int), alpha, from, from_bytes, beta, to, &
+            to_bytes), ierr)
+    end subroutine
+
+    subroutine run_scaled_complex_f64(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
+        type(reshard_engine), intent(in) :: engine
+        complex(c_double_complex), intent(in) :: alpha, beta
+        type(*), dimension(*), intent(in) :: from
+        integer(c_size_t), intent(in) :: from_bytes, to_bytes
+        type(*), dimension(*), intent(inout) :: to
+        integer, intent(out), optional :: ierr
+        call conclude(c_engine_run_scaled(engine%handle, int(RESHARD_COMPLEX_F64, c_int), alpha, from, from_bytes, beta, to, &
             to_bytes), ierr)
     end subroutine
 
@@ -642,9 +704,9 @@ contains
     ! Begins to move one array. Until the run is over both arrays stay as they are.
     subroutine reshard_engine_start(engine, from, from_bytes, to, to_bytes, run, ierr)
         type(reshard_engine), intent(in) :: engine
-        type(*), dimension(*), intent(in), asynchronous :: from
+        type(*), dimension(*), intent(in), asynchronous, target :: from
         integer(c_size_t), intent(in) :: from_bytes, to_bytes
-        type(*), dimension(*), intent(inout), asynchronous :: to
+        type(*), dimension(*), intent(inout), asynchronous, target :: to
         type(reshard_run), intent(out) :: run
         integer, intent(out), optional :: ierr
         call conclude(c_engine_start(engine%handle, from, from_bytes, to, to_bytes, run%handle), ierr)
@@ -774,7 +836,7 @@ contains
     ! Moves the items of a ring in one process, in place: the parts of all processes.
     subroutine reshard_ring_run_parts(ring, parts, ierr)
         type(reshard_ring), intent(in) :: ring
-        type(reshard_part), intent(in) :: parts(:)
+        type(reshard_part), intent(in), contiguous, target :: parts(:)
         integer, intent(out), optional :: ierr
         call conclude(c_ring_run(ring%handle, parts, size(parts, kind=c_size_t)), ierr)
     end subroutine

@@ -10,7 +10,8 @@
 //     reshard_engine_run(engine, mine, mine_bytes, moved, moved_bytes);
 //
 // Every function that returns int returns RESHARD_OK (0) or a code; reshard_error_message() then has a sentence. Nothing is
-// printed, nothing ends the program. Objects are freed by the function that has free in its name, in any order; null
+// printed, nothing ends the program (but MPI does, if the program lets it, and is given a handle that is none). A place for a
+// new object is null after an error. Objects are freed by the function that has free in its name, in any order; null
 // is allowed there. An object is used by one thread at a time.
 //
 // Written from the sources of the library by cbindgen; do not change it by hand.
@@ -57,7 +58,7 @@
 // The engine has a run in flight, or another thread is using it; wait for the run first.
 #define RESHARD_ERROR_BUSY 101
 
-// A mistake of the library itself. Nothing it was asked for was done; free its objects, or end the program.
+// A mistake of the library itself. What it was asked for is not done, or partly; free its objects, or end the program.
 #define RESHARD_ERROR_INTERNAL 102
 
 // The last index runs fastest, as in C; of a process grid: ranks are numbered row by row ('R' of the BLACS).
@@ -227,7 +228,8 @@ int reshard_layout_block_cyclic(size_t dims,
 
 // The layout of a ScaLAPACK array descriptor, nine integers, on a grid of `rows` x `columns` ranks numbered by `rank_order`
 // (as `blacs_gridinit` was told: RESHARD_ROW_MAJOR for 'R', RESHARD_COL_MAJOR for 'C'). The leading dimension is that of `rank`, whose
-// descriptor it is; a rank outside of the grid has none, and gives the other numbers as all others do.
+// descriptor it is; a rank outside of the grid has none, and gives the other numbers as all others do. For a grid on other ranks than
+// 0, 1, ..., `reshard_layout_set_ranks` comes next: `rank` may be the number that it has then.
 int reshard_layout_from_descriptor(const int32_t *descriptor,
                                    uint64_t rows,
                                    uint64_t columns,
@@ -236,7 +238,7 @@ int reshard_layout_from_descriptor(const int32_t *descriptor,
                                    struct reshard_layout **layout);
 
 // Numbers the grid of a layout with these ranks, one for each process in the grid's order: for arrays on some ranks of a
-// communicator. Strides that were set are forgotten.
+// communicator. Strides stay those of their process of the grid.
 int reshard_layout_set_ranks(struct reshard_layout *layout,
                              size_t count,
                              const uint64_t *ranks);
@@ -345,7 +347,7 @@ int reshard_engine_threads(const struct reshard_plan *plan,
 // wrong on one rank alone is RESHARD_ERROR_MISMATCH on all, with a sentence that names the rank. So a rank that could not make its plan
 // passes null. The communicator may be freed before the engine; the engine may be freed after the end of MPI, but not used.
 //
-// Options (null or "": none), words of one text: `mover=NAME` (private, cma, messages, mixed, lockstep, alltoallv, alltoallw), `strategy=NAME`,
+// Options (null or "": none), words of one text: `mover=NAME` (private, cma, messages, mixed, lockstep; cma moves no triangles and scales nothing), `strategy=NAME`,
 // `memory=BYTES`, `level=NAME`, `deadline=SECONDS` (of a rank that waits for another; 120 if nothing is said; `none`).
 int reshard_engine_fortran(const struct reshard_plan *plan,
                            int32_t comm,
@@ -387,8 +389,8 @@ int reshard_engine_mover(const struct reshard_engine *engine,
 void reshard_engine_free(struct reshard_engine *engine);
 
 // Begins to move one array, so that something else can be computed meanwhile: see `reshard_engine_run` for the parts. There
-// is no thread behind it: `reshard_run_test` moves what can be moved. With an engine of threads, and with the movers alltoallv and
-// alltoallw, all is moved before this returns. An engine has one run in flight at a time; any number of engines may have one,
+// is no thread behind it: `reshard_run_test` moves what can be moved. With an engine of threads
+// all is moved before this returns. An engine has one run in flight at a time; any number of engines may have one,
 // begun and tested in any order on each rank.
 int reshard_engine_start(struct reshard_engine *engine,
                          const void *from,
@@ -403,8 +405,8 @@ int reshard_engine_start_arrays(struct reshard_engine *engine,
                                 size_t count,
                                 struct reshard_run **run);
 
-// Moves what can be moved without waiting. `done` becomes 1 if the run is over, else 0; after that it may be called again. A run
-// that failed returns its error, now and whenever it is asked again.
+// Moves what can be moved without waiting. `done` becomes 1 if the run is over, also by an error, else 0; after that it may be called
+// again. A run that failed returns its error, now and whenever it is asked again.
 int reshard_run_test(struct reshard_run *run,
                      int *done);
 

@@ -30,7 +30,7 @@ pub const RESHARD_ERROR_EXTERNAL: c_int = 8;
 pub const RESHARD_ERROR_ARGUMENT: c_int = 100;
 /// The engine has a run in flight, or another thread is using it; wait for the run first.
 pub const RESHARD_ERROR_BUSY: c_int = 101;
-/// A mistake of the library itself. Nothing it was asked for was done; free its objects, or end the program.
+/// A mistake of the library itself. What it was asked for is not done, or partly; free its objects, or end the program.
 pub const RESHARD_ERROR_INTERNAL: c_int = 102;
 
 /// What a call of the caller's came to, if not what was asked for.

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn reshard_engine_threads(
 /// wrong on one rank alone is RESHARD_ERROR_MISMATCH on all, with a sentence that names the rank. So a rank that could not make its plan
 /// passes null. The communicator may be freed before the engine; the engine may be freed after the end of MPI, but not used.
 ///
-/// Options (null or "": none), words of one text: `mover=NAME` (private, cma, messages, mixed, lockstep, alltoallv, alltoallw), `strategy=NAME`,
+/// Options (null or "": none), words of one text: `mover=NAME` (private, cma, messages, mixed, lockstep; cma moves no triangles and scales nothing), `strategy=NAME`,
 /// `memory=BYTES`, `level=NAME`, `deadline=SECONDS` (of a rank that waits for another; 120 if nothing is said; `none`).
 ///
 /// # Safety

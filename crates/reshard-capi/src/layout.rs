@@ -18,7 +18,13 @@ pub const RESHARD_COL_MAJOR: c_int = 2;
 
 /// A layout: which rank owns which element of an array of 1 to 8 dimensions, and where in its memory. Indices count from 0,
 /// sizes and addresses are in elements, not bytes. Free it with `reshard_layout_free`; plans keep copies of their own.
-pub struct reshard_layout(pub(crate) Layout);
+pub struct reshard_layout(pub(crate) Layout, Option<OutsideRank>);
+
+/// The leading dimension that a descriptor gave for a rank outside of its grid: `reshard_layout_set_ranks` may bring that rank in.
+struct OutsideRank {
+    rank: u64,
+    leading: u64,
+}
 
 /// A layout from one line of notation, such as "2x2/64x64 of 1000x800": a grid of 2 x 2 ranks, blocks of 64 x 64. Parts are
 /// column-major unless the text has `memory=row`.
@@ -32,9 +38,11 @@ pub unsafe extern "C" fn reshard_layout_parse(
 ) -> c_int {
     border(|| {
         // SAFETY: as the function's.
-        let (notation, layout) = unsafe { (text(notation, "notation")?, place(layout, "layout")?) };
+        let layout = unsafe { place(layout, "layout")? };
         *layout = std::ptr::null_mut();
-        hand_out(reshard_layout(notation.parse()?), layout);
+        // SAFETY: likewise.
+        let notation = unsafe { text(notation, "notation")? };
+        hand_out(reshard_layout(notation.parse()?, None), layout);
         Ok(())
     })
 }
@@ -52,12 +60,14 @@ pub unsafe extern "C" fn reshard_layout_parse_over(
 ) -> c_int {
     border(|| {
         // SAFETY: as the function's.
-        let (notation, layout) = unsafe { (text(notation, "notation")?, place(layout, "layout")?) };
+        let layout = unsafe { place(layout, "layout")? };
         *layout = std::ptr::null_mut();
+        // SAFETY: likewise.
+        let notation = unsafe { text(notation, "notation")? };
         check_dims(dims)?;
         // SAFETY: as the function's.
         let shape = unsafe { list(shape, dims, "shape")? };
-        hand_out(reshard_layout(format!("{notation} of {}", print_shape(shape)).parse()?), layout);
+        hand_out(reshard_layout(format!("{notation} of {}", print_shape(shape)).parse()?, None), layout);
         Ok(())
     })
 }
@@ -96,14 +106,15 @@ pub unsafe extern "C" fn reshard_layout_block_cyclic(
             RESHARD_ROW_MAJOR => MemoryOrder::RowMajor,
             _ => MemoryOrder::ColMajor,
         };
-        hand_out(reshard_layout(Layout::new(dealt, order)), layout);
+        hand_out(reshard_layout(Layout::new(dealt, order), None), layout);
         Ok(())
     })
 }
 
 /// The layout of a ScaLAPACK array descriptor, nine integers, on a grid of `rows` x `columns` ranks numbered by `rank_order`
 /// (as `blacs_gridinit` was told: RESHARD_ROW_MAJOR for 'R', RESHARD_COL_MAJOR for 'C'). The leading dimension is that of `rank`, whose
-/// descriptor it is; a rank outside of the grid has none, and gives the other numbers as all others do.
+/// descriptor it is; a rank outside of the grid has none, and gives the other numbers as all others do. For a grid on other ranks than
+/// 0, 1, ..., `reshard_layout_set_ranks` comes next: `rank` may be the number that it has then.
 ///
 /// # Safety
 /// Pointers as C promises them; the descriptor has nine integers.
@@ -123,13 +134,16 @@ pub unsafe extern "C" fn reshard_layout_from_descriptor(
         let mut nine = [0; 9];
         nine.copy_from_slice(numbers?);
         let grid = Grid::new(&[rows, columns])?.with_order(numbering(rank_order)?);
-        hand_out(reshard_layout(Layout::from_descriptor(&nine, grid, rank)?), layout);
+        let outside = !grid.contains(rank);
+        let leading = u64::try_from(nine[8]).ok().filter(|_| outside);
+        let made = Layout::from_descriptor(&nine, grid, rank)?;
+        hand_out(reshard_layout(made, leading.map(|leading| OutsideRank { rank, leading })), layout);
         Ok(())
     })
 }
 
 /// Numbers the grid of a layout with these ranks, one for each process in the grid's order: for arrays on some ranks of a
-/// communicator. Strides that were set are forgotten.
+/// communicator. Strides stay those of their process of the grid.
 ///
 /// # Safety
 /// Pointers as C promises them; nobody else uses the layout meanwhile.
@@ -142,10 +156,12 @@ pub unsafe extern "C" fn reshard_layout_set_ranks(
     border(|| {
         // SAFETY: as the function's.
         let (layout, ranks) = unsafe { (place(layout, "layout")?, list(ranks, count, "ranks")?) };
-        let dealt = layout.0.distribution();
-        let grid = dealt.grid().clone().with_ranks(ranks)?;
-        let dealt = Distribution::new(grid, dealt.axes().to_vec())?;
-        layout.0 = Layout::new(dealt, layout.0.order());
+        let mut renumbered = layout.0.clone().with_ranks(ranks)?;
+        if let Some(OutsideRank { rank, leading }) = layout.1.take_if(|outside| ranks.contains(&outside.rank))
+        {
+            renumbered = renumbered.with_strides_of(rank, &[1, leading])?;
+        }
+        layout.0 = renumbered;
         Ok(())
     })
 }

@@ -81,6 +81,13 @@ fn mover(name: &str) -> Outcome<reshard_mpi::Mover> {
                 "the mover {name} moves arrays that the library of Rust allocates; choose private, or none"
             ),
         )),
+        reshard_mpi::Mover::Alltoallv | reshard_mpi::Mover::Alltoallw => Err(Failure::of(
+            ErrorKind::Unsupported,
+            format!(
+                "the mover {name} is one blocking call of MPI, to compare with: a rank that was called wrongly lets the others wait without \
+                 end; choose messages, or none"
+            ),
+        )),
         mover => Ok(mover),
     }
 }

@@ -21,8 +21,8 @@ enum RunState {
 }
 
 /// Begins to move one array, so that something else can be computed meanwhile: see `reshard_engine_run` for the parts. There
-/// is no thread behind it: `reshard_run_test` moves what can be moved. With an engine of threads, and with the movers alltoallv and
-/// alltoallw, all is moved before this returns. An engine has one run in flight at a time; any number of engines may have one,
+/// is no thread behind it: `reshard_run_test` moves what can be moved. With an engine of threads
+/// all is moved before this returns. An engine has one run in flight at a time; any number of engines may have one,
 /// begun and tested in any order on each rank.
 ///
 /// # Safety
@@ -55,9 +55,12 @@ pub unsafe extern "C" fn reshard_engine_start_arrays(
 ) -> c_int {
     border(|| {
         // SAFETY: as the function's.
-        let (engine, place) = unsafe { (object(engine, "engine")?, place(run, "run")) };
+        let (engine, mut place) = unsafe { (object(engine, "engine"), place(run, "run")) };
+        if let Ok(run) = &mut place {
+            **run = std::ptr::null_mut();
+        }
+        let engine = engine?;
         let run = place.map_err(|failure| engine.slot().refuse(failure))?;
-        *run = std::ptr::null_mut();
         // SAFETY: likewise.
         let state = match unsafe { engine.slot().start(arrays, count)? } {
             Started::Over => RunState::Over(Ok(())),
@@ -68,8 +71,8 @@ pub unsafe extern "C" fn reshard_engine_start_arrays(
     })
 }
 
-/// Moves what can be moved without waiting. `done` becomes 1 if the run is over, else 0; after that it may be called again. A run
-/// that failed returns its error, now and whenever it is asked again.
+/// Moves what can be moved without waiting. `done` becomes 1 if the run is over, also by an error, else 0; after that it may be called
+/// again. A run that failed returns its error, now and whenever it is asked again.
 ///
 /// # Safety
 /// Pointers as C promises them.
@@ -78,9 +81,9 @@ pub unsafe extern "C" fn reshard_run_test(run: *mut reshard_run, done: *mut c_in
     border(|| {
         // SAFETY: as the function's.
         let (run, done) = unsafe { (object(run, "run")?, place(done, "done")?) };
-        *done = 0;
-        *done = c_int::from(run.test()?);
-        Ok(())
+        let outcome = run.test();
+        *done = c_int::from(!matches!(outcome, Ok(false)));
+        outcome.map(drop)
     })
 }
 
@@ -129,21 +132,35 @@ pub unsafe extern "C" fn reshard_run_free(run: *mut reshard_run) {
     unsafe { free(run) };
 }
 
+fn lost() -> Failure {
+    let message = "the run was lost in a mistake of the library, and its engine with it; make a new one";
+    Failure { code: RESHARD_ERROR_INTERNAL, message: message.into() }
+}
+
 impl reshard_run {
     /// Whether it is over. A run that has just ended gives its engine back.
     fn test(&self) -> Outcome<bool> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = match &mut *state {
-            RunState::Over(outcome) => return outcome.clone().map(|()| true),
-            RunState::InFlight(run) => match run.test() {
-                Ok(false) => return Ok(false),
-                ended => ended.map(drop),
-            },
+        // What holds if testing panics: the engine is gone with the run.
+        let mut run = match std::mem::replace(&mut *state, RunState::Over(Err(lost()))) {
+            RunState::Over(outcome) => {
+                *state = RunState::Over(outcome.clone());
+                return outcome.map(|()| true);
+            }
+            RunState::InFlight(run) => run,
         };
-        let outcome = self.finish(&mut state);
+        let ended = match run.test() {
+            Ok(false) => {
+                *state = RunState::InFlight(run);
+                return Ok(false);
+            }
+            ended => ended.map(drop),
+        };
+        let outcome = self.slot.finish(run);
         // The error itself, instead of one that says that there was one.
-        *state = RunState::Over(ended.map_err(Failure::from).and(outcome));
-        self.finish(&mut state).map(|()| true)
+        let outcome = ended.map_err(Failure::from).and(outcome);
+        *state = RunState::Over(outcome.clone());
+        outcome.map(|()| true)
     }
 
     fn wait(&self) -> Outcome<()> {
@@ -152,9 +169,7 @@ impl reshard_run {
 
     fn finish(&self, state: &mut RunState) -> Outcome<()> {
         // What holds if waiting panics: the engine is gone with the run.
-        let message = "the run was lost in a mistake of the library, and its engine with it; make a new one";
-        let lost = Failure { code: RESHARD_ERROR_INTERNAL, message: message.into() };
-        let outcome = match std::mem::replace(state, RunState::Over(Err(lost))) {
+        let outcome = match std::mem::replace(state, RunState::Over(Err(lost()))) {
             RunState::Over(outcome) => outcome,
             RunState::InFlight(run) => self.slot.finish(run),
         };

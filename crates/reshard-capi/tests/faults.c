@@ -232,7 +232,7 @@ static void wrong_runs(void)
         int done = 1, code;
         DONE(start(engine, &mine, &running));
         do code = reshard_run_test(running, &done); while (code == RESHARD_OK && !done);
-        TRUE(code == RESHARD_ERROR_EXTERNAL && !done);
+        TRUE(code == RESHARD_ERROR_EXTERNAL && done);
         REFUSED(reshard_run_wait(running), RESHARD_ERROR_EXTERNAL, "rank");
         REFUSED(reshard_run_test(running, &done), RESHARD_ERROR_EXTERNAL, "rank");
         REFUSED(reshard_run_wait_all(&running, 1), RESHARD_ERROR_EXTERNAL, "rank");

@@ -117,7 +117,7 @@ impl Layout {
         self
     }
 
-    /// Every rank's part in memory of these extents. In column-major order the first is ScaLAPACK's leading
+    /// Every rank's part in memory of these extents, whatever single ranks were given before. In column-major order the first is ScaLAPACK's leading
     /// dimension; the slowest extent may be anything large enough.
     pub fn with_allocated(mut self, extents: &[u64]) -> Result<Self> {
         let most: Vec<u64> = self.distribution.axes().iter().map(Axis::max_local_len).collect();
@@ -131,15 +131,38 @@ impl Layout {
         let strides = tight_strides(extents, self.order).ok_or_else(too_far)?;
         check_strides(&strides, &most)?;
         self.padding = Padding::Strides(strides);
+        self.of_rank.clear();
         Ok(self)
     }
 
-    /// Every rank's part with these strides, in elements. No two elements may share an address.
+    /// Every rank's part with these strides, in elements, whatever single ranks were given before. No two elements may share an address.
     pub fn with_strides(mut self, strides: &[u64]) -> Result<Self> {
         let most: Vec<u64> = self.distribution.axes().iter().map(Axis::max_local_len).collect();
         check_strides(strides, &most)?;
         self.padding = Padding::Strides(strides.to_vec());
+        self.of_rank.clear();
         Ok(self)
+    }
+
+    /// The same parts on other ranks, one for each process in the grid's order; strides stay those of their process.
+    ///
+    /// ```
+    /// use reshard_plan::Layout;
+    /// let layout: Layout = "2x1/4x4 of 10x10".parse()?;
+    /// let layout = layout.with_strides_of(1, &[1, 7])?.with_ranks(&[8, 5])?;
+    /// assert_eq!((layout.strides(8)?, layout.strides(5)?), (vec![1, 6], vec![1, 7]));
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn with_ranks(self, ranks: &[u64]) -> Result<Self> {
+        let before = self.distribution.grid();
+        let grid = before.clone().with_ranks(ranks)?;
+        let renumbered = |(rank, strides)| {
+            let rank = before.coords(rank).and_then(|coords| grid.rank(&coords));
+            rank.map(|rank| (rank, strides))
+        };
+        let of_rank = self.of_rank.clone().into_iter().filter_map(renumbered).collect();
+        let distribution = Distribution::new(grid, self.distribution.axes().to_vec())?;
+        Ok(Self { distribution, of_rank, ..self })
     }
 
     /// One rank's part with strides of its own: under MPI each rank knows its own leading dimension only.

@@ -83,9 +83,35 @@ fn layouts_are_made_of_notation_numbers_and_descriptors_alike() {
 }
 
 #[test]
+fn a_leading_dimension_stays_with_its_process() {
+    let descriptor = [1, 0, 100, 80, 10, 10, 0, 0, 77];
+    // The rank as it is in the grid, and as it will be in the communicator.
+    for rank in [1, 5] {
+        let mut made = null_mut();
+        // SAFETY: lists of as many numbers as are said, and places.
+        unsafe {
+            let order = RESHARD_ROW_MAJOR;
+            done(reshard_layout_from_descriptor(descriptor.as_ptr(), 2, 2, order, rank, &raw mut made));
+            let made = Owned(made, reshard_layout_free);
+            done(reshard_layout_set_ranks(made.0, 4, [4, 5, 6, 7].as_ptr()));
+            let mut strides = [0; 2];
+            let mut of = |rank| {
+                done(reshard_layout_strides(made.0, rank, 2, strides.as_mut_ptr()));
+                strides
+            };
+            assert_eq!([of(5), of(4)], [[1, 77], [1, 50]]);
+            // Of every rank, whatever one was given before.
+            done(reshard_layout_set_strides(made.0, 2, [1, 60].as_ptr()));
+            assert_eq!([of(5), of(4)], [[1, 60], [1, 60]]);
+        }
+    }
+}
+
+#[test]
 fn wrong_layouts_are_refused() {
     let one = layout("2x2/3x3 of 10x10");
-    let (three, mut made, mut number) = ([1_u64; 3], null_mut(), 0);
+    // A caller's place may hold anything.
+    let (three, mut made, mut number) = ([1_u64; 3], std::ptr::dangling_mut(), 0);
     // SAFETY: objects that live, lists as long as the function reads them before it refuses, and places.
     unsafe {
         let made = &raw mut made;
@@ -94,6 +120,7 @@ fn wrong_layouts_are_refused() {
             RESHARD_ERROR_ARGUMENT,
             "`notation` was given as a null pointer",
         );
+        assert!((*made).is_null());
         refused(reshard_layout_parse(c"2/3 of 5".as_ptr(), null_mut()), RESHARD_ERROR_ARGUMENT, "`layout`");
         refused(reshard_layout_parse(c"2/3\xff".as_ptr(), made), RESHARD_ERROR_ARGUMENT, "not UTF-8");
         refused(reshard_layout_parse(c"2/3y of 5".as_ptr(), made), RESHARD_ERROR_NOTATION, "character 4");
