@@ -61,7 +61,7 @@ contains
         call reshard_engine_mpi(plan, mpi_comm_world, engine, "deadline=60")
         call reshard_engine_run(engine, a, from_bytes, b, to_bytes)
         ! 3 a - 2 b is what it was, and nothing else is.
-        call reshard_engine_run_scaled(engine, 3d0, a, from_bytes, -2d0, b, to_bytes)
+        call reshard_engine_run_scaled(engine, reshard_factor(3d0), a, from_bytes, reshard_factor(-2d0), b, to_bytes)
         do j = 1, n/4
             do i = 1, m
                 if (b(i, j) /= value(i - 1, j - 1 + me*(n/4))) error stop "wrong in b"

@@ -49,6 +49,13 @@ module reshard
         type(c_ptr) :: handle = c_null_ptr
     end type
 
+    ! A number, and its type.
+    type, public :: reshard_factor
+        private
+        integer(c_int) :: element_type = -1
+        integer(c_int64_t) :: bits(2) = 0
+    end type
+
     ! A part of an array for calls that take several: reshard_part(c_loc(x), bytes).
     type, bind(C), public :: reshard_part
         type(c_ptr) :: address = c_null_ptr
@@ -99,9 +106,9 @@ module reshard
         module procedure from_descriptor_4, from_descriptor_8
     end interface
 
-    ! Factors of the four types of the BLAS, which are those of the elements.
-    interface reshard_engine_run_scaled
-        module procedure run_scaled_f32, run_scaled_f64, run_scaled_complex_f32, run_scaled_complex_f64
+    ! A factor, alpha or beta, of one of the four types of the BLAS, which is that of the elements: reshard_factor(2d0).
+    interface reshard_factor
+        module procedure factor_f32, factor_f64, factor_complex_f32, factor_complex_f64
     end interface
 
     interface
@@ -249,7 +256,7 @@ module reshard
             import
             type(c_ptr), value :: engine
             integer(c_int), value :: element_type
-            type(*), intent(in) :: alpha, beta
+            integer(c_int64_t), intent(in) :: alpha(2), beta(2)
             type(*), dimension(*), intent(in) :: from
             integer(c_size_t), value :: from_bytes, to_bytes
             type(*), dimension(*), intent(inout) :: to
@@ -633,50 +640,48 @@ contains
         call conclude(c_engine_run(engine%handle, from, from_bytes, to, to_bytes), ierr)
     end subroutine
 
-    ! The destination becomes alpha * source + beta * destination, in elements of the type of alpha and beta.
-    subroutine run_scaled_f32(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
+    ! The destination becomes alpha * source + beta * destination: reshard_factor(2d0) and reshard_factor(-1d0) for double precision.
+    subroutine reshard_engine_run_scaled(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
         type(reshard_engine), intent(in) :: engine
-        real(c_float), intent(in) :: alpha, beta
+        type(reshard_factor), intent(in) :: alpha, beta
         type(*), dimension(*), intent(in) :: from
         integer(c_size_t), intent(in) :: from_bytes, to_bytes
         type(*), dimension(*), intent(inout) :: to
         integer, intent(out), optional :: ierr
-        call conclude(c_engine_run_scaled(engine%handle, int(RESHARD_F32, c_int), alpha, from, from_bytes, beta, to, &
+        integer(c_int) :: element_type
+        ! Two types are none, which the library refuses.
+        element_type = merge(alpha%element_type, -1_c_int, alpha%element_type == beta%element_type)
+        call conclude(c_engine_run_scaled(engine%handle, element_type, alpha%bits, from, from_bytes, beta%bits, to, &
             to_bytes), ierr)
     end subroutine
 
-    subroutine run_scaled_f64(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
-        type(reshard_engine), intent(in) :: engine
-        real(c_double), intent(in) :: alpha, beta
-        type(*), dimension(*), intent(in) :: from
-        integer(c_size_t), intent(in) :: from_bytes, to_bytes
-        type(*), dimension(*), intent(inout) :: to
-        integer, intent(out), optional :: ierr
-        call conclude(c_engine_run_scaled(engine%handle, int(RESHARD_F64, c_int), alpha, from, from_bytes, beta, to, &
-            to_bytes), ierr)
-    end subroutine
+    pure function factor_f32(number) result(factor)
+        real(c_float), intent(in) :: number
+        type(reshard_factor) :: factor
+        factor%element_type = RESHARD_F32
+        factor%bits = transfer([number, 0.0_c_float, 0.0_c_float, 0.0_c_float], factor%bits)
+    end function
 
-    subroutine run_scaled_complex_f32(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
-        type(reshard_engine), intent(in) :: engine
-        complex(c_float_complex), intent(in) :: alpha, beta
-        type(*), dimension(*), intent(in) :: from
-        integer(c_size_t), intent(in) :: from_bytes, to_bytes
-        type(*), dimension(*), intent(inout) :: to
-        integer, intent(out), optional :: ierr
-        call conclude(c_engine_run_scaled(engine%handle, int(RESHARD_COMPLEX_F32, c_int), alpha, from, from_bytes, beta, to, &
-            to_bytes), ierr)
-    end subroutine
+    pure function factor_f64(number) result(factor)
+        real(c_double), intent(in) :: number
+        type(reshard_factor) :: factor
+        factor%element_type = RESHARD_F64
+        factor%bits = transfer([number, 0.0_c_double], factor%bits)
+    end function
 
-    subroutine run_scaled_complex_f64(engine, alpha, from, from_bytes, beta, to, to_bytes, ierr)
-        type(reshard_engine), intent(in) :: engine
-        complex(c_double_complex), intent(in) :: alpha, beta
-        type(*), dimension(*), intent(in) :: from
-        integer(c_size_t), intent(in) :: from_bytes, to_bytes
-        type(*), dimension(*), intent(inout) :: to
-        integer, intent(out), optional :: ierr
-        call conclude(c_engine_run_scaled(engine%handle, int(RESHARD_COMPLEX_F64, c_int), alpha, from, from_bytes, beta, to, &
-            to_bytes), ierr)
-    end subroutine
+    pure function factor_complex_f32(number) result(factor)
+        complex(c_float_complex), intent(in) :: number
+        type(reshard_factor) :: factor
+        factor%element_type = RESHARD_COMPLEX_F32
+        factor%bits = transfer([number, (0.0_c_float, 0.0_c_float)], factor%bits)
+    end function
+
+    pure function factor_complex_f64(number) result(factor)
+        complex(c_double_complex), intent(in) :: number
+        type(reshard_factor) :: factor
+        factor%element_type = RESHARD_COMPLEX_F64
+        factor%bits = transfer(number, factor%bits)
+    end function
 
     ! Moves all arrays of a plan: from(k) and to(k) are this process's parts of array k.
     subroutine reshard_engine_run_arrays(engine, from, to, ierr)
