@@ -4,7 +4,7 @@ use crate::border::{
     Failure, Outcome, border, check_dims, free, hand_out, list, object, place, places, text,
 };
 use reshard::axis::Deal;
-use reshard::distribution::{Distribution, Pattern};
+use reshard::distribution::Pattern;
 use reshard::error::counted;
 use reshard::grid::{Grid, RankOrder};
 use reshard::notation::print_shape;
