@@ -182,6 +182,11 @@ impl Kept {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many groups are kept: each has a communicator of its own.
+    pub fn count(&self) -> usize {
+        self.groups().known.len()
+    }
+
     /// True if the group of these processes is known.
     pub fn knows(&self, processes: &[u64]) -> bool {
         self.groups().known.contains_key(processes)

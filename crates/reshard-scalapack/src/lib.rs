@@ -32,6 +32,13 @@ pub use entry::{call, start};
 pub use errors::last as last_error;
 #[doc(hidden)]
 pub use report::counts;
+
+/// How many communicators are kept: for tests.
+#[doc(hidden)]
+pub fn communicators() -> usize {
+    groups::Kept::get().count()
+}
+
 #[doc(hidden)]
 pub use routine::Element;
 

@@ -70,6 +70,7 @@ fn main() {
         installation.launch("absent", 3).succeeded(3);
         installation.launch("late", 3).succeeded(3);
         installation.launch("rounds", 3).succeeded(3);
+        installation.launch("huge", 2).succeeded(2);
         if quick {
             installation.launch("many-shapes 3000", 4).succeeded(4);
         }

@@ -46,6 +46,7 @@ pub fn play(part: &str) {
         "absent" => absent(&host),
         "late" => late(&host),
         "rounds" => rounds(&host),
+        "huge" => huge(&host),
         "many-shapes" => many_shapes(&host, number(1)),
         _ => panic!("no part {part}"),
     }
@@ -503,6 +504,56 @@ fn rounds(host: &Host) {
     assert_eq!(reshard_scalapack::counts(), [100, 1, 98, 0]);
 }
 
+/// Parts of more than 2^31 elements, of which the last rows and columns move: a few, and so many that the engine takes them. The rest is never
+/// touched, so the system gives no memory for it.
+fn huge(host: &Host) {
+    const SIDE: usize = 46_400;
+    let (rank, size) = (host.world().rank(), host.world().size());
+    let context = host.context(1, size, &(0..size).collect::<Vec<_>>());
+    let first = host.context(1, 1, &[0]);
+    let int = |number: usize| number as Int;
+    // All of A and of B on the first process, but for the last columns of B.
+    let block = SIDE - 3;
+    let columns = |rank: usize| (0..SIDE).filter(|column| column / block % size == rank).count();
+    let part = |columns: usize| vec![0_i32; SIDE * columns.max(1)];
+    let (mut a, mut b) = (part(if rank == 0 { SIDE } else { 0 }), part(columns(rank)));
+    for window in [50, 700] {
+        let at = SIDE - window;
+        let value = |row: usize, column: usize| (row * 1_000 + column + window) as i32;
+        if rank == 0 {
+            for (column, row) in (at..SIDE).flat_map(|column| (at..SIDE).map(move |row| (column, row))) {
+                a[column * SIDE + row] = value(row - at, column - at);
+            }
+        }
+        let desca = [1, first, int(SIDE), int(SIDE), int(SIDE), int(SIDE), 0, 0, int(SIDE)];
+        let descb = [1, context, int(SIDE), int(SIDE), int(SIDE), int(block), 0, 0, int(SIDE)];
+        let call = Call {
+            letters: None,
+            m: int(window),
+            n: int(window),
+            a: a.as_mut_ptr().cast(),
+            ia: int(at) + 1,
+            ja: int(at) + 1,
+            desca: &desca,
+            b: b.as_mut_ptr().cast(),
+            ib: int(at) + 1,
+            jb: int(at) + 1,
+            descb: &descb,
+            context: Some(context),
+        };
+        host.call(true, "psgemr2d_", &call);
+        assert_eq!(last_error(), None);
+        for column in at..SIDE {
+            if column / block % size == rank {
+                let local = column / (block * size) * block + column % block;
+                let found = &b[local * SIDE + at..(local + 1) * SIDE];
+                let expected: Vec<i32> = (at..SIDE).map(|row| value(row - at, column - at)).collect();
+                assert!(found == expected, "column {column} of the window of {window}");
+            }
+        }
+    }
+}
+
 /// More shapes than are kept, some of them again and again, and some as long as fits a slot, or a little longer.
 fn many_shapes(host: &Host, calls: u64) {
     let (rank, size) = (host.world().rank(), host.world().size());
@@ -592,7 +643,7 @@ fn contexts(host: &Host, calls: u64) {
             cases.push(case);
         }
     }
-    let mut before = 0;
+    let (mut before, mut communicators) = (0, 0);
     for number in 0..calls {
         let case = &cases[random.within(0, cases.len() as u64 - 1) as usize];
         let contexts = Contexts::new(host, case);
@@ -602,10 +653,11 @@ fn contexts(host: &Host, calls: u64) {
         contexts.destroy(host);
         if number == calls / 2 {
             before = resident();
+            communicators = reshard_scalapack::communicators();
         }
     }
     let after = resident();
-    assert_eq!(last_error(), None);
+    assert_eq!((last_error(), reshard_scalapack::communicators()), (None, communicators));
     assert!(after < before + before / 10 + 2048, "{before} kB became {after}");
     if rank == 0 {
         println!("  calls: {calls}, {before} kB after half of them, {after} kB after all");
