@@ -418,13 +418,14 @@ mod tests {
             };
             let a: Vec<Vec<u64>> = (0..ranks).map(|rank| part(rank, 1)).collect();
             let mut b: Vec<Vec<u64>> = (0..ranks).map(|rank| part(rank, 2)).collect();
-            let mut expected = b.clone();
+            let (mut expected, mut writes) = (b.clone(), vec![Vec::new(); ranks]);
             let triangle = shape.triangle(window[0], window[1]);
             for (i, j) in (0..window[0]).flat_map(|i| (0..window[1]).map(move |j| (i, j))) {
                 if triangle.is_none_or(|triangle| triangle.contains(i, j)) {
                     let [from, to] =
                         call.sides.each_ref().map(|side| place(side, [side.first[0] + i, side.first[1] + j]));
                     expected[to.0][to.1] = a[from.0][from.1];
+                    writes[to.0].push((to.1, a[from.0][from.1]));
                 }
             }
             let moves: Vec<SmallMove> =
@@ -447,6 +448,18 @@ mod tests {
                 // SAFETY: as above.
                 unsafe { moves[rank].unpack(from, to, of) }.unwrap();
                 assert_eq!(b[rank], expected[rank], "set {number}, rank {rank}: {call:?}");
+                // B begins within A, or A within B.
+                let mut arena = [a[rank].clone(), part(rank, 3)].concat();
+                let behind = random.within(0, 40) as usize;
+                let starts = if random.one_in(2) { [0, behind] } else { [behind, 0] };
+                arena.copy_within(..1200, starts[0]);
+                let mut afterwards = arena.clone();
+                writes[rank].iter().for_each(|&(at, value)| afterwards[starts[1] + at] = value);
+                let base = arena.as_mut_ptr();
+                // SAFETY: as above; both parts are within the arena.
+                unsafe { moves[rank].unpack(base.add(starts[0]).cast(), base.add(starts[1]).cast(), of) }
+                    .unwrap();
+                assert_eq!(arena, afterwards, "set {number}, rank {rank}, {starts:?}: {call:?}");
             }
         }
     }
