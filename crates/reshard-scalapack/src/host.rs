@@ -4,6 +4,7 @@
 
 use crate::arguments::{Arguments, Integer};
 use crate::blacs::Blacs;
+use crate::groups::Kept;
 use crate::routine::{Argument, Shape};
 use reshard_mpi::{Comm, Mpi, RawComm, Session};
 use std::sync::OnceLock;
@@ -27,6 +28,7 @@ impl<I: Integer + 'static> Host<I> {
             ));
         }
         let session = mpi.init().map_err(|error| error.to_string())?;
+        mpi.at_end(|| Kept::get().drop_everything()).map_err(|error| error.to_string())?;
         Ok(Self { session, blacs })
     }
 

@@ -196,6 +196,14 @@ impl Mpi {
         Ok(key)
     }
 
+    /// Has something done when MPI ends, while it still works. It must not panic.
+    pub fn at_end(&'static self, act: fn()) -> Result<()> {
+        // With the key comes what notices the end.
+        self.key()?;
+        self.at_end.lock().unwrap_or_else(PoisonError::into_inner).push(act);
+        Ok(())
+    }
+
     /// Deletes the duplicate cached on a communicator, if there is one.
     pub(super) fn delete_duplicate(&self, comm: &Comm) -> Result<()> {
         let key = *self.keyval.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,6 +238,8 @@ unsafe extern "C" fn deleted<H>(_: H, _: c_int, value: *mut c_void, _: *mut c_vo
         // Frees the duplicate, unless an engine still holds it.
         AttributeValue::Duplicate(duplicate) => drop(duplicate),
         AttributeValue::FinalizeHook(mpi) => {
+            let at_end = std::mem::take(&mut *mpi.at_end.lock().unwrap_or_else(PoisonError::into_inner));
+            at_end.into_iter().for_each(|act| act());
             // SAFETY: MPI is about to end, but has not: the world is still there.
             if let Ok(world) = unsafe { Comm::borrowed(mpi, mpi.abi.handles.comm_world) } {
                 let _ = mpi.delete_duplicate(&world);

@@ -36,6 +36,8 @@ pub struct Mpi {
     pub(super) keyval: Mutex<Option<c_int>>,
     /// Held while a duplicate is looked up and, if there is none, begun.
     pub(super) duplicate_lock: Mutex<()>,
+    /// What is called when MPI ends, while it still works.
+    pub(super) at_end: Mutex<Vec<fn()>>,
     /// Never closed: the pointers in `calls` point into it.
     _library: Library,
 }
@@ -185,6 +187,7 @@ impl Mpi {
             lock_holder: AtomicUsize::new(0),
             keyval: Mutex::new(None),
             duplicate_lock: Mutex::new(()),
+            at_end: Mutex::default(),
             _library: library,
         };
         let text = text::<VERSION_TEXT_BYTES>(|bytes, length| {

@@ -99,6 +99,8 @@ impl Host {
         let exit = self.symbol("Cblacs_exit");
         // SAFETY: a function of the BLACS with this type, called last.
         unsafe { std::mem::transmute::<*mut c_void, Exit>(exit)(0) };
+        // What was kept is freed with MPI.
+        assert_eq!(reshard_scalapack::communicators(), 0);
         // They may need each other until the process ends.
         std::mem::forget(self.libraries);
     }
