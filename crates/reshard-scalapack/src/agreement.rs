@@ -225,7 +225,7 @@ pub fn read(words: &[u64], routine: Routine, ranks: usize) -> Outcome {
 pub fn own_number(request: &Request, number: usize) -> Option<String> {
     if number == 0 {
         let described = request.routine.described();
-        let factors = request.scales.map(|Scales { alpha, beta }| {
+        let factors = request.scales.map(Scales::compared).map(|Scales { alpha, beta }| {
             let [alpha, beta] = [alpha, beta].map(|factor| request.routine.element.number(&factor));
             format!(" with ALPHA = {alpha} and BETA = {beta}")
         });
