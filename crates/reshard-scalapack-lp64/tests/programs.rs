@@ -68,7 +68,7 @@ fn programs_of_scalapack_pass_and_are_moved_by_us() {
 /// The library. Tests of a package build only libraries that Rust can link, so it is built here, as the rest of the workspace was.
 fn library() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--profile", "test", "--workspace", "--all-features", "--locked"]);
+    build.args(["build", "--profile", "test", "--workspace", "--lib", "--all-features", "--locked"]);
     assert!(build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).status().unwrap().success());
     let deps = std::env::current_exe().unwrap();
     let library = deps.ancestors().nth(2).unwrap().join("libreshard_scalapack.so");
