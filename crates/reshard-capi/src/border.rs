@@ -58,7 +58,7 @@ impl Failure {
         Error::new(kind, message).into()
     }
 
-    /// The same, for the other ranks. What only C can get wrong has no kind there: what was given does not fit.
+    /// This error as Rust's, which the other ranks are told. What only C can get wrong has no kind there, so it is a mismatch.
     pub fn to_error(&self) -> Error {
         let kind = KINDS.into_iter().find(|kind| kind.code() == self.code);
         Error::new(kind.unwrap_or(ErrorKind::Mismatch), self.message.clone())

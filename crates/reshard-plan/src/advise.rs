@@ -142,7 +142,7 @@ impl Advisor {
         Self::with_growth(trials, 3.0, 2.0)
     }
 
-    /// The same for kernels whose work grows with size^`work` and whose data grow with size^`data`.
+    /// A model from trials of kernels whose work grows with size^`work` and whose data grow with size^`data`.
     pub fn with_growth(trials: &[Trial], work: f64, data: f64) -> Result<Self> {
         if !(0.0 < data && data < work && work <= 16.0) {
             return Err(Error::out_of_range(format!(

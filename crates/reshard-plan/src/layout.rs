@@ -144,7 +144,7 @@ impl Layout {
         Ok(self)
     }
 
-    /// The same parts on other ranks, one for each process in the grid's order; strides stay those of their process.
+    /// This layout with its parts on other ranks, one for each process in the grid's order; strides stay those of their process.
     ///
     /// ```
     /// use reshard_plan::Layout;

@@ -9,8 +9,11 @@ mod case;
 mod host;
 #[path = "../../../reshard-mpi/tests/runtime/installation.rs"]
 mod installation;
+mod kept;
+mod partners;
 mod rank;
 mod transposes;
+mod wrong;
 
 use reshard_testkit::full_sweep;
 use std::process::Command;
@@ -69,9 +72,12 @@ fn main() {
         installation.launch("progress", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
         installation.launch("absent", 3).succeeded(3);
         installation.launch("late", 3).succeeded(3);
+        installation.launch("two-threads", 2).succeeded(2);
         installation.launch("rounds", 3).succeeded(3);
         installation.launch("huge", 2).succeeded(2);
         if quick {
+            // The launcher of others ends all when one dies.
+            installation.launch_with(&["--enable-recovery"], "killed", 3).succeeded(2);
             installation.launch("many-shapes 3000", 4).succeeded(4);
         }
         installation.launch("different-contexts", 2).succeeded(2);

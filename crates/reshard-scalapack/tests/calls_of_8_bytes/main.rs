@@ -1,4 +1,4 @@
-//! The same calls as `calls/`, in integers of 8 bytes (ILP64), beside a ScaLAPACK that has them. No system has one among its packages, so
+//! Our routines in integers of 8 bytes (ILP64), by the calls of `calls/`, beside a ScaLAPACK that has such integers. No system has one among its packages, so
 //! `RESHARD_TEST_ILP64` names its libraries, in the order in which they are loaded, with colons between; without it nothing is tried.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::print_stdout, missing_docs)]
@@ -9,10 +9,16 @@ mod case;
 mod host;
 #[path = "../../../reshard-mpi/tests/runtime/installation.rs"]
 mod installation;
+#[path = "../calls/kept.rs"]
+mod kept;
+#[path = "../calls/partners.rs"]
+mod partners;
 #[path = "../calls/rank.rs"]
 mod rank;
 #[path = "../calls/transposes.rs"]
 mod transposes;
+#[path = "../calls/wrong.rs"]
+mod wrong;
 
 /// Integers of the host program.
 pub type Int = i64;
