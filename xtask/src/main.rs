@@ -243,15 +243,13 @@ fn swept_on_all(packages: &[&str]) -> Outcome {
 /// The flag builds everything anew: in a folder of its own, where it leaves the other builds alone, and without the
 /// optimisations that take longer than they save here.
 fn models() -> Outcome {
-    for package in ["reshard-kernel", "reshard-mpi"] {
-        let package = ["--package", package, "--lib", "--release", "--target-dir", "target/loom"];
-        cargo(&[&["test", "--locked"], &package[..], &["loom"]].concat())
-            .env("RUSTFLAGS", "--cfg loom")
-            .env("CARGO_PROFILE_RELEASE_LTO", "off")
-            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-            .run()?;
-    }
-    Ok(())
+    let packages = ["--package", "reshard-kernel", "--package", "reshard-mpi", "--lib"];
+    cargo(&[&["test", "--locked", "--release", "--target-dir", "target/loom"], &packages[..], &["loom"]].concat())
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+        .run()
 }
 
 /// AddressSanitizer sees what canaries do not: reads past the end, and memory that was freed. Its runtime comes with the

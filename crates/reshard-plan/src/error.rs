@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Failed = 7,
     /// Something outside of this library failed or is missing: the MPI library, say.
     External = 8,
+    /// The other job of a coupling is absent, gone or late, or wants something else.
+    Partner = 9,
 }
 
 impl ErrorKind {
@@ -44,6 +46,7 @@ impl ErrorKind {
             Self::Memory => "memory",
             Self::Failed => "failed",
             Self::External => "external",
+            Self::Partner => "partner",
         }
     }
 }

@@ -87,6 +87,21 @@ impl Grid {
         Ok(self)
     }
 
+    /// Adds a number to all ranks.
+    pub fn shifted(mut self, by: u64) -> Result<Self> {
+        let largest = self.max_rank().unwrap_or(0).checked_add(by);
+        if largest.is_none_or(|rank| rank > MAX_LEN) {
+            return Err(Error::too_large(format!("{by} was to be added to all ranks; they reach 2^62 at most")));
+        }
+        self.ranks = match self.ranks {
+            Ranks::From(first) => Ranks::From(first + by),
+            Ranks::Listed { ranks, by_rank } => {
+                Ranks::Listed { ranks: ranks.iter().map(|rank| rank + by).collect(), by_rank }
+            }
+        };
+        Ok(self)
+    }
+
     /// Numbers the box with listed ranks, one for each position in the grid's order.
     pub fn with_ranks(mut self, ranks: &[u64]) -> Result<Self> {
         if ranks.len() as u64 != self.size() {

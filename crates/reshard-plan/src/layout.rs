@@ -165,6 +165,22 @@ impl Layout {
         Ok(Self { distribution, of_rank, ..self })
     }
 
+    /// This layout with a number added to all its ranks, whose parts and strides they keep: to number the ranks of two jobs as if they
+    /// were of one.
+    ///
+    /// ```
+    /// use reshard_plan::Layout;
+    /// let layout: Layout = "2x1/4x4 of 10x10".parse()?;
+    /// assert_eq!(layout.shifted(1000)?.strides(1001)?, [1, 4]);
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn shifted(self, by: u64) -> Result<Self> {
+        let grid = self.distribution.grid().clone().shifted(by)?;
+        let of_rank = self.of_rank.into_iter().map(|(rank, strides)| (rank + by, strides)).collect();
+        let distribution = Distribution::new(grid, self.distribution.axes().to_vec())?;
+        Ok(Self { distribution, of_rank, ..self })
+    }
+
     /// One rank's part with strides of its own: under MPI each rank knows its own leading dimension only.
     pub fn with_strides_of(mut self, rank: u64, strides: &[u64]) -> Result<Self> {
         check_strides(strides, &self.distribution.local_shape(rank)?)?;

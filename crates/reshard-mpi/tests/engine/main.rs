@@ -85,13 +85,13 @@ fn conformance(installation: &Installation) {
         // Many ranks on few processors take their time.
         let cases = match ranks {
             _ if full_sweep() => 1_250,
-            16 => 30,
-            _ => 80,
+            16 => 20,
+            _ => 40,
         };
         installation.launch(&format!("conformance {} {cases}", ranks * 31), ranks).succeeded(ranks);
     }
-    // The same code whatever connects the ranks, and minutes of it.
-    if full_sweep() || installation.family == "Open MPI" {
+    // Minutes of it.
+    if full_sweep() {
         installation.launch("large", 4).succeeded(4);
         installation.launch("by-the-system", 4).succeeded(4);
     }

@@ -1,0 +1,97 @@
+//! A job: the processes that call together, and what they tell each other. One process that hosts all ranks, or one process for
+//! each rank.
+
+use reshard::Result;
+use std::ops::Range;
+use std::time::Duration;
+
+/// The processes of one side of a coupling.
+#[derive(Clone)]
+pub struct Job(Processes);
+
+#[derive(Clone)]
+enum Processes {
+    /// This process hosts all ranks.
+    One,
+    /// Each process is a rank.
+    #[cfg(feature = "mpi")]
+    Communicator(std::sync::Arc<reshard_mpi::communicator::Communicator>),
+}
+
+impl Job {
+    /// This process alone: it hosts all ranks of its layouts, and gives the parts of all.
+    pub fn hosting_all() -> Self {
+        Self(Processes::One)
+    }
+
+    /// The processes of a communicator, each of which is one rank. Collective, and so is everything that is done with it.
+    #[cfg(feature = "mpi")]
+    pub fn of(comm: &impl reshard_mpi::communicator::ToCommunicator, deadline: Duration) -> Result<Self> {
+        Ok(Self(Processes::Communicator(comm.to_communicator(Some(deadline))?)))
+    }
+
+    /// This process among those of the job.
+    pub fn process(&self) -> usize {
+        match &self.0 {
+            Processes::One => 0,
+            #[cfg(feature = "mpi")]
+            Processes::Communicator(comm) => comm.rank(),
+        }
+    }
+
+    /// The number of processes.
+    pub fn processes(&self) -> usize {
+        match &self.0 {
+            Processes::One => 1,
+            #[cfg(feature = "mpi")]
+            Processes::Communicator(comm) => comm.size(),
+        }
+    }
+
+    /// True on the process that speaks with the other job.
+    pub(crate) fn leads(&self) -> bool {
+        self.process() == 0
+    }
+
+    /// The ranks that a process hosts, if all layouts together have `ranks`.
+    pub(crate) fn hosted(&self, process: usize, ranks: u64) -> Range<u64> {
+        let _ = process;
+        match &self.0 {
+            Processes::One => 0..ranks,
+            #[cfg(feature = "mpi")]
+            Processes::Communicator(_) => process as u64..process as u64 + 1,
+        }
+    }
+
+    /// What each process says, on all of them.
+    pub(crate) fn gather(&self, mine: &[u8], deadline: Duration) -> Result<Vec<Vec<u8>>> {
+        match &self.0 {
+            Processes::One => {
+                let _ = deadline;
+                Ok(vec![mine.to_vec()])
+            }
+            #[cfg(feature = "mpi")]
+            Processes::Communicator(comm) => {
+                let lengths = comm.gather_numbers(mine.len() as u64, Some(deadline))?;
+                let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
+                if longest == 0 {
+                    return Ok(vec![Vec::new(); lengths.len()]);
+                }
+                let mut padded = mine.to_vec();
+                padded.resize(longest, 0);
+                let all = comm.gather(&padded, Some(deadline))?;
+                let texts = all.chunks_exact(longest).zip(lengths);
+                Ok(texts.map(|(text, length)| text[..length as usize].to_vec()).collect())
+            }
+        }
+    }
+
+    /// What the leader says, on all processes.
+    pub(crate) fn broadcast(&self, mine: Vec<u8>, deadline: Duration) -> Result<Vec<u8>> {
+        if self.processes() == 1 {
+            return Ok(mine);
+        }
+        let text = if self.leads() { mine } else { Vec::new() };
+        Ok(self.gather(&text, deadline)?.swap_remove(0))
+    }
+}

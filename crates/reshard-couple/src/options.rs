@@ -1,0 +1,52 @@
+//! What a program may say about a coupling.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Options of a coupling; every one has a default.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) deadline: Duration,
+    pub(crate) bind: SocketAddr,
+    pub(crate) advertise: Option<String>,
+    pub(crate) max_consumers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(30),
+            bind: SocketAddr::from(([127, 0, 0, 1], 0)),
+            advertise: None,
+            max_consumers: 1,
+        }
+    }
+}
+
+impl Options {
+    /// How long anything waits for the other job: to come, to send a step, to take one. Default: 30 seconds.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// The address at which each process of a producer listens; port 0 stands for any. Default: the loopback, which other machines
+    /// cannot reach.
+    #[must_use]
+    pub fn with_bind(self, bind: SocketAddr) -> Self {
+        Self { bind, ..self }
+    }
+
+    /// The name or address by which other machines reach this one. Default: that at which it listens; if that is any of the machine's
+    /// addresses, the name of the machine.
+    #[must_use]
+    pub fn with_advertised_host(self, host: impl Into<String>) -> Self {
+        Self { advertise: Some(host.into()), ..self }
+    }
+
+    /// How many consumers a producer may have at a time. Default: 1.
+    #[must_use]
+    pub fn with_consumers(self, most: usize) -> Self {
+        Self { max_consumers: most, ..self }
+    }
+}

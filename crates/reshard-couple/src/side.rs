@@ -1,0 +1,169 @@
+//! One process's side of one array of a coupling: what each rank that it hosts sends or receives in every step. Planned once, by
+//! each rank alone, at a cost that does not depend on how many ranks the other job has.
+
+use crate::frame::data_bytes;
+use reshard::engine::{BufferTable, MessagesOptions};
+use reshard::rank::{MessageRange, RankPacker, messages};
+use reshard::{Error, ErrorKind, Move, Plan, Result};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Which job a side is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Producer,
+    Consumer,
+}
+
+/// What the ranks that a process hosts send, or receive.
+pub struct Side {
+    pub ranks: Vec<RankSide>,
+    /// Bytes of a frame.
+    frame_bytes: usize,
+}
+
+/// What one rank sends, or receives.
+pub struct RankSide {
+    /// In its own job.
+    pub rank: u64,
+    /// In the order of the schedule.
+    pub messages: Vec<Planned>,
+    /// Bytes of its part of the array.
+    pub part_bytes: u64,
+    packer: RankPacker,
+    table: BufferTable,
+    /// Its number in the plan.
+    number: u64,
+}
+
+/// A message of every step.
+pub struct Planned {
+    /// The rank of the other job.
+    pub peer: u64,
+    pub bytes: u64,
+    ranges: Vec<MessageRange>,
+}
+
+impl Side {
+    /// Plans for the ranks that this process hosts. The ranks of the consumer follow the `producer_ranks` of the producer.
+    pub fn new(moved: &Move, role: Role, hosted: Range<u64>, producer_ranks: u64) -> Result<Self> {
+        let frame_bytes = data_bytes(moved.elem_bytes());
+        let layout = if role == Role::Producer { moved.from() } else { moved.to() };
+        let shift = if role == Role::Producer { 0 } else { producer_ranks };
+        let there = |rank: &u64| layout.distribution().grid().contains(rank + shift);
+        let one = |rank: u64| RankSide::new(moved, role, rank, producer_ranks, frame_bytes);
+        Ok(Self { ranks: hosted.filter(there).map(one).collect::<Result<_>>()?, frame_bytes })
+    }
+
+    /// Fails unless there is a part for each rank, as long as its layout says.
+    pub fn check_parts(&self, lengths: impl ExactSizeIterator<Item = usize>) -> Result<()> {
+        let wrong = |message: String| Err(Error::new(ErrorKind::Mismatch, message));
+        if lengths.len() != self.ranks.len() {
+            return wrong(format!(
+                "{} parts were given; this process hosts {} ranks of the array: give the part of each, in the order of ranks",
+                lengths.len(),
+                self.ranks.len()
+            ));
+        }
+        for (side, length) in self.ranks.iter().zip(lengths) {
+            if (length as u64) < side.part_bytes {
+                return wrong(format!(
+                    "the part of rank {} has {length} bytes; its layout needs {}",
+                    side.rank, side.part_bytes
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a frame at most.
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+}
+
+impl RankSide {
+    fn new(moved: &Move, role: Role, rank: u64, producer_ranks: u64, frame_bytes: usize) -> Result<Self> {
+        let (number, layout) = match role {
+            Role::Producer => (rank, moved.from()),
+            Role::Consumer => (rank + producer_ranks, moved.to()),
+        };
+        let part_bytes = layout.span(number)? * moved.elem_bytes();
+        let plan = Arc::new(Plan::for_rank(vec![moved.clone()], number)?.with_peers()?);
+        let (packer, program) = messages(&plan, number, &MessagesOptions::default(), frame_bytes)?;
+        let ranges = if role == Role::Producer { program.sends } else { program.receives };
+        let mut messages: Vec<Planned> = Vec::new();
+        for range in ranges {
+            let (from, to, _) = packer.ends(&range);
+            let peer = if role == Role::Producer { to - producer_ranks } else { from };
+            let bytes = packer.bytes(&range);
+            match messages.iter_mut().find(|message| message.peer == peer) {
+                Some(message) => {
+                    message.bytes += bytes;
+                    message.ranges.push(range);
+                }
+                None => messages.push(Planned { peer, bytes, ranges: vec![range] }),
+            }
+        }
+        let table = BufferTable::new(Arc::clone(&plan));
+        Ok(Self { rank, messages, part_bytes, packer, table, number })
+    }
+
+    /// Packs all messages, frame by frame: `memory` gives room for one, `pack` takes it with the peer and the bytes in it.
+    pub fn pack(
+        &mut self,
+        part: &[u8],
+        mut memory: impl FnMut() -> Result<Vec<u8>>,
+        mut packed: impl FnMut(u64, Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let Self { packer, table, messages, number, .. } = self;
+        let mut data = table.fill();
+        data.enter_own_bytes(0, *number, part, &mut [])?;
+        packer.begin(&data);
+        for message in messages {
+            for range in &message.ranges {
+                let mut cursor = packer.open(&data, range);
+                while !cursor.finished() {
+                    let mut frame = memory()?;
+                    let bytes = packer.pack(&data, range, &mut cursor, &mut frame);
+                    frame.truncate(bytes);
+                    packed(message.peer, frame)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Unpacks all messages: `frames` gives those of a peer, in the order they were packed.
+    pub fn unpack<'f, I: Iterator<Item = &'f [u8]>>(
+        &mut self,
+        part: &mut [u8],
+        mut frames: impl FnMut(u64) -> I,
+    ) -> Result<()> {
+        let Self { packer, table, messages, number, rank, .. } = self;
+        let mut data = table.fill();
+        data.enter_own_bytes(0, *number, &[], part)?;
+        packer.begin(&data);
+        for message in messages {
+            let mut frames = frames(message.peer);
+            for range in &message.ranges {
+                let mut cursor = packer.open(&data, range);
+                while !cursor.finished() {
+                    let frame = frames.next().filter(|frame| frame.len() as u64 >= packer.max_elem_bytes());
+                    let used = frame.map(|frame| packer.unpack(&mut data, range, &mut cursor, frame) == frame.len());
+                    if used != Some(true) {
+                        return Err(Error::new(
+                            ErrorKind::Failed,
+                            format!(
+                                "rank {} of the producer sent rank {rank} frames of other lengths than both agreed on; \
+                                 the part is written only in places",
+                                message.peer
+                            ),
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
