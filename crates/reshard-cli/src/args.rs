@@ -26,6 +26,8 @@ pub enum Command {
     Relabel(Relabel),
     /// Run a redistribution in virtual time: when each message leaves and arrives, on a network of your choice
     Simulate(Simulate),
+    /// Hand a distributed array from one job to another, step after step, and verify every element
+    Couple(Couple),
     /// Balance loads along a ring of processes: who sends how many items to which neighbour, in the least time
     Ring(Ring),
     /// Predict from two timed runs whether it pays to move arrays to a layout in which a computation is faster
@@ -38,7 +40,7 @@ impl Command {
     /// True if the ranks of a job run the command together.
     pub fn is_parallel(&self) -> bool {
         match self {
-            Self::Run(_) | Self::Bench(_) => true,
+            Self::Run(_) | Self::Bench(_) | Self::Couple(_) => true,
             Self::Ring(ring) => ring.run,
             _ => false,
         }
@@ -54,6 +56,7 @@ impl Command {
             Self::Layout(_) => "explaining a layout",
             Self::Relabel(_) => "relabelling the ranks of a redistribution",
             Self::Simulate(_) => "simulating a redistribution",
+            Self::Couple(_) => "coupling two jobs",
             Self::Ring(_) => "balancing the loads of a ring",
             Self::Advise(_) => "comparing two layouts",
             Self::Explain(_) => "drawing a redistribution",
@@ -145,6 +148,72 @@ pub struct Run {
     /// For threads: how many; without it, one on each core
     #[arg(long, value_name = "N")]
     pub threads: Option<u64>,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard couple`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct Couple {
+    #[command(subcommand)]
+    pub role: CoupleRole,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum CoupleRole {
+    /// Put an array, step after step, for a consumer
+    Produce(CoupleJob),
+    /// Get an array that a producer puts, in a layout of one's own
+    Consume(CoupleJob),
+}
+
+/// Flags of both sides of a coupling.
+#[derive(Flags, Debug)]
+pub struct CoupleJob {
+    /// Name of the array, the same on both sides
+    #[arg(long, default_value = "array")]
+    pub name: String,
+    /// Shape of the array
+    #[arg(long)]
+    pub shape: String,
+    /// Layout of the array in this job
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
+    pub layout: String,
+    /// Number of steps
+    #[arg(long, value_name = "N")]
+    pub steps: u64,
+    /// Type of the elements: i8, u8, i16, u16, f16, i32, u32, f32, i64, u64, f64, c64, c128 or bytes(N)
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64")]
+    pub kind: String,
+    /// What carries the data: tcp, or auto
+    #[arg(long, default_value = "auto")]
+    pub via: String,
+    /// File that the producer writes and the consumer waits for
+    #[arg(long, value_name = "FILE")]
+    pub meet: Option<String>,
+    /// Address at which the producer listens; both jobs have the same RESHARD_SECRET
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "meet")]
+    pub at: Option<String>,
+    /// How long anything waits for the other job: a number with ms, s or m
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub deadline: String,
+    /// For producers: the address at which every process listens, if not the loopback; port 0 stands for any
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub bind: Option<String>,
+    /// For consumers: steps that the producer keeps before it waits for this job
+    #[arg(long, value_name = "N")]
+    pub depth: Option<u32>,
+    /// For consumers: the producer never waits, and drops the oldest step instead
+    #[arg(long)]
+    pub drop_oldest: bool,
+    /// For producers: how many consumers must come before the first step, and how many may come at a time
+    #[arg(long, value_name = "N")]
+    pub consumers: Option<usize>,
+    /// Which MPI, under a launcher: openmpi, mpich, abi, or the path of its library
+    #[arg(long)]
+    pub mpi: Option<String>,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,

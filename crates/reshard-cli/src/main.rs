@@ -9,6 +9,7 @@
 mod advise;
 mod args;
 mod bench;
+mod couple;
 mod explain;
 mod failure;
 mod json;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Ok(Args { command: Command::Layout(args) }) => layout::run(&args),
         Ok(Args { command: Command::Relabel(args) }) => relabel::run(&args),
         Ok(Args { command: Command::Simulate(args) }) => simulate::run(&args),
+        Ok(Args { command: Command::Couple(args) }) => couple::run(&args),
         Ok(Args { command: Command::Ring(args) }) => ring::run(&args),
         Ok(Args { command: Command::Advise(args) }) => advise::run(&args),
         Ok(Args { command: Command::Explain(args) }) => explain::run(&args),

@@ -5,7 +5,7 @@
 //! destination, so at the end it is filled again, and one more run is verified.
 
 mod bytes;
-mod progress;
+pub mod progress;
 pub mod request;
 mod under_mpi;
 pub mod values;
@@ -282,7 +282,7 @@ pub fn array(bytes: usize) -> Result<Memory<u8>, Failure> {
 /// Turns an error of the library into a failure: errors about memory, MPI and the run itself are not wrong usage.
 pub fn failed(error: Error) -> Failure {
     match error.kind() {
-        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::External => Failure::while_running(&error),
+        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::External | ErrorKind::Partner => Failure::while_running(&error),
         _ => error.into(),
     }
 }

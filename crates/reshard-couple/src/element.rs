@@ -28,11 +28,12 @@ enum Kind {
 }
 
 /// Names and sizes.
-const NAMED: [(&str, u64); 12] = [
+const NAMED: [(&str, u64); 13] = [
     ("u8", 1),
     ("i8", 1),
     ("u16", 2),
     ("i16", 2),
+    ("f16", 2),
     ("u32", 4),
     ("i32", 4),
     ("u64", 8),

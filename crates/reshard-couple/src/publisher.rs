@@ -281,14 +281,16 @@ impl Open {
     /// What all processes do before a step of an array: new consumers come in, those that are gone go, full queues drop a step.
     fn decide(&mut self, job: &Job, deadline: Duration, place: Option<usize>) -> Result<()> {
         let mine = {
-            let state = self.shared().lock();
+            let mut state = self.shared().lock();
             let left = state.consumers.iter().filter(|(_, one)| one.stage == Stage::Left).map(|(id, _)| *id);
             let mut mine = Decision { lost: lost_in(&state), left: left.collect(), ..Decision::default() };
             if job.leads() {
                 let ready = state.consumers.iter().filter(|(_, one)| one.stage == Stage::Ready);
                 let hello = ready.filter_map(|(id, one)| Some((*id, Hello::clone(one.hello.as_ref()?))));
                 mine.admit = hello.collect();
+                // Dropped at once: from now on no consumer is told of them.
                 mine.drop = place.map_or(Vec::new(), |place| state.full(place));
+                mine.drop.iter().for_each(|&(id, array, sequence)| state.drop_step(id, array, sequence));
             }
             mine
         };

@@ -33,6 +33,9 @@ const MULTIPLES: [u64; 8] = [
 /// Added to the keys of the destination before a move, so that they differ from the keys of the source.
 const BEFORE: u64 = 0x5851_f42d_4c95_7f2d;
 
+/// From one step of a coupling to the next.
+const STEP: u64 = 0x94d0_49bb_1331_11eb;
+
 /// The key of an element is a sum over its coordinates; mixed, it is the element's value.
 #[derive(Clone, Debug)]
 struct Key {
@@ -87,6 +90,12 @@ impl<'a> Values<'a> {
     /// The values of the source.
     pub fn of_source(layout: &'a Layout, elem_bytes: usize) -> Result<Self> {
         Self::new(layout, elem_bytes, Key::new(0, layout.distribution().dims()), None)
+    }
+
+    /// The values of a step of a coupling, on either side.
+    pub fn of_step(layout: &'a Layout, elem_bytes: usize, step: u64) -> Result<Self> {
+        let base = (step + 1).wrapping_mul(STEP);
+        Self::new(layout, elem_bytes, Key::new(base, layout.distribution().dims()), None)
     }
 
     /// The values of the destination before a move.

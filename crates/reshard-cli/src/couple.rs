@@ -1,0 +1,361 @@
+//! `reshard couple`: both sides of a coupling, to try one out. The producer puts steps whose elements are a function of index and
+//! step; the consumer verifies every one.
+//!
+//! Without a launcher one process hosts all ranks of its layout. Under `mpirun` every rank is a process; rank 0 reports.
+
+use crate::args::{self, CoupleRole};
+use crate::failure::Failure;
+use crate::json;
+use crate::run::progress::Progress;
+use crate::run::request::human;
+use crate::run::values::Values;
+use crate::run::{Times, array, end_job, failed};
+use crate::screen::{Screen, counted};
+use crate::simulate::time;
+use reshard::{Error, ErrorKind, Layout};
+use reshard::memory::Memory;
+use reshard_couple::{ArrayId, ElementType, Job, Meeting, Options, Publisher, Subscriber, Subscription};
+use reshard_mpi::mpi::launched;
+use reshard_mpi::{Mpi, Session};
+use reshard_plan::notation::{parse_pattern, parse_shape};
+use serde::Serialize;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+#[derive(Serialize)]
+struct Answer {
+    role: &'static str,
+    name: String,
+    via: &'static str,
+    layout: String,
+    shape: Vec<u64>,
+    #[serde(rename = "type")]
+    kind: String,
+    ranks: u64,
+    steps: u64,
+    /// For consumers that drop steps.
+    dropped: u64,
+    /// Of all steps.
+    bytes: u64,
+    setup_seconds: f64,
+    step_seconds: Times,
+    verified: bool,
+}
+
+/// What was asked for.
+struct Request<'a> {
+    args: &'a args::CoupleJob,
+    layout: Layout,
+    shape: Vec<u64>,
+    element: ElementType,
+    meeting: Meeting,
+    options: Options,
+}
+
+/// The parts of this process, one after the other.
+struct Parts {
+    memory: Memory<u8>,
+    spans: Vec<usize>,
+    /// This rank's part alone.
+    rank: Option<u64>,
+    threads: usize,
+}
+
+/// What came of a coupling.
+struct Outcome {
+    steps: u64,
+    dropped: u64,
+    setup_seconds: f64,
+    times: Vec<f64>,
+}
+
+/// Why a coupling ended, and whether all ranks of this job know it.
+struct Stopped {
+    failure: Failure,
+    all: bool,
+}
+
+impl From<Failure> for Stopped {
+    /// What one rank noticed.
+    fn from(failure: Failure) -> Self {
+        Self { failure, all: false }
+    }
+}
+
+/// What the library says. What the other job did, all ranks are told.
+fn stopped(error: Error) -> Stopped {
+    Stopped { all: error.kind() == ErrorKind::Partner, failure: failed(error) }
+}
+
+pub fn run(args: &args::Couple) -> Result<(), Failure> {
+    let (role, args) = match &args.role {
+        CoupleRole::Produce(args) => ("producer", args),
+        CoupleRole::Consume(args) => ("consumer", args),
+    };
+    let request = Request::read(args, role)?;
+    let session = match launched() {
+        Some(_) => Some(Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?),
+        None => None,
+    };
+    let outcome = request.run(role, session.as_ref());
+    let leads = session.as_ref().is_none_or(|session| session.world().rank() == 0);
+    let outcome = match (outcome, &session) {
+        (Ok(outcome), _) => outcome,
+        (Err(stopped), None) => return Err(stopped.failure),
+        // What all ranks were told is said once.
+        (Err(Stopped { failure, all: true }), Some(_)) => {
+            return Err(if leads { failure.reported() } else { failure.silent() });
+        }
+        (Err(stopped), Some(session)) => end_job(session, stopped.failure),
+    };
+    if !leads {
+        return Ok(());
+    }
+    let ranks = request.layout.distribution().grid().size();
+    let bytes = request.shape.iter().product::<u64>() * request.element.bytes() * outcome.steps;
+    let answer = Answer {
+        role,
+        name: args.name.clone(),
+        via: "tcp",
+        layout: args.layout.clone(),
+        shape: request.shape.clone(),
+        kind: request.element.to_string(),
+        ranks,
+        steps: outcome.steps,
+        dropped: outcome.dropped,
+        bytes,
+        setup_seconds: outcome.setup_seconds,
+        step_seconds: Times::of(outcome.times),
+        verified: true,
+    };
+    let mut screen = Screen::new();
+    if args.json {
+        json::write(&mut screen, &answer)?;
+    } else {
+        show(&mut screen, &answer)?;
+    }
+    Ok(screen.out.flush()?)
+}
+
+impl<'a> Request<'a> {
+    fn read(args: &'a args::CoupleJob, role: &str) -> Result<Self, Failure> {
+        let (pattern, order) = parse_pattern(&args.layout).map_err(Failure::of_flag("--layout"))?;
+        let shape = parse_shape(&args.shape).map_err(Failure::of_flag("--shape"))?;
+        let distribution = pattern.over(&shape).map_err(Failure::of_flag("--shape"))?;
+        let layout = Layout::new(distribution, order.unwrap_or_default());
+        let element: ElementType = args.kind.parse().map_err(Failure::of_flag("--type"))?;
+        match args.via.as_str() {
+            "tcp" | "auto" => {}
+            "mpi" => return Err(Failure::usage("--via mpi is not there yet; take --via tcp, which couples jobs of MPI, too")),
+            other => return Err(Failure::usage(&format!("--via {other} was given; it is tcp or auto"))),
+        }
+        let meeting = match (&args.meet, &args.at) {
+            (Some(path), _) => Meeting::file(path),
+            (None, Some(address)) => Meeting::at(address).map_err(Failure::of_flag("--at"))?,
+            (None, None) => {
+                return Err(Failure::usage("the jobs must find each other; give both --meet FILE, or both --at HOST:PORT"));
+            }
+        };
+        if args.steps == 0 {
+            return Err(Failure::usage("--steps 0 was given; give at least 1"));
+        }
+        let for_others = [
+            ("consumer", "--bind", args.bind.is_some()),
+            ("consumer", "--consumers", args.consumers.is_some()),
+            ("producer", "--depth", args.depth.is_some()),
+            ("producer", "--drop-oldest", args.drop_oldest),
+        ];
+        if let Some((_, flag, _)) = for_others.iter().find(|(of, _, given)| *given && *of == role) {
+            return Err(Failure::usage(&format!("{flag} was given to a {role}; give it to the other side")));
+        }
+        let mut options = Options::default().with_deadline(duration(&args.deadline)?);
+        if let Some(bind) = &args.bind {
+            let bind = bind.parse().map_err(|_| {
+                Failure::usage(&format!("--bind {bind} was given; it is an address and a port, as 0.0.0.0:0 or [::]:0"))
+            })?;
+            options = options.with_bind(bind);
+        }
+        options = options.with_consumers(args.consumers.unwrap_or(1));
+        Ok(Self { args, layout, shape, element, meeting, options })
+    }
+
+    fn run(&self, role: &str, session: Option<&Session>) -> Result<Outcome, Stopped> {
+        let (job, rank) = match session {
+            None => (Job::hosting_all(), None),
+            Some(session) => {
+                let (size, needed) = (session.world().size() as u64, self.layout.distribution().grid().size());
+                if size < needed {
+                    let failure = Failure::usage(&format!(
+                        "--layout {} has {needed} ranks, and the job {size}; start {needed}",
+                        self.args.layout
+                    ));
+                    return Err(Stopped { failure, all: true });
+                }
+                let deadline = duration(&self.args.deadline)?;
+                (Job::of(session.world(), deadline).map_err(stopped)?, Some(session.world().rank() as u64))
+            }
+        };
+        let mut parts = Parts::new(&self.layout, self.element, rank)?;
+        let bytes = parts.memory.len() as u64 * self.args.steps;
+        let mut progress = Progress::new(!self.args.json, bytes);
+        match role {
+            "producer" => self.produce(job, &mut parts, &mut progress),
+            _ => self.consume(job, &mut parts, &mut progress),
+        }
+    }
+
+    fn produce(&self, job: Job, parts: &mut Parts, progress: &mut Progress) -> Result<Outcome, Stopped> {
+        let steps = self.args.steps;
+        let began = Instant::now();
+        let mut publisher = Publisher::new(job, self.options.clone());
+        let array = publisher.publish(&self.args.name, &self.layout, self.element).map_err(stopped)?;
+        publisher.open(&self.meeting).map_err(stopped)?;
+        publisher.wait_for(self.args.consumers.unwrap_or(1)).map_err(stopped)?;
+        let setup_seconds = began.elapsed().as_secs_f64();
+        let mut times = Vec::new();
+        for step in 0..steps {
+            progress.at(step as f64 / steps as f64, &format!("step {}/{steps}", step + 1));
+            if let Some(values) = parts.values(&self.layout, self.element, step)? {
+                values.fill(&mut parts.memory, parts.threads);
+            }
+            let began = Instant::now();
+            publisher.put_bytes(array, step, b"", &parts.given()).map_err(stopped)?;
+            times.push(began.elapsed().as_secs_f64().max(1e-9));
+        }
+        publisher.finish().map_err(stopped)?;
+        Ok(Outcome { steps, dropped: 0, setup_seconds, times })
+    }
+
+    fn consume(&self, job: Job, parts: &mut Parts, progress: &mut Progress) -> Result<Outcome, Stopped> {
+        let expected = self.args.steps;
+        let mut subscriber = Subscriber::new(job, self.options.clone());
+        let mut wanted = Subscription::new(&self.args.name, &self.layout, self.element);
+        if let Some(depth) = self.args.depth {
+            wanted = wanted.with_depth(depth);
+        }
+        if self.args.drop_oldest {
+            wanted = wanted.dropping_oldest();
+        }
+        let array: ArrayId = subscriber.subscribe_to(wanted).map_err(stopped)?;
+        let setup_seconds = subscriber.connect(&self.meeting).map_err(stopped)?.seconds;
+        let (mut times, mut dropped, mut steps) = (Vec::new(), 0, 0);
+        loop {
+            progress.at((steps + dropped) as f64 / expected as f64, &format!("step {}/{expected}", steps + dropped + 1));
+            let began = Instant::now();
+            let Some(info) = subscriber.get_bytes(array, &mut parts.taken()).map_err(stopped)? else { break };
+            times.push(began.elapsed().as_secs_f64().max(1e-9));
+            dropped += info.dropped;
+            if info.number != steps + dropped {
+                return Err(Failure::failed(format!("step {} came after {}", info.number, counted(steps, "step"))).into());
+            }
+            steps += 1;
+            let wrong = match parts.values(&self.layout, self.element, info.number)? {
+                Some(values) => values.check(&parts.memory, parts.threads).map_err(stopped)?,
+                None => None,
+            };
+            if let Some(wrong) = wrong {
+                return Err(Failure::failed(format!("step {}: {wrong}", info.number)).into());
+            }
+        }
+        if steps + dropped != expected {
+            return Err(Failure::failed(format!(
+                "the producer ended after {}, and --steps is {expected}; give both sides the same",
+                counted(steps + dropped, "step")
+            )).into());
+        }
+        subscriber.leave();
+        Ok(Outcome { steps, dropped, setup_seconds, times })
+    }
+}
+
+impl Parts {
+    fn new(layout: &Layout, element: ElementType, rank: Option<u64>) -> Result<Self, Failure> {
+        let mut parts = Self {
+            memory: array(0)?,
+            spans: Vec::new(),
+            rank,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        if let Some(values) = parts.values(layout, element, 0)? {
+            parts.spans = values.spans();
+        }
+        parts.memory = array(parts.spans.iter().sum())?;
+        Ok(parts)
+    }
+
+    fn values<'l>(&self, layout: &'l Layout, element: ElementType, step: u64) -> Result<Option<Values<'l>>, Failure> {
+        let values = Values::of_step(layout, element.bytes() as usize, step)?;
+        Ok(match self.rank {
+            Some(rank) => values.of_rank(rank),
+            None => Some(values),
+        })
+    }
+
+    fn given(&self) -> Vec<&[u8]> {
+        let mut rest = &self.memory[..];
+        let part = |&span: &usize| {
+            let (part, after) = rest.split_at(span);
+            rest = after;
+            part
+        };
+        self.spans.iter().map(part).collect()
+    }
+
+    fn taken(&mut self) -> Vec<&mut [u8]> {
+        let mut rest = &mut self.memory[..];
+        let part = |&span: &usize| {
+            let (part, after) = std::mem::take(&mut rest).split_at_mut(span);
+            rest = after;
+            part
+        };
+        self.spans.iter().map(part).collect()
+    }
+}
+
+/// Reads a time: a number with ms, s or m.
+fn duration(text: &str) -> Result<Duration, Failure> {
+    let (number, unit) = match text.find(|letter: char| letter.is_ascii_alphabetic()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let unit = match unit {
+        "ms" => Some(0.001),
+        "s" => Some(1.0),
+        "m" => Some(60.0),
+        _ => None,
+    };
+    let seconds = number.parse::<f64>().ok().zip(unit).map(|(number, unit)| number * unit);
+    match seconds.filter(|seconds| (0.001..=1e6).contains(seconds)) {
+        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        None => Err(Failure::usage(&format!(
+            "--deadline {text} was given; it is a number with ms, s or m, as 10s, and at least a millisecond"
+        ))),
+    }
+}
+
+fn show(screen: &mut Screen, answer: &Answer) -> Result<(), Failure> {
+    let (verb, done) = match answer.role {
+        "producer" => ("Put", "taken and verified by the consumer"),
+        _ => ("Got", "verified, every element"),
+    };
+    writeln!(
+        screen.out,
+        "{verb} {} of '{}' ({}) in {}, over {}",
+        counted(answer.steps, "step"),
+        answer.name,
+        human(u128::from(answer.bytes)),
+        counted(answer.ranks, "rank"),
+        answer.via
+    )?;
+    if answer.dropped > 0 {
+        writeln!(screen.out, "{} dropped", counted(answer.dropped, "step"))?;
+    }
+    writeln!(
+        screen.out,
+        "set up in {}; a step took {} (best {}); {done}",
+        time(answer.setup_seconds),
+        time(answer.step_seconds.median),
+        time(answer.step_seconds.best)
+    )?;
+    Ok(())
+}
