@@ -77,8 +77,17 @@ const AS_TESTED: &str = "RESHARD_INSTALL_AS_TESTED";
 /// Builds the libraries.
 fn build() -> Outcome {
     if std::env::var_os(AS_TESTED).is_some() {
-        return cargo(&["build", "--profile", "test", "--workspace", "--lib", "--tests", "--all-features", "--locked"])
-            .run();
+        return cargo(&[
+            "build",
+            "--profile",
+            "test",
+            "--workspace",
+            "--lib",
+            "--tests",
+            "--all-features",
+            "--locked",
+        ])
+        .run();
     }
     let packages = LIBRARIES.iter().flat_map(|library| ["--package", library.package]);
     cargo(&["build", "--release", "--locked"].into_iter().chain(packages).collect::<Vec<_>>()).run()

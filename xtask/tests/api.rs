@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use tree::{root, sources};
 
-const LIBRARIES: [&str; 4] = ["reshard-plan", "reshard", "reshard-ring", "reshard-mpi"];
+const LIBRARIES: [&str; 5] = ["reshard-plan", "reshard", "reshard-ring", "reshard-mpi", "reshard-couple"];
 
 /// Statements of a file: signatures and declarations on one line each, with their indentation, comments and bodies left out.
 /// Those after `#[doc(hidden)]` are marked.

@@ -1,6 +1,6 @@
 //! The code map of ARCHITECTURE.md, enforced: which room may use which, and what is absent from each.
 //!
-//! The map is in fenced blocks: `planner-arrows`, `kernel-arrows`, `ring-arrows`, `mpi-arrows` and `crate-arrows`.
+//! The map is in fenced blocks: `planner-arrows`, `kernel-arrows`, `ring-arrows`, `mpi-arrows`, `couple-arrows` and `crate-arrows`.
 //! A line `room: other others` allows just those; a room may only name rooms listed above it, so the map has no circles.
 
 #![allow(clippy::unwrap_used)]
@@ -86,6 +86,11 @@ fn rooms_of_the_kernel_use_only_what_the_code_map_allows() {
 #[test]
 fn rooms_of_the_mpi_engine_use_only_what_the_code_map_allows() {
     check_rooms("mpi-arrows", "crates/reshard-mpi/src");
+}
+
+#[test]
+fn rooms_of_couplings_use_only_what_the_code_map_allows() {
+    check_rooms("couple-arrows", "crates/reshard-couple/src");
 }
 
 #[test]

@@ -52,6 +52,9 @@
 // Something outside of the library failed or is missing: MPI, another rank.
 #define RESHARD_ERROR_EXTERNAL 8
 
+// The other job of a coupling is absent, gone or late, or wants something else.
+#define RESHARD_ERROR_PARTNER 9
+
 // An argument is a null pointer, or a number that stands for nothing.
 #define RESHARD_ERROR_ARGUMENT 100
 

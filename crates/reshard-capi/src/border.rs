@@ -26,6 +26,8 @@ pub const RESHARD_ERROR_MEMORY: c_int = 6;
 pub const RESHARD_ERROR_FAILED: c_int = 7;
 /// Something outside of the library failed or is missing: MPI, another rank.
 pub const RESHARD_ERROR_EXTERNAL: c_int = 8;
+/// The other job of a coupling is absent, gone or late, or wants something else.
+pub const RESHARD_ERROR_PARTNER: c_int = 9;
 /// An argument is a null pointer, or a number that stands for nothing.
 pub const RESHARD_ERROR_ARGUMENT: c_int = 100;
 /// The engine has a run in flight, or another thread is using it; wait for the run first.
@@ -66,7 +68,7 @@ impl Failure {
 }
 
 /// All kinds of the library's errors, whose codes are those of the header.
-const KINDS: [ErrorKind; 8] = [
+const KINDS: [ErrorKind; 9] = [
     ErrorKind::Notation,
     ErrorKind::Mismatch,
     ErrorKind::OutOfRange,
@@ -75,6 +77,7 @@ const KINDS: [ErrorKind; 8] = [
     ErrorKind::Memory,
     ErrorKind::Failed,
     ErrorKind::External,
+    ErrorKind::Partner,
 ];
 
 thread_local! {
@@ -124,6 +127,7 @@ pub extern "C" fn reshard_error_name(code: c_int) -> *const c_char {
         RESHARD_ERROR_MEMORY => c"memory",
         RESHARD_ERROR_FAILED => c"failed",
         RESHARD_ERROR_EXTERNAL => c"external",
+        RESHARD_ERROR_PARTNER => c"partner",
         RESHARD_ERROR_ARGUMENT => c"argument",
         RESHARD_ERROR_BUSY => c"busy",
         RESHARD_ERROR_INTERNAL => c"internal",
@@ -285,6 +289,7 @@ mod tests {
             RESHARD_ERROR_MEMORY,
             RESHARD_ERROR_FAILED,
             RESHARD_ERROR_EXTERNAL,
+            RESHARD_ERROR_PARTNER,
         ];
         // SAFETY: names are texts that are never freed.
         let name = |code| unsafe { CStr::from_ptr(reshard_error_name(code)) }.to_str().unwrap();

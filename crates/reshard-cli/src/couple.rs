@@ -12,8 +12,8 @@ use crate::run::values::Values;
 use crate::run::{Times, array, end_job, failed};
 use crate::screen::{Screen, counted};
 use crate::simulate::time;
-use reshard::{Error, ErrorKind, Layout};
 use reshard::memory::Memory;
+use reshard::{Error, ErrorKind, Layout};
 use reshard_couple::{ArrayId, ElementType, Job, Meeting, Options, Publisher, Subscriber, Subscription};
 use reshard_mpi::mpi::launched;
 use reshard_mpi::{Mpi, Session};
@@ -23,7 +23,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 #[derive(Serialize)]
-struct Answer {
+struct CoupleAnswer {
     role: &'static str,
     name: String,
     via: &'static str,
@@ -43,7 +43,7 @@ struct Answer {
 }
 
 /// What was asked for.
-struct Request<'a> {
+struct CoupleRequest<'a> {
     args: &'a args::CoupleJob,
     layout: Layout,
     shape: Vec<u64>,
@@ -92,7 +92,7 @@ pub fn run(args: &args::Couple) -> Result<(), Failure> {
         CoupleRole::Produce(args) => ("producer", args),
         CoupleRole::Consume(args) => ("consumer", args),
     };
-    let request = Request::read(args, role)?;
+    let request = CoupleRequest::read(args, role)?;
     let session = match launched() {
         Some(_) => Some(Mpi::load(args.mpi.as_deref()).and_then(Mpi::init).map_err(failed)?),
         None => None,
@@ -113,7 +113,7 @@ pub fn run(args: &args::Couple) -> Result<(), Failure> {
     }
     let ranks = request.layout.distribution().grid().size();
     let bytes = request.shape.iter().product::<u64>() * request.element.bytes() * outcome.steps;
-    let answer = Answer {
+    let answer = CoupleAnswer {
         role,
         name: args.name.clone(),
         via: "tcp",
@@ -137,7 +137,7 @@ pub fn run(args: &args::Couple) -> Result<(), Failure> {
     Ok(screen.out.flush()?)
 }
 
-impl<'a> Request<'a> {
+impl<'a> CoupleRequest<'a> {
     fn read(args: &'a args::CoupleJob, role: &str) -> Result<Self, Failure> {
         let (pattern, order) = parse_pattern(&args.layout).map_err(Failure::of_flag("--layout"))?;
         let shape = parse_shape(&args.shape).map_err(Failure::of_flag("--shape"))?;
@@ -146,14 +146,20 @@ impl<'a> Request<'a> {
         let element: ElementType = args.kind.parse().map_err(Failure::of_flag("--type"))?;
         match args.via.as_str() {
             "tcp" | "auto" => {}
-            "mpi" => return Err(Failure::usage("--via mpi is not there yet; take --via tcp, which couples jobs of MPI, too")),
+            "mpi" => {
+                return Err(Failure::usage(
+                    "--via mpi is not there yet; take --via tcp, which couples jobs of MPI, too",
+                ));
+            }
             other => return Err(Failure::usage(&format!("--via {other} was given; it is tcp or auto"))),
         }
         let meeting = match (&args.meet, &args.at) {
             (Some(path), _) => Meeting::file(path),
             (None, Some(address)) => Meeting::at(address).map_err(Failure::of_flag("--at"))?,
             (None, None) => {
-                return Err(Failure::usage("the jobs must find each other; give both --meet FILE, or both --at HOST:PORT"));
+                return Err(Failure::usage(
+                    "the jobs must find each other; give both --meet FILE, or both --at HOST:PORT",
+                ));
             }
         };
         if args.steps == 0 {
@@ -171,7 +177,9 @@ impl<'a> Request<'a> {
         let mut options = Options::default().with_deadline(duration(&args.deadline)?);
         if let Some(bind) = &args.bind {
             let bind = bind.parse().map_err(|_| {
-                Failure::usage(&format!("--bind {bind} was given; it is an address and a port, as 0.0.0.0:0 or [::]:0"))
+                Failure::usage(&format!(
+                    "--bind {bind} was given; it is an address and a port, as 0.0.0.0:0 or [::]:0"
+                ))
             })?;
             options = options.with_bind(bind);
         }
@@ -183,7 +191,8 @@ impl<'a> Request<'a> {
         let (job, rank) = match session {
             None => (Job::hosting_all(), None),
             Some(session) => {
-                let (size, needed) = (session.world().size() as u64, self.layout.distribution().grid().size());
+                let (size, needed) =
+                    (session.world().size() as u64, self.layout.distribution().grid().size());
                 if size < needed {
                     let failure = Failure::usage(&format!(
                         "--layout {} has {needed} ranks, and the job {size}; start {needed}",
@@ -240,13 +249,21 @@ impl<'a> Request<'a> {
         let setup_seconds = subscriber.connect(&self.meeting).map_err(stopped)?.seconds;
         let (mut times, mut dropped, mut steps) = (Vec::new(), 0, 0);
         loop {
-            progress.at((steps + dropped) as f64 / expected as f64, &format!("step {}/{expected}", steps + dropped + 1));
+            progress.at(
+                (steps + dropped) as f64 / expected as f64,
+                &format!("step {}/{expected}", steps + dropped + 1),
+            );
             let began = Instant::now();
             let Some(info) = subscriber.get_bytes(array, &mut parts.taken()).map_err(stopped)? else { break };
             times.push(began.elapsed().as_secs_f64().max(1e-9));
             dropped += info.dropped;
             if info.number != steps + dropped {
-                return Err(Failure::failed(format!("step {} came after {}", info.number, counted(steps, "step"))).into());
+                return Err(Failure::failed(format!(
+                    "step {} came after {}",
+                    info.number,
+                    counted(steps, "step")
+                ))
+                .into());
             }
             steps += 1;
             let wrong = match parts.values(&self.layout, self.element, info.number)? {
@@ -261,7 +278,8 @@ impl<'a> Request<'a> {
             return Err(Failure::failed(format!(
                 "the producer ended after {}, and --steps is {expected}; give both sides the same",
                 counted(steps + dropped, "step")
-            )).into());
+            ))
+            .into());
         }
         subscriber.leave();
         Ok(Outcome { steps, dropped, setup_seconds, times })
@@ -283,7 +301,12 @@ impl Parts {
         Ok(parts)
     }
 
-    fn values<'l>(&self, layout: &'l Layout, element: ElementType, step: u64) -> Result<Option<Values<'l>>, Failure> {
+    fn values<'l>(
+        &self,
+        layout: &'l Layout,
+        element: ElementType,
+        step: u64,
+    ) -> Result<Option<Values<'l>>, Failure> {
         let values = Values::of_step(layout, element.bytes() as usize, step)?;
         Ok(match self.rank {
             Some(rank) => values.of_rank(rank),
@@ -333,7 +356,7 @@ fn duration(text: &str) -> Result<Duration, Failure> {
     }
 }
 
-fn show(screen: &mut Screen, answer: &Answer) -> Result<(), Failure> {
+fn show(screen: &mut Screen, answer: &CoupleAnswer) -> Result<(), Failure> {
     let (verb, done) = match answer.role {
         "producer" => ("Put", "taken and verified by the consumer"),
         _ => ("Got", "verified, every element"),

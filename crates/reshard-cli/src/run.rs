@@ -282,7 +282,9 @@ pub fn array(bytes: usize) -> Result<Memory<u8>, Failure> {
 /// Turns an error of the library into a failure: errors about memory, MPI and the run itself are not wrong usage.
 pub fn failed(error: Error) -> Failure {
     match error.kind() {
-        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::External | ErrorKind::Partner => Failure::while_running(&error),
+        ErrorKind::Failed | ErrorKind::Memory | ErrorKind::External | ErrorKind::Partner => {
+            Failure::while_running(&error)
+        }
         _ => error.into(),
     }
 }

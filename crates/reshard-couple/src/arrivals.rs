@@ -45,15 +45,18 @@ pub struct Arriving {
 /// What has come of a step.
 #[derive(Default)]
 pub struct Arrived {
-    /// Of each message: bytes, and frames.
-    messages: HashMap<(u32, u32), (u64, Vec<Vec<u8>>)>,
+    messages: HashMap<(u32, u32), ArrivedMessage>,
     complete: usize,
 }
+
+/// What has come of a message: bytes, and frames.
+type ArrivedMessage = (u64, Vec<Vec<u8>>);
 
 impl Arriving {
     /// True if all messages of a step are there.
     pub fn is_complete(&self, sequence: u64) -> bool {
-        self.expected.is_empty() || self.steps.get(&sequence).is_some_and(|step| step.complete == self.expected.len())
+        self.expected.is_empty()
+            || self.steps.get(&sequence).is_some_and(|step| step.complete == self.expected.len())
     }
 
     /// A message of a step that is not there.
@@ -69,7 +72,10 @@ impl Arriving {
 impl Arrived {
     /// The frames of a message.
     pub fn frames(&self, from: u64, to: u64) -> impl Iterator<Item = &[u8]> {
-        self.messages.get(&(from as u32, to as u32)).into_iter().flat_map(|(_, frames)| frames.iter().map(Vec::as_slice))
+        self.messages
+            .get(&(from as u32, to as u32))
+            .into_iter()
+            .flat_map(|(_, frames)| frames.iter().map(Vec::as_slice))
     }
 }
 
@@ -173,7 +179,8 @@ impl Service for Arrivals {
         let expected = array.expected.get(&(head.from, head.to)).ok_or_else(out_of_turn)?;
         let got = step.messages.get(&(head.from, head.to)).map_or(0, |(bytes, _)| *bytes);
         let bytes = u64::from(head.bytes);
-        let fits = bytes > 0 && bytes % array.element == 0 && head.bytes as usize <= data_bytes(array.element);
+        let fits =
+            bytes > 0 && bytes % array.element == 0 && head.bytes as usize <= data_bytes(array.element);
         if head.kind != FrameKind::Data || !fits || got + bytes > *expected {
             return Err(out_of_turn());
         }
@@ -206,7 +213,8 @@ impl Service for Arrivals {
     fn closed(&mut self, id: ConnectionId, why: &str) {
         self.outputs.remove(&id);
         let process = self.data.iter().find(|(_, other)| **other == id).map(|(process, _)| *process);
-        let who = process.map_or("the producer".into(), |process| format!("process {process} of the producer"));
+        let who =
+            process.map_or("the producer".into(), |process| format!("process {process} of the producer"));
         self.end(format!("{who} is gone: {why}"));
     }
 

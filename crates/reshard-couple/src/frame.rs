@@ -144,11 +144,9 @@ mod tests {
 
     #[test]
     fn lengths_are_bounded_before_anything_is_allocated() {
-        for (kind, most) in [
-            (FrameKind::Data, MAX_ELEMENT_BYTES),
-            (FrameKind::Want, 0),
-            (FrameKind::Text, MAX_TEXT_BYTES),
-        ] {
+        for (kind, most) in
+            [(FrameKind::Data, MAX_ELEMENT_BYTES), (FrameKind::Want, 0), (FrameKind::Text, MAX_TEXT_BYTES)]
+        {
             let fits = Head { bytes: most as u32, ..Head::new(kind, 0, 0) };
             assert_eq!(Head::decode(&fits.encode()), Ok(fits));
             let longer = Head { bytes: most as u32 + 1, ..fits };

@@ -128,7 +128,9 @@ impl Greeter {
     pub fn take(&mut self, message: &[u8]) -> Result<Reply> {
         let refused = |send: Vec<u8>, why: String| Ok(Reply { send, then: Then::Refused(why) });
         let Some((opening, mut said)) = self.opened.take() else {
-            let Ok(bytes) = message.try_into() else { return refused(vec![], "a short greeting came".into()) };
+            let Ok(bytes) = message.try_into() else {
+                return refused(vec![], "a short greeting came".into());
+            };
             return match Opening::decode(bytes) {
                 Err(why) => refused(vec![], why),
                 Ok(opening) => {
@@ -188,7 +190,10 @@ impl<'s> Visitor<'s> {
     }
 
     /// Takes the producer's answer; returns the session and the proof to be sent.
-    pub fn prove(&mut self, answer: &[u8; ANSWER_BYTES]) -> std::result::Result<(SessionId, [u8; PROOF_BYTES]), String> {
+    pub fn prove(
+        &mut self,
+        answer: &[u8; ANSWER_BYTES],
+    ) -> std::result::Result<(SessionId, [u8; PROOF_BYTES]), String> {
         if answer[..8] != MAGIC {
             return Err("who answered there is no producer of reshard".into());
         }
@@ -207,7 +212,11 @@ impl<'s> Visitor<'s> {
     }
 
     /// Takes the producer's verdict.
-    pub fn believe(&self, session: &SessionId, verdict: &[u8; VERDICT_BYTES]) -> std::result::Result<(), String> {
+    pub fn believe(
+        &self,
+        session: &SessionId,
+        verdict: &[u8; VERDICT_BYTES],
+    ) -> std::result::Result<(), String> {
         if verdict[..4] == WRONG_PROOF.to_le_bytes() {
             return Err("the producer has another secret; give both jobs the same".into());
         }
@@ -216,7 +225,10 @@ impl<'s> Visitor<'s> {
         let key = key(self.secret, self.opening.channel, session);
         match verdict[..4] == ACCEPTED.to_le_bytes() && key.verify("producer", &self.said, &proof) {
             true => Ok(()),
-            false => Err("who answered there does not know the secret: it is not the producer that was meant".into()),
+            false => {
+                Err("who answered there does not know the secret: it is not the producer that was meant"
+                    .into())
+            }
         }
     }
 }
@@ -274,7 +286,9 @@ mod tests {
     fn no_byte_of_a_greeting_can_be_changed() {
         let secret = Secret::random().unwrap();
         let channel = Channel::Data { consumer: 5, process: 1 };
-        for (message, bytes) in [OPENING_BYTES, ANSWER_BYTES, PROOF_BYTES, VERDICT_BYTES].into_iter().enumerate() {
+        for (message, bytes) in
+            [OPENING_BYTES, ANSWER_BYTES, PROOF_BYTES, VERDICT_BYTES].into_iter().enumerate()
+        {
             for at in 0..bytes {
                 let (then, said) = greet([&secret; 2], channel, |number, text| {
                     if number == message {
@@ -310,7 +324,9 @@ mod tests {
                 text[8] = 9;
             }
         });
-        assert!(matches!(&then, Then::Refused(why) if why.contains("version 9") && why.contains("here it is 1")));
+        assert!(
+            matches!(&then, Then::Refused(why) if why.contains("version 9") && why.contains("here it is 1"))
+        );
         let (_, said) = greet([&secret; 2], Channel::Control, |message, text| {
             if message == 1 {
                 text[8] = 9;

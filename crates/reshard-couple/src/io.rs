@@ -145,7 +145,10 @@ pub struct Door {
 impl<S: Service> IoThread<S> {
     pub fn start(service: S, door: Option<Door>) -> Result<Self> {
         let failed = |error: io::Error| {
-            Error::new(ErrorKind::External, format!("the system gives nothing to wait for connections with: {error}"))
+            Error::new(
+                ErrorKind::External,
+                format!("the system gives nothing to wait for connections with: {error}"),
+            )
         };
         let poll = Poll::new().map_err(failed)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(failed)?;
@@ -188,7 +191,7 @@ struct Connection {
     /// As the system said last.
     readable: bool,
     writable: bool,
-    stage: Stage,
+    stage: Reading,
     /// Bytes that are being written: a head, and what follows it.
     output: Option<(Head, [u8; HEAD_BYTES], Vec<u8>, usize)>,
     /// There may be more to send.
@@ -196,14 +199,25 @@ struct Connection {
     closing: bool,
 }
 
-enum Stage {
+enum Reading {
     /// Has to prove the secret before this time.
-    Stranger { greeter: Box<Greeter>, input: Vec<u8>, until: Instant },
-    Head { bytes: [u8; HEAD_BYTES], read: usize },
-    Body { head: Head, body: Vec<u8>, read: usize },
+    Stranger {
+        greeter: Box<Greeter>,
+        input: Vec<u8>,
+        until: Instant,
+    },
+    Head {
+        bytes: [u8; HEAD_BYTES],
+        read: usize,
+    },
+    Body {
+        head: Head,
+        body: Vec<u8>,
+        read: usize,
+    },
 }
 
-const NEXT_HEAD: Stage = Stage::Head { bytes: [0; HEAD_BYTES], read: 0 };
+const NEXT_HEAD: Reading = Reading::Head { bytes: [0; HEAD_BYTES], read: 0 };
 
 /// What came of a turn.
 enum Turn {
@@ -244,7 +258,8 @@ impl<S: Service> Turns<S> {
                     LISTENER => self.accept(),
                     Token(id) => {
                         if let Some(connection) = self.connections.get_mut(&id) {
-                            connection.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+                            connection.readable |=
+                                event.is_readable() || event.is_read_closed() || event.is_error();
                             connection.writable |= event.is_writable() || event.is_error();
                             self.work.insert(id);
                         }
@@ -283,12 +298,20 @@ impl<S: Service> Turns<S> {
             let mut service = self.shared.lock();
             let orders = service.orders();
             let take = |set: &mut BTreeSet<ConnectionId>| std::mem::take(set);
-            (std::mem::take(&mut orders.attach), take(&mut orders.write), take(&mut orders.close), orders.stop)
+            (
+                std::mem::take(&mut orders.attach),
+                take(&mut orders.write),
+                take(&mut orders.close),
+                orders.stop,
+            )
         };
         for (id, stream) in attach {
-            let attached = stream.set_nonblocking(true).and_then(|()| self.add(id, TcpStream::from_std(stream), NEXT_HEAD));
+            let attached = stream
+                .set_nonblocking(true)
+                .and_then(|()| self.add(id, TcpStream::from_std(stream), NEXT_HEAD));
             if let Err(error) = attached {
-                self.tell(|service| service.closed(id, &format!("the connection cannot be waited for: {error}")));
+                let why = format!("the connection cannot be waited for: {error}");
+                self.tell(|service| service.closed(id, &why));
             }
         }
         for id in close {
@@ -305,7 +328,7 @@ impl<S: Service> Turns<S> {
         stop
     }
 
-    fn add(&mut self, id: ConnectionId, mut stream: TcpStream, stage: Stage) -> io::Result<()> {
+    fn add(&mut self, id: ConnectionId, mut stream: TcpStream, stage: Reading) -> io::Result<()> {
         // A small frame is not to wait for a larger one.
         let _ = stream.set_nodelay(true);
         self.poll.registry().register(&mut stream, Token(id), Interest::READABLE | Interest::WRITABLE)?;
@@ -338,8 +361,10 @@ impl<S: Service> Turns<S> {
                 }
             };
             let greeter = Box::new(Greeter::new(secret, *session));
-            let stage = Stage::Stranger { greeter, input: Vec::new(), until: Instant::now() + STRANGER_LIMIT };
-            let strangers = || self.connections.iter().filter(|(_, one)| matches!(one.stage, Stage::Stranger { .. }));
+            let stage =
+                Reading::Stranger { greeter, input: Vec::new(), until: Instant::now() + STRANGER_LIMIT };
+            let strangers =
+                || self.connections.iter().filter(|(_, one)| matches!(one.stage, Reading::Stranger { .. }));
             if strangers().count() >= MAX_STRANGERS
                 && let Some(oldest) = strangers().map(|(id, _)| *id).next()
             {
@@ -354,7 +379,7 @@ impl<S: Service> Turns<S> {
     /// The time until the next stranger must have proved the secret.
     fn next_limit(&self) -> Option<Duration> {
         let limits = self.connections.values().filter_map(|one| match one.stage {
-            Stage::Stranger { until, .. } => Some(until),
+            Reading::Stranger { until, .. } => Some(until),
             _ => None,
         });
         limits.min().map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
@@ -363,7 +388,7 @@ impl<S: Service> Turns<S> {
     fn end_strangers(&mut self) {
         let now = Instant::now();
         let late = |(id, one): (&ConnectionId, &Connection)| match one.stage {
-            Stage::Stranger { until, .. } if until <= now => Some(*id),
+            Reading::Stranger { until, .. } if until <= now => Some(*id),
             _ => None,
         };
         let late: Vec<ConnectionId> = self.connections.iter().filter_map(late).collect();
@@ -377,7 +402,7 @@ impl<S: Service> Turns<S> {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         let _ = self.poll.registry().deregister(&mut connection.stream);
         match connection.stage {
-            Stage::Stranger { .. } => self.tell(|service| service.refused(why.to_string())),
+            Reading::Stranger { .. } => self.tell(|service| service.refused(why.to_string())),
             _ => self.tell(|service| service.closed(id, why)),
         }
     }
@@ -407,24 +432,24 @@ impl Connection {
                 return Turn::Waits;
             }
             let (read, wanted) = match &mut self.stage {
-                Stage::Stranger { greeter, input, .. } => {
+                Reading::Stranger { greeter, input, .. } => {
                     let (have, wants) = (input.len(), greeter.wants());
                     input.resize(wants, 0);
                     let read = self.stream.read(&mut input[have..]);
                     input.truncate(have + *read.as_ref().unwrap_or(&0));
                     (read, wants > have)
                 }
-                Stage::Head { bytes, read } => {
+                Reading::Head { bytes, read } => {
                     let got = self.stream.read(&mut bytes[*read..]);
                     *read += got.as_ref().unwrap_or(&0);
                     (got, true)
                 }
-                Stage::Body { body, read, .. } if body.len() > *read => {
+                Reading::Body { body, read, .. } if body.len() > *read => {
                     let got = self.stream.read(&mut body[*read..]);
                     *read += got.as_ref().unwrap_or(&0);
                     (got, true)
                 }
-                Stage::Body { .. } => (Ok(0), false),
+                Reading::Body { .. } => (Ok(0), false),
             };
             match read {
                 Ok(0) if wanted => return Turn::Closed("it closed the connection".into()),
@@ -446,14 +471,16 @@ impl Connection {
     /// Goes on to the next stage if all bytes of this one are there.
     fn advance<S: Service>(&mut self, id: ConnectionId, turns: &Turns<S>) -> std::result::Result<(), String> {
         match &mut self.stage {
-            Stage::Stranger { greeter, input, .. } => {
+            Reading::Stranger { greeter, input, .. } => {
                 if input.len() < greeter.wants() {
                     return Ok(());
                 }
                 let reply = greeter.take(input).map_err(|error| error.to_string())?;
                 input.clear();
                 // Short, and the first bytes of this side: they fit into the buffers of the system, or the stranger is none worth waiting for.
-                if !reply.send.is_empty() && !matches!(self.stream.write(&reply.send), Ok(all) if all == reply.send.len()) {
+                if !reply.send.is_empty()
+                    && !matches!(self.stream.write(&reply.send), Ok(all) if all == reply.send.len())
+                {
                     return Err("it does not read its greeting".into());
                 }
                 match reply.then {
@@ -465,17 +492,17 @@ impl Connection {
                     }
                 }
             }
-            Stage::Head { bytes, read } => {
+            Reading::Head { bytes, read } => {
                 if *read < HEAD_BYTES {
                     return Ok(());
                 }
                 let head = Head::decode(bytes)?;
                 let mut body = turns.tell(|service| service.room(id, &head))?;
                 body.resize(head.bytes as usize, 0);
-                self.stage = Stage::Body { head, body, read: 0 };
+                self.stage = Reading::Body { head, body, read: 0 };
                 if head.bytes == 0 { self.advance(id, turns) } else { Ok(()) }
             }
-            Stage::Body { head, body, read } => {
+            Reading::Body { head, body, read } => {
                 if *read < body.len() {
                     return Ok(());
                 }
@@ -489,7 +516,7 @@ impl Connection {
 
     /// Writes a few frames.
     fn write_some<S: Service>(&mut self, id: ConnectionId, turns: &Turns<S>) -> Turn {
-        if matches!(self.stage, Stage::Stranger { .. }) {
+        if matches!(self.stage, Reading::Stranger { .. }) {
             return Turn::Waits;
         }
         for _ in 0..TURN {

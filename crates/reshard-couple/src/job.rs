@@ -1,11 +1,17 @@
 //! A job: the processes that call together, and what they tell each other. One process that hosts all ranks, or one process for
 //! each rank.
 
-use reshard::Result;
+use reshard::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::time::Duration;
 
 /// The processes of one side of a coupling.
+///
+/// ```
+/// use reshard_couple::Job;
+/// let job = Job::hosting_all(); // one process, all ranks; under MPI: Job::of(session.world(), deadline)
+/// assert_eq!((job.process(), job.processes()), (0, 1));
+/// ```
 #[derive(Clone)]
 pub struct Job(Processes);
 
@@ -82,6 +88,22 @@ impl Job {
                 let all = comm.gather(&padded, Some(deadline))?;
                 let texts = all.chunks_exact(longest).zip(lengths);
                 Ok(texts.map(|(text, length)| text[..length as usize].to_vec()).collect())
+            }
+        }
+    }
+
+    /// The result of all processes: that of this one, or, if another failed, an error with its reason, on all of them.
+    pub(crate) fn agree<T>(&self, mine: Result<T>, deadline: Duration) -> Result<T> {
+        if self.processes() == 1 {
+            return mine;
+        }
+        let said = mine.as_ref().err().map_or(Vec::new(), |error| error.to_string().into_bytes());
+        let all = self.gather(&said, deadline)?;
+        match all.iter().position(|said| !said.is_empty()) {
+            None => mine,
+            Some(process) => {
+                let said = String::from_utf8_lossy(&all[process]);
+                Err(Error::new(ErrorKind::Partner, format!("process {process}: {said}")))
             }
         }
     }

@@ -9,6 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Where two jobs find each other.
+///
+/// ```
+/// use reshard_couple::{Meeting, Secret};
+/// let by_file = Meeting::file("run.meet"); // the producer writes it
+/// let secret = Secret::new("at least 16 bytes, the same in both jobs")?;
+/// let by_address = Meeting::At { address: "localhost:7777".into(), secret };
+/// # Ok::<(), reshard::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Meeting {
     /// A file that the producer writes and the consumer waits for. It carries address and secret, so only its owner may read it.
@@ -66,12 +74,16 @@ impl WrittenFile {
     /// Writes the file at once, whole, readable by its owner alone.
     pub fn write(path: &Path, address: &str, session: &SessionId, secret: &Secret) -> Result<Self> {
         let session = session.iter().map(|byte| format!("{byte:02x}")).collect();
-        let written = Written { reshard: FILE_VERSION, address: address.into(), session, secret: secret.to_hex() };
+        let written =
+            Written { reshard: FILE_VERSION, address: address.into(), session, secret: secret.to_hex() };
         let text = serde_json::to_string(&written).expect("texts and numbers") + "\n";
         let beside = path.with_extension(format!("{}.new", std::process::id()));
         let failed = |error: std::io::Error| {
             let _ = fs::remove_file(&beside);
-            Error::new(ErrorKind::External, format!("the meeting file {} cannot be written: {error}", path.display()))
+            Error::new(
+                ErrorKind::External,
+                format!("the meeting file {} cannot be written: {error}", path.display()),
+            )
         };
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
@@ -125,7 +137,10 @@ pub fn read_file(path: &Path) -> Result<Option<Invitation>> {
         Err(error) => return wrong(format!("is not one that a producer wrote: {error}")),
     };
     if written.reshard != FILE_VERSION {
-        return wrong(format!("has version {}, and this reshard reads version {FILE_VERSION}", written.reshard));
+        return wrong(format!(
+            "has version {}, and this reshard reads version {FILE_VERSION}",
+            written.reshard
+        ));
     }
     match Secret::from_hex(&written.secret) {
         Some(secret) => Ok(Some(Invitation { address: written.address, secret })),

@@ -20,13 +20,47 @@ use std::time::{Duration, Instant};
 
 /// Gives arrays to other jobs, step after step.
 ///
+/// ```
+/// use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Subscriber};
+/// let folder = std::env::temp_dir().join(format!("reshard-publisher-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder).unwrap();
+/// let meeting = Meeting::file(folder.join("run.meet"));
+/// let there = meeting.clone();
+/// // Another job, here a thread, which knows another layout.
+/// let viewer = std::thread::spawn(move || -> reshard::Result<f64> {
+///     let layout: reshard::Layout = "3x1/5x5 of 20x30".parse()?;
+///     let mut viewer = Subscriber::new(Job::hosting_all(), Options::default());
+///     let t = viewer.subscribe("t", &layout, ElementType::of::<f64>())?;
+///     viewer.connect(&there)?;
+///     let (mut parts, mut last) = (layout.parts(|_| 0.0)?, 0.0);
+///     while viewer.get(t, &mut parts)?.is_some() {
+///         last = *layout.get(&parts, &[19, 29])?;
+///     }
+///     viewer.leave();
+///     Ok(last)
+/// });
+/// let layout: reshard::Layout = "2x2/4x4 of 20x30".parse()?;
+/// let mut simulation = Publisher::new(Job::hosting_all(), Options::default());
+/// let t = simulation.publish("t", &layout, ElementType::of::<f64>())?;
+/// simulation.open(&meeting)?;
+/// simulation.wait_for(1)?;
+/// for step in 0..3 {
+///     let parts = layout.parts(|index| (100 * step + index[0] + index[1]) as f64)?;
+///     simulation.put(t, step, b"", &parts)?;
+/// }
+/// simulation.finish()?;
+/// assert_eq!(viewer.join().unwrap()?, 248.0);
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok::<(), reshard::Error>(())
+/// ```
+///
 /// Everything but [`publish`](Self::publish) is collective: all processes of the job call it, with the same arguments but for the
 /// parts.
 pub struct Publisher {
     job: Job,
     options: Options,
     arrays: Vec<Published>,
-    open: Option<Open>,
+    open: Option<OpenPublisher>,
 }
 
 /// An array that was published.
@@ -34,7 +68,7 @@ pub struct Publisher {
 pub struct ArrayId(pub(crate) usize);
 
 /// A publisher that consumers can find.
-struct Open {
+struct OpenPublisher {
     io: IoThread<State>,
     address: String,
     ranks: u64,
@@ -62,10 +96,15 @@ impl Publisher {
     pub fn publish(&mut self, name: &str, layout: &Layout, element: ElementType) -> Result<ArrayId> {
         let wrong = |message: String| Err(Error::new(ErrorKind::Mismatch, message));
         if self.open.is_some() {
-            return wrong(format!("the array '{name}' was published after open(); publish all arrays before"));
+            return wrong(format!(
+                "the array '{name}' was published after open(); publish all arrays before"
+            ));
         }
         if name.is_empty() || name.len() > 256 {
-            return wrong(format!("the name of an array was given with {} bytes; it has 1 to 256", name.len()));
+            return wrong(format!(
+                "the name of an array was given with {} bytes; it has 1 to 256",
+                name.len()
+            ));
         }
         if self.arrays.iter().any(|array| array.name == name) {
             return wrong(format!("the array '{name}' was published twice; give each a name of its own"));
@@ -77,10 +116,8 @@ impl Publisher {
     /// Lets consumers come: listens, and writes the meeting file. It is removed when the publisher ends.
     pub fn open(&mut self, meeting: &Meeting) -> Result<()> {
         let Self { job, options, arrays, .. } = self;
-        let opened = Open::new(job, options, arrays, meeting);
-        let said = opened.as_ref().err().map_or(Vec::new(), |error| error.to_string().into_bytes());
-        agree(job, &said, options.deadline)?;
-        self.open = Some(opened?);
+        let opened = OpenPublisher::new(job, options, arrays, meeting);
+        self.open = Some(job.agree(opened, options.deadline)?);
         Ok(())
     }
 
@@ -93,7 +130,7 @@ impl Publisher {
     pub fn wait_for(&mut self, consumers: usize) -> Result<()> {
         let (job, deadline) = (&self.job, self.options.deadline);
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let mut said = Vec::new();
+        let mut came = Ok(());
         if job.leads() {
             let end = Instant::now() + deadline;
             let there = |state: &mut State| {
@@ -103,12 +140,20 @@ impl Publisher {
             };
             if open.io.shared().wait(end, there).is_none() {
                 let refusal = open.io.shared().lock().last_refusal.clone();
-                let refusal = refusal.map_or(String::new(), |why| format!("; the last that came was refused: {why}"));
-                let many = if consumers == 1 { "no consumer".into() } else { format!("fewer than {consumers} consumers") };
-                said = format!("{many} came within {} s{refusal}", deadline.as_secs_f64()).into_bytes();
+                let refusal =
+                    refusal.map_or(String::new(), |why| format!("; the last that came was refused: {why}"));
+                let many = if consumers == 1 {
+                    "no consumer".into()
+                } else {
+                    format!("fewer than {consumers} consumers")
+                };
+                came = Err(Error::new(
+                    ErrorKind::Partner,
+                    format!("{many} came within {} s{refusal}", deadline.as_secs_f64()),
+                ));
             }
         }
-        agree(job, &said, deadline * 2 + Duration::from_secs(1))?;
+        job.agree(came, deadline * 2 + Duration::from_secs(1))?;
         open.decide(job, deadline, None)
     }
 
@@ -123,7 +168,13 @@ impl Publisher {
     ///
     /// Waits for consumers whose queue is full, unless they drop steps. An error of kind [`Partner`](ErrorKind::Partner) says that a
     /// consumer is gone, or took no step within the deadline; all others get this step, and the next ones.
-    pub fn put<T: Pod>(&mut self, array: ArrayId, number: u64, header: &[u8], parts: &[impl AsRef<[T]>]) -> Result<()> {
+    pub fn put<T: Pod>(
+        &mut self,
+        array: ArrayId,
+        number: u64,
+        header: &[u8],
+        parts: &[impl AsRef<[T]>],
+    ) -> Result<()> {
         let parts: Vec<&[u8]> = parts.iter().map(|part| bytemuck::cast_slice(part.as_ref())).collect();
         let published = self.array(array)?;
         if published.element.bytes() != size_of::<T>() as u64 {
@@ -145,12 +196,8 @@ impl Publisher {
         let checked = self.check(array, header, parts);
         let (job, deadline) = (&self.job, self.options.deadline);
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        if job.processes() == 1 {
-            checked?;
-        } else {
-            // A process that was called wrongly must not leave the others alone.
-            agree(job, &checked.err().map_or(Vec::new(), |error| error.to_string().into_bytes()), deadline)?;
-        }
+        // A process that was called wrongly must not leave the others alone.
+        job.agree(checked, deadline)?;
         let decided = open.decide(job, deadline, Some(array.0));
         if decided.as_ref().is_err_and(|error| error.kind() != ErrorKind::Partner) {
             return decided;
@@ -175,7 +222,8 @@ impl Publisher {
             let late: Vec<ConsumerId> =
                 state.consumers.iter().map(|(id, one)| (id, &one.stage)).filter_map(late).collect();
             for id in late {
-                let why = format!("consumer {id} did not take its last steps within {} s", deadline.as_secs_f64());
+                let why =
+                    format!("consumer {id} did not take its last steps within {} s", deadline.as_secs_f64());
                 state.end(id, Stage::Lost(why));
             }
         }
@@ -184,7 +232,10 @@ impl Publisher {
 
     fn array(&self, array: ArrayId) -> Result<&Published> {
         self.arrays.get(array.0).ok_or_else(|| {
-            Error::new(ErrorKind::OutOfRange, format!("array {} was given; {} are published", array.0, self.arrays.len()))
+            Error::new(
+                ErrorKind::OutOfRange,
+                format!("array {} was given; {} are published", array.0, self.arrays.len()),
+            )
         })
     }
 
@@ -192,7 +243,10 @@ impl Publisher {
         let Published { layout, element, .. } = self.array(array)?;
         let wrong = |message: String| Err(Error::new(ErrorKind::Mismatch, message));
         if header.len() > MAX_HEADER_BYTES {
-            return wrong(format!("a header of {} bytes was given; it has at most {MAX_HEADER_BYTES}", header.len()));
+            return wrong(format!(
+                "a header of {} bytes was given; it has at most {MAX_HEADER_BYTES}",
+                header.len()
+            ));
         }
         let ranks = self.open.as_ref().map_or(0, |open| open.ranks);
         let grid = layout.distribution().grid();
@@ -208,30 +262,21 @@ impl Publisher {
         for (&rank, part) in hosted.iter().zip(parts) {
             let needed = layout.span(rank)? * element.bytes();
             if (part.len() as u64) < needed {
-                return wrong(format!("the part of rank {rank} has {} bytes; its layout needs {needed}", part.len()));
+                return wrong(format!(
+                    "the part of rank {rank} has {} bytes; its layout needs {needed}",
+                    part.len()
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// The first error that a process has is the error of all.
-fn agree(job: &Job, said: &[u8], deadline: Duration) -> Result<()> {
-    for (process, said) in job.gather(said, deadline)?.iter().enumerate() {
-        if !said.is_empty() {
-            let said = String::from_utf8_lossy(said);
-            let who = if job.processes() == 1 { String::new() } else { format!("process {process}: ") };
-            return Err(Error::new(ErrorKind::Partner, format!("{who}{said}")));
-        }
-    }
-    Ok(())
-}
-
 fn not_open() -> Error {
     Error::new(ErrorKind::Mismatch, "the publisher was used before open(); publish all arrays, then open it")
 }
 
-impl Open {
+impl OpenPublisher {
     fn new(job: &Job, options: &Options, arrays: &[Published], meeting: &Meeting) -> Result<Self> {
         let ranks = ranks(arrays.iter().map(|array| &array.layout));
         let bind = match meeting {
@@ -239,7 +284,10 @@ impl Open {
             _ => options.bind,
         };
         let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::External, format!("nothing can listen at {bind}: {error}; give another address"))
+            Error::new(
+                ErrorKind::External,
+                format!("nothing can listen at {bind}: {error}; give another address"),
+            )
         };
         let listener = TcpListener::bind(bind).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
@@ -254,9 +302,13 @@ impl Open {
         let all = job.gather(&mine, options.deadline)?;
         type Said = ((Option<[u8; 16]>, String), String);
         let all: Vec<Said> = all.iter().filter_map(|text| serde_json::from_slice(text).ok()).collect();
-        let leader = all.first().and_then(|((session, secret), _)| Some(((*session)?, Secret::from_hex(secret)?)));
+        let leader =
+            all.first().and_then(|((session, secret), _)| Some(((*session)?, Secret::from_hex(secret)?)));
         let Some((session, secret)) = leader.filter(|_| all.len() == job.processes()) else {
-            return Err(Error::new(ErrorKind::Failed, "the processes of this job do not understand each other"));
+            return Err(Error::new(
+                ErrorKind::Failed,
+                "the processes of this job do not understand each other",
+            ));
         };
         let processes: Vec<Process> = all
             .into_iter()
@@ -268,7 +320,9 @@ impl Open {
         let door = Door { listener, secret: secret.clone(), session };
         let io = IoThread::start(state, Some(door))?;
         let file = match meeting {
-            Meeting::File(path) if job.leads() => Some(WrittenFile::write(path, &address, &session, &secret)?),
+            Meeting::File(path) if job.leads() => {
+                Some(WrittenFile::write(path, &address, &session, &secret)?)
+            }
             _ => None,
         };
         Ok(Self { io, address, ranks, sides: BTreeMap::new(), _file: file })
@@ -343,11 +397,9 @@ impl Open {
     /// A consumer gets the next step. Collective.
     fn admit(&mut self, job: &Job, id: ConsumerId, hello: Hello, deadline: Duration) -> Result<()> {
         let hello = Arc::new(hello);
-        let planned = self.plan(job, id, &hello);
-        let said = planned.as_ref().err().map_or(Vec::new(), |error| error.to_string().into_bytes());
-        let agreed = if job.processes() == 1 { Ok(()) } else { agree(job, &said, deadline) };
+        let planned = job.agree(self.plan(job, id, &hello), deadline);
         let mut state = self.io.shared().lock();
-        match planned.and_then(|sides| agreed.map(|()| sides)) {
+        match planned {
             Ok(sides) => {
                 state.admit(id, &hello);
                 drop(state);
@@ -366,7 +418,8 @@ impl Open {
         let all = state.processes.iter().map(|process| process.ranks.end).max().unwrap_or(0);
         let side = |wanted: &crate::terms::Wanted| {
             let published = state.published.iter().find(|one| one.name == wanted.name);
-            let published = published.ok_or_else(|| Error::new(ErrorKind::Mismatch, "an array is not published"))?;
+            let published =
+                published.ok_or_else(|| Error::new(ErrorKind::Mismatch, "an array is not published"))?;
             Side::new(&moved(published, wanted, all)?, Role::Producer, hosted.clone(), all)
         };
         let sides: Vec<Side> = hello.arrays.iter().map(side).collect::<Result<_>>()?;
@@ -376,7 +429,10 @@ impl Open {
                 if !state.has_connection(id, process) {
                     return Err(Error::new(
                         ErrorKind::Partner,
-                        format!("process {process} of consumer {id} has no connection to process {}", job.process()),
+                        format!(
+                            "process {process} of consumer {id} has no connection to process {}",
+                            job.process()
+                        ),
                     ));
                 }
             }
@@ -415,7 +471,8 @@ impl Open {
                     part,
                     || Ok(shared.lock().memory(frame_bytes)),
                     |to, frame| {
-                        let head = Head { from, to: to as u32, ..Head::new(FrameKind::Data, array, sequence) };
+                        let head =
+                            Head { from, to: to as u32, ..Head::new(FrameKind::Data, array, sequence) };
                         shared.lock().add_frame(id, process_of(&hello.processes, to), head, frame);
                         shared.wake();
                         Ok(())
@@ -442,9 +499,14 @@ fn shared_decision(job: &Job, mine: &Decision, deadline: Duration) -> Result<Dec
     let empty = mine.admit.is_empty() && mine.drop.is_empty() && mine.lost.is_empty() && mine.left.is_empty();
     let text = if empty { Vec::new() } else { serde_json::to_vec(mine).expect("texts and numbers") };
     let mut all = Decision::default();
-    for (process, text) in job.gather(&text, deadline)?.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+    for (process, text) in
+        job.gather(&text, deadline)?.iter().enumerate().filter(|(_, text)| !text.is_empty())
+    {
         let said: Decision = serde_json::from_slice(text).map_err(|error| {
-            Error::new(ErrorKind::Failed, format!("process {process} of this job cannot be understood: {error}"))
+            Error::new(
+                ErrorKind::Failed,
+                format!("process {process} of this job cannot be understood: {error}"),
+            )
         })?;
         if process == 0 {
             (all.admit, all.drop) = (said.admit, said.drop);
@@ -465,7 +527,10 @@ pub(crate) fn process_of(processes: &[Process], rank: u64) -> u32 {
 /// The first address of a name.
 pub(crate) fn resolve(address: &str) -> Result<SocketAddr> {
     let wrong = |why: String| {
-        Error::new(ErrorKind::OutOfRange, format!("the address was given as '{address}'; give HOST:PORT: {why}"))
+        Error::new(
+            ErrorKind::OutOfRange,
+            format!("the address was given as '{address}'; give HOST:PORT: {why}"),
+        )
     };
     let mut found = address.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("it has no address".into()))
@@ -481,5 +546,9 @@ fn advertised(options: &Options, ip: std::net::IpAddr, port: u16) -> String {
         }
         None => ip.to_string(),
     };
-    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }

@@ -55,7 +55,9 @@ impl Secret {
             Ok(text) => Self::new(text.trim()),
             Err(_) => Err(Error::new(
                 ErrorKind::Mismatch,
-                format!("no secret was given; set {SECRET_VARIABLE} to the same text in both jobs, or let them meet by a file"),
+                format!(
+                    "no secret was given; set {SECRET_VARIABLE} to the same text in both jobs, or let them meet by a file"
+                ),
             )),
         }
     }

@@ -150,7 +150,8 @@ impl RankSide {
                 let mut cursor = packer.open(&data, range);
                 while !cursor.finished() {
                     let frame = frames.next().filter(|frame| frame.len() as u64 >= packer.max_elem_bytes());
-                    let used = frame.map(|frame| packer.unpack(&mut data, range, &mut cursor, frame) == frame.len());
+                    let used =
+                        frame.map(|frame| packer.unpack(&mut data, range, &mut cursor, frame) == frame.len());
                     if used != Some(true) {
                         return Err(Error::new(
                             ErrorKind::Failed,

@@ -19,7 +19,7 @@ pub type ConsumerId = u64;
 /// What the thread and the program of a publisher share.
 pub struct State {
     orders: Orders,
-    connections: BTreeMap<ConnectionId, Connection>,
+    connections: BTreeMap<ConnectionId, ConsumerLink>,
     pub consumers: BTreeMap<ConsumerId, Consumer>,
     pub published: Vec<Published>,
     pub processes: Vec<Process>,
@@ -36,7 +36,7 @@ pub struct State {
 }
 
 /// A connection that has proved the secret.
-struct Connection {
+struct ConsumerLink {
     consumer: Option<ConsumerId>,
     /// Of the consumer; none for the leaders' connection.
     process: Option<u32>,
@@ -98,7 +98,12 @@ pub struct Step {
 }
 
 impl State {
-    pub fn new(published: Vec<Published>, processes: Vec<Process>, max_consumers: usize, leads: bool) -> Self {
+    pub fn new(
+        published: Vec<Published>,
+        processes: Vec<Process>,
+        max_consumers: usize,
+        leads: bool,
+    ) -> Self {
         Self {
             orders: Orders::default(),
             connections: BTreeMap::new(),
@@ -166,7 +171,10 @@ impl State {
             }
             self.orders.close(connection);
         }
-        steps.into_iter().flat_map(|step| step.held.into_values().flatten()).for_each(|(_, memory)| self.keep(memory));
+        steps
+            .into_iter()
+            .flat_map(|step| step.held.into_values().flatten())
+            .for_each(|(_, memory)| self.keep(memory));
     }
 
     /// Begins a step for a consumer: frames follow. Returns its number.
@@ -223,7 +231,8 @@ impl State {
 
     /// Does something with a step, and forgets those that were sent.
     fn with_step(&mut self, id: ConsumerId, array: u32, sequence: u64, change: impl FnOnce(&mut Step)) {
-        let Some(steps) = self.consumers.get_mut(&id).and_then(|one| one.arrays.get_mut(array as usize)) else {
+        let Some(steps) = self.consumers.get_mut(&id).and_then(|one| one.arrays.get_mut(array as usize))
+        else {
             return;
         };
         if let Some(step) = steps.waiting.iter_mut().find(|step| step.announced.sequence == sequence) {
@@ -236,7 +245,8 @@ impl State {
 
     /// Drops a step that the consumer was not told of.
     pub fn drop_step(&mut self, id: ConsumerId, array: u32, sequence: u64) {
-        let Some(steps) = self.consumers.get_mut(&id).and_then(|one| one.arrays.get_mut(array as usize)) else {
+        let Some(steps) = self.consumers.get_mut(&id).and_then(|one| one.arrays.get_mut(array as usize))
+        else {
             return;
         };
         let place = steps.waiting.iter().position(|step| step.announced.sequence == sequence);
@@ -253,7 +263,9 @@ impl State {
                 let of_array = consumer.places.get(array as usize) == Some(&place);
                 let mut free = steps.waiting.iter().filter(|step| !step.taken);
                 let count = free.clone().count();
-                if of_array && steps.queue.drops && count >= steps.queue.depth as usize
+                if of_array
+                    && steps.queue.drops
+                    && count >= steps.queue.depth as usize
                     && let Some(oldest) = free.next()
                 {
                     found.push((*id, array, oldest.announced.sequence));
@@ -267,7 +279,9 @@ impl State {
     pub fn without_room(&self, place: usize) -> Option<ConsumerId> {
         let full = |consumer: &Consumer| {
             let arrays = consumer.arrays.iter().zip(&consumer.places).filter(|(_, of)| **of == place);
-            arrays.into_iter().any(|(steps, _)| !steps.queue.drops && steps.waiting.len() >= steps.queue.depth as usize)
+            arrays
+                .into_iter()
+                .any(|(steps, _)| !steps.queue.drops && steps.waiting.len() >= steps.queue.depth as usize)
         };
         let mut admitted = self.consumers.iter().filter(|(_, one)| one.stage == Stage::Admitted);
         admitted.find(|(_, consumer)| full(consumer)).map(|(id, _)| *id)
@@ -317,7 +331,9 @@ impl State {
             consumer.asked.push(array);
             return;
         }
-        let Some(steps) = consumer.arrays.get_mut(array as usize).filter(|steps| steps.queue.drops) else { return };
+        let Some(steps) = consumer.arrays.get_mut(array as usize).filter(|steps| steps.queue.drops) else {
+            return;
+        };
         let waiting = steps.waiting.iter().find(|step| !step.taken).map(|step| step.announced.clone());
         match waiting {
             Some(announced) => {
@@ -357,7 +373,11 @@ impl State {
         if self.consumers.values().filter(there).count() >= self.max_consumers {
             return Err(format!(
                 "the producer has {} already, and was told to have no more at a time",
-                if self.max_consumers == 1 { "a consumer".into() } else { format!("{} consumers", self.max_consumers) }
+                if self.max_consumers == 1 {
+                    "a consumer".into()
+                } else {
+                    format!("{} consumers", self.max_consumers)
+                }
             ));
         }
         let places = check(&self.published, &hello, &self.processes)?;
@@ -417,7 +437,7 @@ impl State {
 impl Service for State {
     fn greeted(&mut self, id: ConnectionId, channel: Channel) -> Result<(), String> {
         let mut connection =
-            Connection { consumer: None, process: None, output: VecDeque::new(), wanted: HashSet::new() };
+            ConsumerLink { consumer: None, process: None, output: VecDeque::new(), wanted: HashSet::new() };
         if let Channel::Data { consumer, process } = channel {
             (connection.consumer, connection.process) = (Some(consumer), Some(process));
             let one = self.consumer(consumer);
@@ -446,13 +466,16 @@ impl Service for State {
             return self.text(id, Text::decode(&body)?);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
-        let (Some(consumer), Some(process)) = (connection.consumer, connection.process) else { return Ok(()) };
+        let (Some(consumer), Some(process)) = (connection.consumer, connection.process) else {
+            return Ok(());
+        };
         if connection.wanted.len() >= MAX_WANTED {
             return Err("it asked for more steps than it can have room for".into());
         }
         let key = (head.array, head.sequence);
         let steps = self.consumers.get_mut(&consumer).and_then(|one| one.arrays.get_mut(head.array as usize));
-        let step = steps.and_then(|steps| steps.waiting.iter_mut().find(|step| step.announced.sequence == key.1));
+        let step =
+            steps.and_then(|steps| steps.waiting.iter_mut().find(|step| step.announced.sequence == key.1));
         // What is packed later goes out at once.
         if step.as_ref().is_none_or(|step| step.packing) {
             connection.wanted.insert(key);

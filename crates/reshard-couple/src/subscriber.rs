@@ -11,7 +11,8 @@ use crate::publisher::{ArrayId, process_of, resolve};
 use crate::secret::Secret;
 use crate::side::{Role, Side};
 use crate::terms::{
-    Announced, BYTE_ORDER, Hello, Part, Process, Published, Queue, Text, Wanted, Welcome, check_processes, moved, ranks,
+    Announced, BYTE_ORDER, Hello, Part, Process, Published, Queue, Text, Wanted, Welcome, check_processes,
+    moved, ranks,
 };
 use bytemuck::Pod;
 use reshard::{Error, ErrorKind, Layout, Result};
@@ -24,7 +25,21 @@ use std::time::{Duration, Instant};
 /// How long to wait before looking again for a producer that is not there yet.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Gets arrays from another job, step after step.
+/// Gets arrays from another job, step after step. The other side, and both together: [`Publisher`](crate::Publisher).
+///
+/// ```no_run
+/// use reshard_couple::{ElementType, Job, Meeting, Options, Subscriber};
+/// let layout: reshard::Layout = "3x1/50x50 of 1000x800".parse()?;
+/// let mut viewer = Subscriber::new(Job::hosting_all(), Options::default());
+/// let t = viewer.subscribe("t", &layout, ElementType::of::<f64>())?;
+/// viewer.connect(&Meeting::file("run.meet"))?;
+/// let mut parts = layout.parts(|_| 0.0)?;
+/// while let Some(step) = viewer.get(t, &mut parts)? {
+///     println!("step {}: {}", step.number, parts[0][0]);
+/// }
+/// viewer.leave();
+/// # Ok::<(), reshard::Error>(())
+/// ```
 ///
 /// Everything but [`subscribe`](Self::subscribe) is collective: all processes of the job call it, with the same arguments but for
 /// the parts.
@@ -32,7 +47,7 @@ pub struct Subscriber {
     job: Job,
     options: Options,
     arrays: Vec<Wanted>,
-    open: Option<Open>,
+    open: Option<Connected>,
 }
 
 /// What a consumer wants of an array.
@@ -53,7 +68,7 @@ pub struct StepInfo {
 }
 
 /// A subscriber that is coupled.
-struct Open {
+struct Connected {
     io: IoThread<Arrivals>,
     sides: Vec<Side>,
     /// The number of the next step of each array.
@@ -147,7 +162,7 @@ impl Subscriber {
     /// Finds the producer, agrees with it, and plans. Steps that the producer puts from now on will come.
     pub fn connect(&mut self, meeting: &Meeting) -> Result<Setup> {
         let Self { job, options, arrays, .. } = self;
-        let open = Open::new(job, options, arrays, meeting)?;
+        let open = Connected::new(job, options, arrays, meeting)?;
         let setup = open.setup;
         self.open = Some(open);
         Ok(setup)
@@ -169,7 +184,8 @@ impl Subscriber {
                 ),
             ));
         }
-        let mut parts: Vec<&mut [u8]> = parts.iter_mut().map(|part| bytemuck::cast_slice_mut(part.as_mut())).collect();
+        let mut parts: Vec<&mut [u8]> =
+            parts.iter_mut().map(|part| bytemuck::cast_slice_mut(part.as_mut())).collect();
         self.get_bytes(array, &mut parts)
     }
 
@@ -193,7 +209,7 @@ impl Subscriber {
     }
 }
 
-impl Drop for Open {
+impl Drop for Connected {
     fn drop(&mut self) {
         // Connections that close without a word tell the producer that this consumer is gone.
         self.io.shared().wake();
@@ -205,14 +221,17 @@ fn no_array(given: usize, count: usize) -> Error {
 }
 
 fn not_connected() -> Error {
-    Error::new(ErrorKind::Mismatch, "the subscriber was used before connect(); subscribe to all arrays, then connect it")
+    Error::new(
+        ErrorKind::Mismatch,
+        "the subscriber was used before connect(); subscribe to all arrays, then connect it",
+    )
 }
 
 fn partner(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Partner, message.into())
 }
 
-impl Open {
+impl Connected {
     fn new(job: &Job, options: &Options, arrays: &[Wanted], meeting: &Meeting) -> Result<Self> {
         let began = Instant::now();
         let end = began + options.deadline;
@@ -222,7 +241,8 @@ impl Open {
         arrivals.arrays = arrays.iter().map(arriving).collect();
         let io = IoThread::start(arrivals, None)?;
         let own_ranks = ranks(arrays.iter().map(|wanted| &wanted.layout));
-        let process = |process: usize| Process { address: String::new(), ranks: job.hosted(process, own_ranks) };
+        let process =
+            |process: usize| Process { address: String::new(), ranks: job.hosted(process, own_ranks) };
         let hello = Hello {
             byte_order: BYTE_ORDER.into(),
             processes: (0..job.processes()).map(process).collect(),
@@ -237,8 +257,10 @@ impl Open {
             Vec::new()
         };
         let coupled = job.broadcast(coupled, wait)?;
-        let coupled: std::result::Result<Coupled, String> = serde_json::from_slice(&coupled)
-            .map_err(|error| Error::new(ErrorKind::Failed, format!("the leader cannot be understood: {error}")))?;
+        let coupled: std::result::Result<Coupled, String> =
+            serde_json::from_slice(&coupled).map_err(|error| {
+                Error::new(ErrorKind::Failed, format!("the leader cannot be understood: {error}"))
+            })?;
         let coupled = coupled.map_err(partner)?;
         // Each plans alone, and connects to those it gets something from.
         let planning = Instant::now();
@@ -248,19 +270,15 @@ impl Open {
             connect_all(&io, job, &coupled, &sides, end)?;
             Ok(sides)
         });
-        let said = connected.as_ref().err().map_or(Vec::new(), |error| error.to_string().into_bytes());
-        for (process, said) in job.gather(&said, wait)?.iter().enumerate().filter(|(_, said)| !said.is_empty()) {
-            let who = if job.processes() == 1 { String::new() } else { format!("process {process}: ") };
-            let why = format!("{who}{}", String::from_utf8_lossy(said));
-            io.shared().lock().leave(&Text::Bye { why: why.clone() });
+        let sides = job.agree(connected, wait).inspect_err(|error| {
+            io.shared().lock().leave(&Text::Bye { why: error.to_string() });
             io.shared().wake();
-            return Err(partner(why));
-        }
-        let sides = connected?;
+        })?;
         let connections = {
             let mut arrivals = io.shared().lock();
             for (array, (side, wanted)) in sides.iter().zip(arrays).enumerate() {
-                let messages = side.ranks.iter().flat_map(|rank| rank.messages.iter().map(move |one| (rank.rank, one)));
+                let messages =
+                    side.ranks.iter().flat_map(|rank| rank.messages.iter().map(move |one| (rank.rank, one)));
                 arrivals.arrays[array].expected =
                     messages.map(|(rank, one)| ((one.peer as u32, rank as u32), one.bytes)).collect();
                 if !wanted.queue.drops {
@@ -292,7 +310,9 @@ impl Open {
         let next = match job.processes() {
             1 => next,
             _ => {
-                let said = next.as_ref().map_or(Vec::new(), |next| serde_json::to_vec(next).expect("texts and numbers"));
+                let said = next
+                    .as_ref()
+                    .map_or(Vec::new(), |next| serde_json::to_vec(next).expect("texts and numbers"));
                 serde_json::from_slice(&job.broadcast(said, wait)?).ok()
             }
         };
@@ -313,14 +333,7 @@ impl Open {
         }
         // All of it must be there, on all processes, before any part is written.
         let came = checked.and_then(|()| self.complete(array, wanted, &announced, end, deadline));
-        if job.processes() > 1 {
-            let said = came.as_ref().err().map_or(Vec::new(), |error| error.to_string().into_bytes());
-            for (process, said) in job.gather(&said, wait)?.iter().enumerate().filter(|(_, said)| !said.is_empty()) {
-                self.give_back(array, announced);
-                return Err(partner(format!("process {process}: {}", String::from_utf8_lossy(said))));
-            }
-        }
-        if let Err(error) = came {
+        if let Err(error) = job.agree(came, wait) {
             self.give_back(array, announced);
             return Err(error);
         }
@@ -383,7 +396,14 @@ impl Open {
     }
 
     /// Waits until all of a step is there.
-    fn complete(&self, array: usize, wanted: &Wanted, announced: &Announced, end: Instant, deadline: Duration) -> Result<()> {
+    fn complete(
+        &self,
+        array: usize,
+        wanted: &Wanted,
+        announced: &Announced,
+        end: Instant,
+        deadline: Duration,
+    ) -> Result<()> {
         let sequence = announced.sequence;
         let found = self.io.shared().wait(end, |arrivals| {
             let complete = arrivals.arrays[array].is_complete(sequence);
@@ -419,17 +439,25 @@ fn plan(job: &Job, arrays: &[Wanted], welcome: &Welcome, own_ranks: u64) -> Resu
     let all = welcome.processes.iter().map(|process| process.ranks.end).max().unwrap_or(0);
     let hosted = job.hosted(job.process(), own_ranks);
     let side = |(wanted, layout): (&Wanted, &Layout)| {
-        let published = Published { name: wanted.name.clone(), element: wanted.element, layout: layout.clone() };
+        let published =
+            Published { name: wanted.name.clone(), element: wanted.element, layout: layout.clone() };
         Side::new(&moved(&published, wanted, all)?, Role::Consumer, hosted.clone(), all)
     };
     arrays.iter().zip(&welcome.layouts).map(side).collect()
 }
 
 /// Connects to the processes of the producer from which this one gets something.
-fn connect_all(io: &IoThread<Arrivals>, job: &Job, coupled: &Coupled, sides: &[Side], end: Instant) -> Result<()> {
+fn connect_all(
+    io: &IoThread<Arrivals>,
+    job: &Job,
+    coupled: &Coupled,
+    sides: &[Side],
+    end: Instant,
+) -> Result<()> {
     let Coupled { welcome, secret, session } = coupled;
     let secret = Secret::from_hex(secret).ok_or_else(|| partner("the leader gave no secret"))?;
-    let peers = sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages).map(|message| message.peer);
+    let peers =
+        sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages).map(|message| message.peer);
     let processes: BTreeSet<u32> = peers.map(|rank| process_of(&welcome.processes, rank)).collect();
     for process in processes {
         let channel = Channel::Data { consumer: welcome.consumer, process: job.process() as u32 };
@@ -488,7 +516,9 @@ fn reach(meeting: &Meeting, end: Instant) -> Result<(TcpStream, SessionId, Secre
     loop {
         let invitation = match meeting {
             Meeting::File(path) => read_file(path)?,
-            Meeting::At { address, secret } => Some(Invitation { address: address.clone(), secret: secret.clone() }),
+            Meeting::At { address, secret } => {
+                Some(Invitation { address: address.clone(), secret: secret.clone() })
+            }
         };
         if let Some(Invitation { address, secret }) = invitation {
             match dial(&address, &secret, Channel::Control, end) {
@@ -521,7 +551,12 @@ impl Dialled {
 }
 
 /// Connects, and proves the secret.
-fn dial(address: &str, secret: &Secret, channel: Channel, end: Instant) -> std::result::Result<(TcpStream, SessionId), Dialled> {
+fn dial(
+    address: &str,
+    secret: &Secret,
+    channel: Channel,
+    end: Instant,
+) -> std::result::Result<(TcpStream, SessionId), Dialled> {
     let not_there = |error: std::io::Error| {
         let hint = match error.raw_os_error() {
             // Too many open files, of this process or of the machine.

@@ -139,7 +139,11 @@ pub fn ranks<'l>(layouts: impl Iterator<Item = &'l Layout>) -> u64 {
 }
 
 /// What a consumer may not get, in one sentence; otherwise the places of its arrays among those of the producer.
-pub fn check(published: &[Published], hello: &Hello, processes: &[Process]) -> std::result::Result<Vec<usize>, String> {
+pub fn check(
+    published: &[Published],
+    hello: &Hello,
+    processes: &[Process],
+) -> std::result::Result<Vec<usize>, String> {
     if hello.byte_order != BYTE_ORDER {
         return Err(format!(
             "the consumer's numbers are {} endian and the producer's {BYTE_ORDER} endian; bytes are not swapped on the way",
@@ -147,7 +151,10 @@ pub fn check(published: &[Published], hello: &Hello, processes: &[Process]) -> s
         ));
     }
     if hello.arrays.is_empty() || hello.arrays.len() > MAX_ARRAYS {
-        return Err(format!("the consumer wants {} arrays; it can want 1 to {MAX_ARRAYS}", hello.arrays.len()));
+        return Err(format!(
+            "the consumer wants {} arrays; it can want 1 to {MAX_ARRAYS}",
+            hello.arrays.len()
+        ));
     }
     check_processes("consumer", &hello.processes, ranks(hello.arrays.iter().map(|wanted| &wanted.layout)))?;
     let producer_ranks = processes.iter().map(|process| process.ranks.end).max().unwrap_or(0);
@@ -168,7 +175,10 @@ pub fn check(published: &[Published], hello: &Hello, processes: &[Process]) -> s
             ));
         }
         if wanted.queue.depth == 0 {
-            return Err(format!("the consumer wants a queue of 0 steps of the array '{}'; it needs 1", one.name));
+            return Err(format!(
+                "the consumer wants a queue of 0 steps of the array '{}'; it needs 1",
+                one.name
+            ));
         }
         match moved(one, wanted, producer_ranks) {
             Ok(_) => Ok(place),
@@ -247,7 +257,10 @@ mod tests {
             (|hello| hello.byte_order = "big".into(), "big endian"),
             (|hello| hello.arrays.clear(), "0 arrays"),
             (|hello| hello.arrays[0].name = "u".into(), "'u', and the producer has 'p', 't'"),
-            (|hello| hello.arrays[0].element = ElementType::of::<f32>(), "type f64 at the producer, and the consumer wants f32"),
+            (
+                |hello| hello.arrays[0].element = ElementType::of::<f32>(),
+                "type f64 at the producer, and the consumer wants f32",
+            ),
             (|hello| hello.arrays[0].layout = "3x1/5x5 of 20x31".parse().unwrap(), "20x31"),
             (|hello| hello.arrays[0].layout = "3/5 of 20".parse().unwrap(), "dimension"),
             (|hello| hello.arrays[0].queue.depth = 0, "queue of 0 steps"),
@@ -256,7 +269,8 @@ mod tests {
             (
                 |hello| {
                     let of = |numbers: [u64; 2]| numbers.to_vec();
-                    let part = Part { shape: of([20, 30]), from: of([1, 0]), to: of([0, 0]), axes: vec![0, 1] };
+                    let part =
+                        Part { shape: of([20, 30]), from: of([1, 0]), to: of([0, 0]), axes: vec![0, 1] };
                     hello.arrays[0].window = Some(part);
                 },
                 "does not fit",

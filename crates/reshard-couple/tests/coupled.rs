@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use reshard::{ErrorKind, Layout, Result};
-use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Secret, StepInfo, Subscriber, Subscription};
+use reshard_couple::{
+    ElementType, Job, Meeting, Options, Publisher, Secret, StepInfo, Subscriber, Subscription,
+};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +14,8 @@ use std::time::{Duration, Instant};
 fn meeting() -> Meeting {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path: PathBuf = std::env::temp_dir().join(format!("reshard-coupled-{}-{number}.meet", std::process::id()));
+    let path: PathBuf =
+        std::env::temp_dir().join(format!("reshard-coupled-{}-{number}.meet", std::process::id()));
     let _ = std::fs::remove_file(&path);
     Meeting::File(path)
 }
@@ -27,7 +30,9 @@ fn layout(text: &str) -> Layout {
 
 /// An element of a step: every one differs from its neighbours and from itself in other steps.
 fn value(index: &[u64], step: u64) -> u64 {
-    index.iter().fold(step.wrapping_mul(0x9E37_79B9), |sum, &at| sum.wrapping_mul(1_000_003).wrapping_add(at + 1))
+    index
+        .iter()
+        .fold(step.wrapping_mul(0x9E37_79B9), |sum, &at| sum.wrapping_mul(1_000_003).wrapping_add(at + 1))
 }
 
 /// A producer of one array.
@@ -102,7 +107,9 @@ fn many_arrays_windows_and_transposes_go_through_one_coupling() {
         });
         let mut subscriber = Subscriber::new(Job::hosting_all(), options());
         let whole = Subscription::new("m", &turned, ElementType::of::<u64>());
-        let m = subscriber.subscribe_to(whole.of_window(&[100, 80], &[0, 0], &[0, 0], &[1, 0]).with_depth(3)).unwrap();
+        let m = subscriber
+            .subscribe_to(whole.of_window(&[100, 80], &[0, 0], &[0, 0], &[1, 0]).with_depth(3))
+            .unwrap();
         let some = Subscription::new("v", &part, ElementType::of::<u64>());
         let v = subscriber.subscribe_to(some.of_window(&[40], &[450], &[10], &[0]).with_depth(30)).unwrap();
         let setup = subscriber.connect(&meeting).unwrap();
@@ -116,7 +123,8 @@ fn many_arrays_windows_and_transposes_go_through_one_coupling() {
         for step in (0..20).step_by(2) {
             assert_eq!(subscriber.get(v, &mut vectors).unwrap().unwrap().number, step);
             // What is outside the window stays as it was.
-            let window = |index: &[u64]| if (10..50).contains(&index[0]) { value(&[index[0] + 440], step) } else { 7 };
+            let window =
+                |index: &[u64]| if (10..50).contains(&index[0]) { value(&[index[0] + 440], step) } else { 7 };
             assert!(vectors == part.parts(window).unwrap(), "step {step}");
         }
         assert_eq!((subscriber.get(m, &mut matrices), subscriber.get(v, &mut vectors)), (Ok(None), Ok(None)));
@@ -141,7 +149,8 @@ fn a_slow_consumer_that_drops_steps_slows_nobody() {
         });
         let slow = scope.spawn(|| -> Result<(u64, u64)> {
             let mut subscriber = Subscriber::new(Job::hosting_all(), options());
-            let wanted = Subscription::new("t", &to, ElementType::of::<u64>()).with_depth(2).dropping_oldest();
+            let wanted =
+                Subscription::new("t", &to, ElementType::of::<u64>()).with_depth(2).dropping_oldest();
             let array = subscriber.subscribe_to(wanted)?;
             subscriber.connect(&meeting)?;
             let mut parts = to.parts(|_| 0_u64)?;
@@ -192,7 +201,10 @@ fn what_does_not_fit_is_said_on_both_sides() {
         }),
         ("101", |one| one.subscribe("t", &layout("2/5 of 101"), ElementType::of::<u64>()).map(drop)),
         ("0 steps", |one| {
-            one.subscribe_to(Subscription::new("t", &layout("2/5 of 100"), ElementType::of::<u64>()).with_depth(0)).map(drop)
+            one.subscribe_to(
+                Subscription::new("t", &layout("2/5 of 100"), ElementType::of::<u64>()).with_depth(0),
+            )
+            .map(drop)
         }),
     ];
     for (expected, subscribe) in wrong {
@@ -204,7 +216,10 @@ fn what_does_not_fit_is_said_on_both_sides() {
             error.to_string()
         });
         assert!(consumer.contains(expected) && consumer.starts_with("the producer refused"), "{consumer}");
-        assert!(producer.contains(expected) && producer.contains("no consumer came within 1.5 s"), "{producer}");
+        assert!(
+            producer.contains(expected) && producer.contains("no consumer came within 1.5 s"),
+            "{producer}"
+        );
     }
 }
 
@@ -218,7 +233,8 @@ fn another_secret_is_refused() {
         secret: Secret::new(secret).unwrap(),
     };
     std::thread::scope(|scope| {
-        let producer = scope.spawn(|| produce(&at("the secret of this test"), "t", &from, 1, short.clone()).unwrap_err());
+        let producer = scope
+            .spawn(|| produce(&at("the secret of this test"), "t", &from, 1, short.clone()).unwrap_err());
         let said = consume(&at("another secret than that"), "t", &from, options()).unwrap_err().to_string();
         assert!(said.contains("the producer has another secret"), "{said}");
         let said = producer.join().unwrap().to_string();
@@ -263,7 +279,9 @@ fn a_producer_that_is_gone_is_an_error_and_a_new_one_is_found() {
             let id = publisher.publish("t", &array, ElementType::of::<u64>()).unwrap();
             publisher.open(&meeting).unwrap();
             publisher.wait_for(1).unwrap();
-            publisher.put(id, 0, &0_u64.to_le_bytes(), &array.parts(|index| value(index, 0)).unwrap()).unwrap();
+            publisher
+                .put(id, 0, &0_u64.to_le_bytes(), &array.parts(|index| value(index, 0)).unwrap())
+                .unwrap();
             std::thread::sleep(Duration::from_millis(200));
             // Dropped without a word.
         });
@@ -347,7 +365,10 @@ fn a_consumer_that_takes_no_step_is_given_up() {
             }
             step += 1;
         };
-        assert!((2..=4).contains(&step) && error.to_string().contains("took no step"), "{step} steps, {error}");
+        assert!(
+            (2..=4).contains(&step) && error.to_string().contains("took no step"),
+            "{step} steps, {error}"
+        );
     });
 }
 
@@ -371,7 +392,9 @@ fn garbage_and_silence_at_the_door_harm_nobody() {
                 _ => drop(stranger.write_all(&[b'R'; 5000])),
             }
             strangers.push(stranger);
-            publisher.put(id, step, &step.to_le_bytes(), &array.parts(|index| value(index, step)).unwrap()).unwrap();
+            publisher
+                .put(id, step, &step.to_le_bytes(), &array.parts(|index| value(index, step)).unwrap())
+                .unwrap();
         }
         publisher.finish().unwrap();
         assert_eq!(consumer.join().unwrap().unwrap(), 300);

@@ -91,7 +91,9 @@ impl Grid {
     pub fn shifted(mut self, by: u64) -> Result<Self> {
         let largest = self.max_rank().unwrap_or(0).checked_add(by);
         if largest.is_none_or(|rank| rank > MAX_LEN) {
-            return Err(Error::too_large(format!("{by} was to be added to all ranks; they reach 2^62 at most")));
+            return Err(Error::too_large(format!(
+                "{by} was to be added to all ranks; they reach 2^62 at most"
+            )));
         }
         self.ranks = match self.ranks {
             Ranks::From(first) => Ranks::From(first + by),
