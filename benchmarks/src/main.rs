@@ -20,6 +20,7 @@ mod ring;
 mod scalapack;
 mod schedule;
 mod space;
+mod stats;
 mod threads;
 
 use std::process::ExitCode;
@@ -49,13 +50,13 @@ fn main() -> ExitCode {
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),
-        (Some("scalapack"), Some(program)) => scalapack::run(program),
+        (Some("scalapack"), Some(program)) => scalapack::run(program, &arguments.collect::<Vec<_>>()),
         (Some("kernels"), Some(program)) => kernels::run(program, &arguments.collect::<Vec<_>>()),
         (Some("network"), Some(program)) => network::run(program),
         (Some("space"), Some(program)) => space::run(program, &arguments.collect::<Vec<_>>()),
         (Some("count"), Some(what)) => count(what, arguments.next().as_deref()),
         _ => {
-            Err("usage: reshard-bench plan | schedule | ring | figures | threads [CASE] | messages | mpi PROGRAM | scalapack EXAMPLE | kernels EXAMPLE [SIZE..] | network PROGRAM | \
+            Err("usage: reshard-bench plan | schedule | ring | figures | threads [CASE] | messages | mpi PROGRAM | scalapack EXAMPLE [--random SEED] | kernels EXAMPLE [SIZE..] | network PROGRAM | \
                  space PROGRAM [OPTIONS] | count plan|threads|pack|unpack ROUNDS"
                 .into())
         }

@@ -9,6 +9,7 @@ mod draw;
 use crate::answer::{Answer, launcher};
 use crate::chart::{Dots, Scatter};
 use crate::machine::{Failure, Machine, keep};
+use crate::stats::{Stats, stats};
 use draw::Drawn;
 use reshard_testkit::Random;
 use serde::{Deserialize, Serialize};
@@ -103,17 +104,6 @@ struct Case {
     ratio: f64,
     /// `MPI_Alltoallw` over ours: more is better.
     gain: Option<f64>,
-}
-
-/// What is said of some values; percentiles go from good to bad.
-#[derive(Serialize)]
-struct Stats {
-    cases: usize,
-    geometric_mean: f64,
-    median: f64,
-    percentile_95: f64,
-    percentile_99: f64,
-    worst: f64,
 }
 
 #[derive(Serialize)]
@@ -222,25 +212,6 @@ fn measure(
     let source_lines = drawn.source_lines(elem_bytes)?;
     let (ratio, gain) = (run / copy, alltoallw.map(|theirs| theirs / run));
     Ok(Case { seed, kind, drawn, source_lines, run, copy, alltoallw, ratio, gain })
-}
-
-/// `None` of no values.
-fn stats(mut values: Vec<f64>, more_is_better: bool) -> Option<Stats> {
-    values.sort_by(f64::total_cmp);
-    if more_is_better {
-        values.reverse();
-    }
-    let at = |part: f64| values.get(((values.len() as f64 * part) as usize).min(values.len() - 1)).copied();
-    let logs: f64 = values.iter().map(|value| value.ln()).sum();
-    let worst = *values.last()?;
-    Some(Stats {
-        cases: values.len(),
-        geometric_mean: (logs / values.len() as f64).exp(),
-        median: at(0.5)?,
-        percentile_95: at(0.95)?,
-        percentile_99: at(0.99)?,
-        worst,
-    })
 }
 
 /// Flags as one types them in a shell.
@@ -388,19 +359,5 @@ mod tests {
         for wrong in ["--seed x", "--count 0", "--bytes 9", "--types f16", "--count", "--speed 1"] {
             assert!(read(wrong).unwrap_err().contains("--seed takes numbers"), "{wrong}");
         }
-    }
-
-    #[test]
-    fn percentiles_go_from_good_to_bad() {
-        let values: Vec<f64> = (1..=100).map(f64::from).collect();
-        let ratio = stats(values.clone(), false).unwrap();
-        assert_eq!(
-            (ratio.median, ratio.percentile_95, ratio.percentile_99, ratio.worst),
-            (51.0, 96.0, 100.0, 100.0)
-        );
-        let gain = stats(values, true).unwrap();
-        assert_eq!((gain.percentile_95, gain.worst), (5.0, 1.0));
-        assert!((stats(vec![2.0, 8.0], false).unwrap().geometric_mean - 4.0).abs() < 1e-12);
-        assert!(stats(Vec::new(), false).is_none());
     }
 }

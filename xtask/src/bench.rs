@@ -29,8 +29,8 @@ pub fn mpi() -> Outcome {
     with_program("mpi", "speed between processes: some minutes", &[])
 }
 
-/// In the place of ScaLAPACK's routines, beside them.
-pub fn scalapack() -> Outcome {
+/// In the place of ScaLAPACK's routines, beside them; with `--random SEED` only in cases that are drawn.
+pub fn scalapack(options: &[&str]) -> Outcome {
     crate::mpi::ready()?;
     if !crate::mpi::scalapack() {
         return Err("ScaLAPACK is missing; as root on Debian: apt-get install libscalapack-openmpi2.2".into());
@@ -41,7 +41,7 @@ pub fn scalapack() -> Outcome {
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
     let example = format!("{target}/release/examples/speed");
     let run = ["run", "--release", "--locked", "--package", "reshard-bench", "--", "scalapack", &example];
-    cargo(&run).run()
+    cargo(&[&run[..], options].concat()).run()
 }
 
 /// Three kernels of ScaLAPACK, where their matrices are and where they are fastest; of these sizes, or of all.

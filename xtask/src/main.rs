@@ -35,8 +35,9 @@ usage: cargo xtask COMMAND
   bench threads   speed of the embedded engine: writes docs/threads-speed.md, benchmarks/results/threads.json
   bench messages  schedules at work in one process: writes docs/messages-speed.md, benchmarks/results/messages.json
   bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
-  bench scalapack speed in the place of ScaLAPACK's routines: writes docs/scalapack-speed.md,
-                  benchmarks/results/scalapack.json
+  bench scalapack [--random SEED]
+                  speed in the place of ScaLAPACK's routines, in chosen cases and in some drawn by a seed; with --random only in
+                  those of this seed, the others are kept: writes docs/scalapack-speed.md, benchmarks/results/scalapack.json
   bench kernels [SIZE..]
                   three kernels of ScaLAPACK in all layouts, with and without redistribution, and whether the advisor was
                   right: writes docs/kernels.md and .svg, benchmarks/results/kernels.json; of some sizes, the others are kept
@@ -68,7 +69,8 @@ fn main() -> ExitCode {
             bench::time(name)
         }
         ["bench", "mpi"] => bench::mpi(),
-        ["bench", "scalapack"] => bench::scalapack(),
+        ["bench", "scalapack"] => bench::scalapack(&[]),
+        ["bench", "scalapack", "--random", seed] => bench::scalapack(&["--random", seed]),
         ["bench", "kernels", sizes @ ..] => bench::kernels(sizes),
         ["bench", "network"] => bench::network(),
         ["bench", "space", options @ ..] => bench::space(options),
