@@ -196,7 +196,8 @@ struct Connection {
     output: Option<(Head, [u8; HEAD_BYTES], Vec<u8>, usize)>,
     /// There may be more to send.
     asked: bool,
-    closing: bool,
+    /// To be closed when all is sent, or at this time.
+    closing: Option<Instant>,
 }
 
 enum Reading {
@@ -269,7 +270,7 @@ impl<S: Service> Turns<S> {
             if self.take_orders() {
                 return;
             }
-            self.end_strangers();
+            self.end_late();
             for id in std::mem::take(&mut self.work) {
                 match self.turn(id) {
                     Turn::Waits => {}
@@ -316,7 +317,7 @@ impl<S: Service> Turns<S> {
         }
         for id in close {
             if let Some(connection) = self.connections.get_mut(&id) {
-                connection.closing = true;
+                connection.closing.get_or_insert_with(|| Instant::now() + STRANGER_LIMIT);
             }
         }
         for id in write {
@@ -339,7 +340,7 @@ impl<S: Service> Turns<S> {
             stage,
             output: None,
             asked: true,
-            closing: false,
+            closing: None,
         };
         self.connections.insert(id, connection);
         self.work.insert(id);
@@ -376,24 +377,20 @@ impl<S: Service> Turns<S> {
         }
     }
 
-    /// The time until the next stranger must have proved the secret.
+    /// The time until the first connection is closed.
     fn next_limit(&self) -> Option<Duration> {
-        let limits = self.connections.values().filter_map(|one| match one.stage {
-            Reading::Stranger { until, .. } => Some(until),
-            _ => None,
-        });
+        let limits = self.connections.values().filter_map(Connection::limit);
         limits.min().map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
     }
 
-    fn end_strangers(&mut self) {
+    /// Closes connections whose time is over.
+    fn end_late(&mut self) {
         let now = Instant::now();
-        let late = |(id, one): (&ConnectionId, &Connection)| match one.stage {
-            Reading::Stranger { until, .. } if until <= now => Some(*id),
-            _ => None,
-        };
+        let late =
+            |(id, one): (&ConnectionId, &Connection)| one.limit().filter(|limit| *limit <= now).map(|_| *id);
         let late: Vec<ConnectionId> = self.connections.iter().filter_map(late).collect();
         for id in late {
-            self.close(id, "it did not prove the secret in time");
+            self.close(id, "it did not prove the secret, or read the last words, in time");
         }
     }
 
@@ -410,7 +407,7 @@ impl<S: Service> Turns<S> {
     fn turn(&mut self, id: ConnectionId) -> Turn {
         let Some(mut connection) = self.connections.remove(&id) else { return Turn::Waits };
         let mut turn = Turn::Waits;
-        if !connection.closing {
+        if connection.closing.is_none() {
             turn = connection.read_some(id, self);
         }
         if !matches!(turn, Turn::Closed(_)) {
@@ -425,6 +422,14 @@ impl<S: Service> Turns<S> {
 }
 
 impl Connection {
+    /// When it is closed, unless it goes on before.
+    fn limit(&self) -> Option<Instant> {
+        match self.stage {
+            Reading::Stranger { until, .. } => Some(until),
+            _ => self.closing,
+        }
+    }
+
     /// Reads a few frames.
     fn read_some<S: Service>(&mut self, id: ConnectionId, turns: &Turns<S>) -> Turn {
         for _ in 0..TURN {
@@ -530,7 +535,11 @@ impl Connection {
                 }
             }
             let Some((_, head, body, written)) = &mut self.output else {
-                return if self.closing { Turn::Closed("this side closed it".into()) } else { Turn::Waits };
+                return if self.closing.is_some() {
+                    Turn::Closed("this side closed it".into())
+                } else {
+                    Turn::Waits
+                };
             };
             if !self.writable {
                 return Turn::Waits;

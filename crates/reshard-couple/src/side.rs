@@ -5,6 +5,7 @@ use crate::frame::data_bytes;
 use reshard::engine::{BufferTable, MessagesOptions};
 use reshard::rank::{MessageRange, RankPacker, messages};
 use reshard::{Error, ErrorKind, Move, Plan, Result};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,17 +94,17 @@ impl RankSide {
         let (packer, program) = messages(&plan, number, &MessagesOptions::default(), frame_bytes)?;
         let ranges = if role == Role::Producer { program.sends } else { program.receives };
         let mut messages: Vec<Planned> = Vec::new();
+        let mut places: HashMap<u64, usize> = HashMap::new();
         for range in ranges {
             let (from, to, _) = packer.ends(&range);
             let peer = if role == Role::Producer { to - producer_ranks } else { from };
             let bytes = packer.bytes(&range);
-            match messages.iter_mut().find(|message| message.peer == peer) {
-                Some(message) => {
-                    message.bytes += bytes;
-                    message.ranges.push(range);
-                }
-                None => messages.push(Planned { peer, bytes, ranges: vec![range] }),
+            let place = *places.entry(peer).or_insert(messages.len());
+            if place == messages.len() {
+                messages.push(Planned { peer, bytes: 0, ranges: Vec::new() });
             }
+            messages[place].bytes += bytes;
+            messages[place].ranges.push(range);
         }
         let table = BufferTable::new(Arc::clone(&plan));
         Ok(Self { rank, messages, part_bytes, packer, table, number })

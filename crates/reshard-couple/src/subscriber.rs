@@ -334,7 +334,10 @@ impl Connected {
         // All of it must be there, on all processes, before any part is written.
         let came = checked.and_then(|()| self.complete(array, wanted, &announced, end, deadline));
         if let Err(error) = job.agree(came, wait) {
-            self.give_back(array, announced);
+            if job.leads() {
+                // Still to be taken.
+                self.io.shared().lock().arrays[array].announced.push_front(announced);
+            }
             return Err(error);
         }
         let step = self.io.shared().lock().take(array, sequence);
@@ -355,11 +358,6 @@ impl Connected {
         self.io.shared().wake();
         unpacked?;
         Ok(Some(StepInfo { number: announced.number, header: announced.header, dropped }))
-    }
-
-    /// A step that was announced is still to be taken.
-    fn give_back(&self, array: usize, announced: Announced) {
-        self.io.shared().lock().arrays[array].announced.push_front(announced);
     }
 
     /// Waits for the next step to be announced. Only the leader is told.
