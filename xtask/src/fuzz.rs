@@ -16,7 +16,7 @@ pub struct Target {
     arguments: &'static [&'static str],
 }
 
-pub const TARGETS: [Target; 2] = [
+pub const TARGETS: [Target; 4] = [
     // Any text for the parser.
     Target {
         name: "notation",
@@ -31,6 +31,19 @@ pub const TARGETS: [Target; 2] = [
         enough: 500_000,
         flags: "-Ccodegen-units=16",
         arguments: &["-max_len=400", "-timeout=20", "-entropic=0"],
+    },
+    // Any bytes for those who listen.
+    Target {
+        name: "greeting",
+        enough: 10_000_000,
+        flags: "-Ccodegen-units=16",
+        arguments: &["-max_len=200", "-timeout=5"],
+    },
+    Target {
+        name: "frames",
+        enough: 10_000_000,
+        flags: "-Ccodegen-units=16",
+        arguments: &["-max_len=300", "-timeout=5"],
     },
 ];
 

@@ -54,7 +54,9 @@ usage: cargo xtask COMMAND
   fuzz notation [RUNS]
                   fuzz the parser of the notation (default: 10000000 executions)
   fuzz moves [RUNS]
-                  fuzz plans and engines, every element judged (default: 500000 executions)";
+                  fuzz plans and engines, every element judged (default: 500000 executions)
+  fuzz greeting [RUNS], fuzz frames [RUNS]
+                  fuzz what strangers and partners may send to a coupling (default: 10000000 executions)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

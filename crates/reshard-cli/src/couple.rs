@@ -14,7 +14,9 @@ use crate::screen::{Screen, counted};
 use crate::simulate::time;
 use reshard::memory::Memory;
 use reshard::{Error, ErrorKind, Layout};
-use reshard_couple::{ArrayId, ElementType, Job, Meeting, Options, Publisher, Subscriber, Subscription};
+use reshard_couple::{
+    ArrayId, ElementType, Job, Meeting, Options, Publisher, Subscriber, Subscription, World,
+};
 use reshard_mpi::mpi::launched;
 use reshard_mpi::{Mpi, Session};
 use reshard_plan::notation::{parse_pattern, parse_shape};
@@ -48,7 +50,8 @@ struct CoupleRequest<'a> {
     layout: Layout,
     shape: Vec<u64>,
     element: ElementType,
-    meeting: Meeting,
+    /// None if MPI is where they meet.
+    meeting: Option<Meeting>,
     options: Options,
 }
 
@@ -67,24 +70,28 @@ struct Outcome {
     dropped: u64,
     setup_seconds: f64,
     times: Vec<f64>,
+    /// This rank speaks for its job.
+    leads: bool,
 }
 
 /// Why a coupling ended, and whether all ranks of this job know it.
 struct Stopped {
     failure: Failure,
     all: bool,
+    /// This rank speaks for them.
+    leads: bool,
 }
 
 impl From<Failure> for Stopped {
     /// What one rank noticed.
     fn from(failure: Failure) -> Self {
-        Self { failure, all: false }
+        Self { failure, all: false, leads: true }
     }
 }
 
 /// What the library says. What the other job did, all ranks are told.
 fn stopped(error: Error) -> Stopped {
-    Stopped { all: error.kind() == ErrorKind::Partner, failure: failed(error) }
+    Stopped { all: error.kind() == ErrorKind::Partner, leads: true, failure: failed(error) }
 }
 
 pub fn run(args: &args::Couple) -> Result<(), Failure> {
@@ -98,25 +105,29 @@ pub fn run(args: &args::Couple) -> Result<(), Failure> {
         None => None,
     };
     let outcome = request.run(role, session.as_ref());
-    let leads = session.as_ref().is_none_or(|session| session.world().rank() == 0);
     let outcome = match (outcome, &session) {
         (Ok(outcome), _) => outcome,
         (Err(stopped), None) => return Err(stopped.failure),
         // What all ranks were told is said once.
-        (Err(Stopped { failure, all: true }), Some(_)) => {
+        (Err(Stopped { failure, all: true, leads }), Some(_)) => {
             return Err(if leads { failure.reported() } else { failure.silent() });
         }
         (Err(stopped), Some(session)) => end_job(session, stopped.failure),
     };
-    if !leads {
+    if !outcome.leads {
         return Ok(());
     }
     let ranks = request.layout.distribution().grid().size();
-    let bytes = request.shape.iter().product::<u64>() * request.element.bytes() * outcome.steps;
+    let bytes = request
+        .layout
+        .distribution()
+        .elems()
+        .saturating_mul(request.element.bytes())
+        .saturating_mul(outcome.steps);
     let answer = CoupleAnswer {
         role,
         name: args.name.clone(),
-        via: "tcp",
+        via: if request.meeting.is_some() { "tcp" } else { "mpi" },
         layout: args.layout.clone(),
         shape: request.shape.clone(),
         kind: request.element.to_string(),
@@ -144,18 +155,25 @@ impl<'a> CoupleRequest<'a> {
         let distribution = pattern.over(&shape).map_err(Failure::of_flag("--shape"))?;
         let layout = Layout::new(distribution, order.unwrap_or_default());
         let element: ElementType = args.kind.parse().map_err(Failure::of_flag("--type"))?;
-        match args.via.as_str() {
-            "tcp" | "auto" => {}
-            "mpi" => {
+        let by_mpi = match args.via.as_str() {
+            "tcp" => false,
+            "auto" => args.meet.is_none() && args.at.is_none() && launched().is_some(),
+            "mpi" if launched().is_none() => {
                 return Err(Failure::usage(
-                    "--via mpi is not there yet; take --via tcp, which couples jobs of MPI, too",
+                    "--via mpi was given without a launcher; start both sides in one launch, as in mpirun -n 4 reshard couple produce ... : -n 3 \
+                     reshard couple consume ...",
                 ));
             }
-            other => return Err(Failure::usage(&format!("--via {other} was given; it is tcp or auto"))),
-        }
+            "mpi" if args.meet.is_some() || args.at.is_some() => {
+                return Err(Failure::usage("--via mpi needs no place to meet; leave out --meet and --at"));
+            }
+            "mpi" => true,
+            other => return Err(Failure::usage(&format!("--via {other} was given; it is tcp, mpi or auto"))),
+        };
         let meeting = match (&args.meet, &args.at) {
-            (Some(path), _) => Meeting::file(path),
-            (None, Some(address)) => Meeting::at(address).map_err(Failure::of_flag("--at"))?,
+            _ if by_mpi => None,
+            (Some(path), _) => Some(Meeting::file(path)),
+            (None, Some(address)) => Some(Meeting::at(address).map_err(Failure::of_flag("--at"))?),
             (None, None) => {
                 return Err(Failure::usage(
                     "the jobs must find each other; give both --meet FILE, or both --at HOST:PORT",
@@ -188,37 +206,56 @@ impl<'a> CoupleRequest<'a> {
     }
 
     fn run(&self, role: &str, session: Option<&Session>) -> Result<Outcome, Stopped> {
-        let (job, rank) = match session {
-            None => (Job::hosting_all(), None),
+        let (job, rank, meeting) = match session {
+            None => (Job::hosting_all(), None, self.meeting.clone()),
             Some(session) => {
-                let (size, needed) =
-                    (session.world().size() as u64, self.layout.distribution().grid().size());
+                let (world, deadline) = (session.world(), duration(&self.args.deadline)?);
+                let (job, meeting) = match &self.meeting {
+                    Some(meeting) => (Job::of(world, deadline).map_err(stopped)?, meeting.clone()),
+                    None => {
+                        let world = World::split(world, role, deadline).map_err(stopped)?;
+                        let other = if role == "producer" { "consumer" } else { "producer" };
+                        (world.job(), world.with(other))
+                    }
+                };
+                let (size, needed) = (job.processes() as u64, self.layout.distribution().grid().size());
                 if size < needed {
                     let failure = Failure::usage(&format!(
                         "--layout {} has {needed} ranks, and the job {size}; start {needed}",
                         self.args.layout
                     ));
-                    return Err(Stopped { failure, all: true });
+                    return Err(Stopped { failure, all: true, leads: job.process() == 0 });
                 }
-                let deadline = duration(&self.args.deadline)?;
-                (Job::of(session.world(), deadline).map_err(stopped)?, Some(session.world().rank() as u64))
+                let rank = job.process() as u64;
+                (job, Some(rank), Some(meeting))
             }
         };
+        let Some(meeting) = meeting else {
+            return Err(Failure::usage("--via mpi was given without a launcher").into());
+        };
         let mut parts = Parts::new(&self.layout, self.element, rank)?;
-        let bytes = parts.memory.len() as u64 * self.args.steps;
+        let bytes = (parts.memory.len() as u64).saturating_mul(self.args.steps);
         let mut progress = Progress::new(!self.args.json, bytes);
-        match role {
-            "producer" => self.produce(job, &mut parts, &mut progress),
-            _ => self.consume(job, &mut parts, &mut progress),
-        }
+        let leads = rank.is_none_or(|rank| rank == 0);
+        let outcome = match role {
+            "producer" => self.produce(job, &meeting, &mut parts, &mut progress),
+            _ => self.consume(job, &meeting, &mut parts, &mut progress),
+        };
+        outcome.map(|outcome| Outcome { leads, ..outcome }).map_err(|stopped| Stopped { leads, ..stopped })
     }
 
-    fn produce(&self, job: Job, parts: &mut Parts, progress: &mut Progress) -> Result<Outcome, Stopped> {
-        let steps = self.args.steps;
+    fn produce(
+        &self,
+        job: Job,
+        meeting: &Meeting,
+        parts: &mut Parts,
+        progress: &mut Progress,
+    ) -> Result<Outcome, Stopped> {
+        let (steps, rank_leads) = (self.args.steps, job.process() == 0);
         let began = Instant::now();
         let mut publisher = Publisher::new(job, self.options.clone());
         let array = publisher.publish(&self.args.name, &self.layout, self.element).map_err(stopped)?;
-        publisher.open(&self.meeting).map_err(stopped)?;
+        publisher.open(meeting).map_err(stopped)?;
         publisher.wait_for(self.args.consumers.unwrap_or(1)).map_err(stopped)?;
         let setup_seconds = began.elapsed().as_secs_f64();
         let mut times = Vec::new();
@@ -231,11 +268,25 @@ impl<'a> CoupleRequest<'a> {
             publisher.put_bytes(array, step, b"", &parts.given()).map_err(stopped)?;
             times.push(began.elapsed().as_secs_f64().max(1e-9));
         }
-        publisher.finish().map_err(stopped)?;
-        Ok(Outcome { steps, dropped: 0, setup_seconds, times })
+        let (complete, wanted) = (publisher.finish().map_err(stopped)?, self.args.consumers.unwrap_or(1));
+        if rank_leads && complete < wanted {
+            let failure = Failure::failed(format!(
+                "{} of {} left before the last step",
+                wanted - complete,
+                counted(wanted as u64, "consumer")
+            ));
+            return Err(Stopped { failure, all: true, leads: true });
+        }
+        Ok(Outcome { steps, dropped: 0, setup_seconds, times, leads: true })
     }
 
-    fn consume(&self, job: Job, parts: &mut Parts, progress: &mut Progress) -> Result<Outcome, Stopped> {
+    fn consume(
+        &self,
+        job: Job,
+        meeting: &Meeting,
+        parts: &mut Parts,
+        progress: &mut Progress,
+    ) -> Result<Outcome, Stopped> {
         let expected = self.args.steps;
         let mut subscriber = Subscriber::new(job, self.options.clone());
         let mut wanted = Subscription::new(&self.args.name, &self.layout, self.element);
@@ -246,7 +297,7 @@ impl<'a> CoupleRequest<'a> {
             wanted = wanted.dropping_oldest();
         }
         let array: ArrayId = subscriber.subscribe_to(wanted).map_err(stopped)?;
-        let setup_seconds = subscriber.connect(&self.meeting).map_err(stopped)?.seconds;
+        let setup_seconds = subscriber.connect(meeting).map_err(stopped)?.seconds;
         let (mut times, mut dropped, mut steps) = (Vec::new(), 0, 0);
         loop {
             progress.at(
@@ -282,7 +333,7 @@ impl<'a> CoupleRequest<'a> {
             .into());
         }
         subscriber.leave();
-        Ok(Outcome { steps, dropped, setup_seconds, times })
+        Ok(Outcome { steps, dropped, setup_seconds, times, leads: true })
     }
 }
 

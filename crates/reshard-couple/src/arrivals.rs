@@ -2,7 +2,7 @@
 
 use crate::frame::{FrameKind, Head, data_bytes};
 use crate::greeting::Channel;
-use crate::io::{ConnectionId, Orders, Service};
+use crate::service::{ConnectionId, Orders, Service};
 use crate::terms::{Announced, Text};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -17,6 +17,8 @@ pub struct Arrivals {
     /// The connection of the leaders, and those to processes of the producer.
     pub control: Option<ConnectionId>,
     pub data: BTreeMap<u32, ConnectionId>,
+    /// Connections for data that the other side has.
+    pub opened: usize,
     pub arrays: Vec<Arriving>,
     /// What the producer's leader answered first.
     pub answer: Option<Text>,
@@ -32,6 +34,8 @@ pub struct Arriving {
     /// Bytes of the message from each rank to each that this process hosts.
     pub expected: HashMap<(u32, u32), u64>,
     pub element: u64,
+    /// The processes of the producer from which something comes.
+    pub processes: Vec<u32>,
     /// Steps that were asked for, and what has come of them.
     pub steps: BTreeMap<u64, Arrived>,
     /// Steps that were announced, and not taken yet.
@@ -87,6 +91,13 @@ impl Arrivals {
         id
     }
 
+    /// Opens a connection over MPI.
+    #[cfg(feature = "mpi")]
+    pub fn open(&mut self, id: ConnectionId, opening: Head) {
+        self.outputs.insert(id, VecDeque::new());
+        self.send(id, opening, Vec::new());
+    }
+
     fn send(&mut self, id: ConnectionId, head: Head, body: Vec<u8>) {
         if let Some(output) = self.outputs.get_mut(&id) {
             output.push_back((head, body));
@@ -118,8 +129,10 @@ impl Arrivals {
     /// Asks for a step: there is room for it.
     pub fn want(&mut self, array: usize, sequence: u64) {
         self.arrays[array].steps.entry(sequence).or_default();
-        let all: Vec<ConnectionId> = self.data.values().copied().collect();
-        for id in all {
+        let processes = self.arrays[array].processes.iter();
+        let connections: Vec<ConnectionId> =
+            processes.filter_map(|process| self.data.get(process).copied()).collect();
+        for id in connections {
             self.send(id, Head::new(FrameKind::Want, array as u32, sequence), Vec::new());
         }
     }
@@ -166,11 +179,13 @@ impl Arrivals {
 
 impl Service for Arrivals {
     fn greeted(&mut self, _: ConnectionId, _: Channel) -> Result<(), String> {
-        Err("consumers are not called".into())
+        // Nobody calls a consumer: over MPI a producer answers so.
+        self.opened += 1;
+        Ok(())
     }
 
     fn room(&mut self, _: ConnectionId, head: &Head) -> Result<Vec<u8>, String> {
-        if head.kind == FrameKind::Text {
+        if matches!(head.kind, FrameKind::Text | FrameKind::Open) {
             return Ok(Vec::new());
         }
         let out_of_turn = || "the producer sent something that was not asked for".to_string();
@@ -190,8 +205,13 @@ impl Service for Arrivals {
     }
 
     fn received(&mut self, _: ConnectionId, head: &Head, body: Vec<u8>) -> Result<(), String> {
-        if head.kind == FrameKind::Text {
-            return self.text(Text::decode(&body)?);
+        match head.kind {
+            FrameKind::Text => return self.text(Text::decode(&body)?),
+            FrameKind::Open => {
+                self.opened += 1;
+                return Ok(());
+            }
+            _ => {}
         }
         let Some(array) = self.arrays.get_mut(head.array as usize) else { return Ok(()) };
         let expected = array.expected.get(&(head.from, head.to)).copied().unwrap_or(0);

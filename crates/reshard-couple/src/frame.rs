@@ -21,6 +21,9 @@ pub enum FrameKind {
     Want = 2,
     /// A text, see `terms.rs`.
     Text = 3,
+    /// The first of a connection over MPI, where nobody has to prove anything: `array` is 0 for the leaders' connection and 1 for data, then
+    /// `sequence` is the consumer and `from` its process.
+    Open = 4,
 }
 
 /// The head of a frame.
@@ -80,12 +83,13 @@ impl Head {
             1 => FrameKind::Data,
             2 => FrameKind::Want,
             3 => FrameKind::Text,
+            4 => FrameKind::Open,
             other => return Err(format!("a frame of the unknown kind {other} came")),
         };
         let sequence = u64::from(word(20)) | u64::from(word(24)) << 32;
         let most = match kind {
             FrameKind::Data => MAX_DATA_BYTES.max(MAX_ELEMENT_BYTES),
-            FrameKind::Want => 0,
+            FrameKind::Want | FrameKind::Open => 0,
             FrameKind::Text => MAX_TEXT_BYTES,
         };
         if word(28) as usize > most {
@@ -144,9 +148,12 @@ mod tests {
 
     #[test]
     fn lengths_are_bounded_before_anything_is_allocated() {
-        for (kind, most) in
-            [(FrameKind::Data, MAX_ELEMENT_BYTES), (FrameKind::Want, 0), (FrameKind::Text, MAX_TEXT_BYTES)]
-        {
+        for (kind, most) in [
+            (FrameKind::Data, MAX_ELEMENT_BYTES),
+            (FrameKind::Want, 0),
+            (FrameKind::Open, 0),
+            (FrameKind::Text, MAX_TEXT_BYTES),
+        ] {
             let fits = Head { bytes: most as u32, ..Head::new(kind, 0, 0) };
             assert_eq!(Head::decode(&fits.encode()), Ok(fits));
             let longer = Head { bytes: most as u32 + 1, ..fits };

@@ -189,10 +189,12 @@ impl<'s> Visitor<'s> {
         &self.said
     }
 
-    /// Takes the producer's answer; returns the session and the proof to be sent.
+    /// Takes the producer's answer; returns the session and the proof to be sent. Nothing is proved to another session than the one
+    /// expected.
     pub fn prove(
         &mut self,
         answer: &[u8; ANSWER_BYTES],
+        expected: Option<&SessionId>,
     ) -> std::result::Result<(SessionId, [u8; PROOF_BYTES]), String> {
         if answer[..8] != MAGIC {
             return Err("who answered there is no producer of reshard".into());
@@ -205,6 +207,9 @@ impl<'s> Visitor<'s> {
         }
         let mut session = [0; 16];
         session.copy_from_slice(&answer[16..32]);
+        if expected.is_some_and(|expected| *expected != session) {
+            return Err("the producer that answered is another job".into());
+        }
         self.said.extend_from_slice(answer);
         let proof = key(self.secret, self.opening.channel, &session).prove("consumer", &self.said);
         self.said.extend_from_slice(&proof);
@@ -256,7 +261,7 @@ mod tests {
             Ok(answer) => answer,
             Err(_) => return (reply.then, Err("closed".into())),
         };
-        let (session, proof) = match visitor.prove(answer) {
+        let (session, proof) = match visitor.prove(answer, None) {
             Ok(proved) => proved,
             Err(why) => return (reply.then, Err(why)),
         };

@@ -5,26 +5,34 @@
 //! the next), and nothing is kept for them but a greeting of fixed length.
 
 use crate::frame::{HEAD_BYTES, Head};
-use crate::greeting::{Channel, Greeter, SessionId, Then};
+use crate::greeting::{Greeter, SessionId, Then};
+#[cfg(feature = "mpi")]
+use crate::messages::MessageIo;
 use crate::secret::Secret;
+use crate::service::{ConnectionId, Service};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use reshard::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A connection of this process. Numbers are not used again.
-pub type ConnectionId = usize;
-
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
-const FIRST: ConnectionId = 2;
 
 /// Connections that have not proved the secret, at most.
 const MAX_STRANGERS: usize = 64;
+
+/// How long one may stay while others wait at the door.
+const STRANGER_GRACE: Duration = Duration::from_millis(250);
+
+/// How often to look whether there is room for who waits at the door.
+const DOOR_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long last words may take to be sent.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a stranger may take to prove it.
 const STRANGER_LIMIT: Duration = Duration::from_secs(5);
@@ -32,74 +40,20 @@ const STRANGER_LIMIT: Duration = Duration::from_secs(5);
 /// Frames that are read or written on one connection before others have their turn.
 const TURN: usize = 4;
 
-/// What is done with frames. All of it is called with the lock held, so none of it takes long.
-pub trait Service: Send + 'static {
-    /// Somebody connected who knows the secret. An error closes the connection.
-    fn greeted(&mut self, id: ConnectionId, channel: Channel) -> std::result::Result<(), String>;
-
-    /// A frame is to be read: returns memory for what follows the head. An error closes the connection.
-    fn room(&mut self, id: ConnectionId, head: &Head) -> std::result::Result<Vec<u8>, String>;
-
-    /// A frame has come, with the right checksum. An error closes the connection.
-    fn received(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) -> std::result::Result<(), String>;
-
-    /// The next frame to be sent, if there is one.
-    fn next(&mut self, id: ConnectionId) -> Option<(Head, Vec<u8>)>;
-
-    /// A frame was given to the system.
-    fn sent(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>);
-
-    /// A connection is closed.
-    fn closed(&mut self, id: ConnectionId, why: &str);
-
-    /// A stranger was turned away.
-    fn refused(&mut self, why: String);
-
-    /// What the thread is asked to do, since it was asked the last time.
-    fn orders(&mut self) -> &mut Orders;
-}
-
-/// What the thread is asked to do.
-#[derive(Default)]
-pub struct Orders {
-    /// Connections that were made elsewhere, and have been greeted.
-    attach: Vec<(ConnectionId, std::net::TcpStream)>,
-    /// Connections that have something to send.
-    write: BTreeSet<ConnectionId>,
-    /// Connections to be closed once all is sent that is waiting there.
-    close: BTreeSet<ConnectionId>,
-    stop: bool,
-    numbers: ConnectionId,
-}
-
-impl Orders {
-    /// Takes a connection over.
-    pub fn attach(&mut self, stream: std::net::TcpStream) -> ConnectionId {
-        let id = self.number();
-        self.attach.push((id, stream));
-        id
-    }
-
-    pub fn write(&mut self, id: ConnectionId) {
-        self.write.insert(id);
-    }
-
-    pub fn close(&mut self, id: ConnectionId) {
-        self.close.insert(id);
-        self.write.insert(id);
-    }
-
-    fn number(&mut self) -> ConnectionId {
-        self.numbers += 1;
-        self.numbers + FIRST - 1
-    }
-}
-
 /// What the thread and the program share.
 pub struct Shared<S> {
     service: Mutex<S>,
     changed: Condvar,
-    waker: Waker,
+    driver: Driver,
+}
+
+/// Who moves frames.
+enum Driver {
+    /// A thread, which is woken.
+    Thread(Waker),
+    /// Whoever waits: messages of MPI make progress only in calls of the program.
+    #[cfg(feature = "mpi")]
+    Caller(Mutex<MessageIo>),
 }
 
 impl<S: Service> Shared<S> {
@@ -108,14 +62,36 @@ impl<S: Service> Shared<S> {
         self.service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the thread see its orders.
+    /// Lets the thread see its orders; where there is none, does what can be done at once.
     pub fn wake(&self) {
-        // A pipe that is full wakes it as well.
-        let _ = self.waker.wake();
+        match &self.driver {
+            // A pipe that is full wakes it as well.
+            Driver::Thread(waker) => drop(waker.wake()),
+            #[cfg(feature = "mpi")]
+            Driver::Caller(io) => {
+                let mut service = self.lock();
+                io.lock().unwrap_or_else(PoisonError::into_inner).progress(&mut *service);
+            }
+        }
     }
 
     /// Waits until something is there, or the deadline is over.
     pub fn wait<T>(&self, deadline: Instant, mut found: impl FnMut(&mut S) -> Option<T>) -> Option<T> {
+        #[cfg(feature = "mpi")]
+        if let Driver::Caller(io) = &self.driver {
+            let mut idle = 0;
+            loop {
+                let mut service = self.lock();
+                let moved = io.lock().unwrap_or_else(PoisonError::into_inner).progress(&mut *service);
+                if let Some(value) = found(&mut service) {
+                    return Some(value);
+                }
+                drop(service);
+                deadline.checked_duration_since(Instant::now())?;
+                idle = if moved { 0 } else { idle + 1 };
+                pause(idle);
+            }
+        }
         let mut service = self.lock();
         loop {
             if let Some(value) = found(&mut service) {
@@ -126,6 +102,15 @@ impl<S: Service> Shared<S> {
                 self.changed.wait_timeout(service, left).unwrap_or_else(PoisonError::into_inner);
             service = locked;
         }
+    }
+}
+
+/// Gives others the processor, for longer the longer nothing has moved.
+#[cfg(feature = "mpi")]
+fn pause(idle: u32) {
+    match idle {
+        0..100 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(u64::from(idle.min(1000)))),
     }
 }
 
@@ -152,11 +137,16 @@ impl<S: Service> IoThread<S> {
         };
         let poll = Poll::new().map_err(failed)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(failed)?;
-        let shared = Arc::new(Shared { service: Mutex::new(service), changed: Condvar::new(), waker });
+        let shared = Arc::new(Shared {
+            service: Mutex::new(service),
+            changed: Condvar::new(),
+            driver: Driver::Thread(waker),
+        });
         let mut turns = Turns {
             shared: Arc::clone(&shared),
             poll,
             door: None,
+            knocks: false,
             connections: BTreeMap::new(),
             work: BTreeSet::new(),
         };
@@ -170,8 +160,23 @@ impl<S: Service> IoThread<S> {
         Ok(Self { shared, thread: Some(thread.map_err(failed)?) })
     }
 
+    /// No thread: over MPI, frames move while the program waits.
+    #[cfg(feature = "mpi")]
+    pub fn without_thread(service: S, io: MessageIo) -> Self {
+        let driver = Driver::Caller(Mutex::new(io));
+        let shared = Arc::new(Shared { service: Mutex::new(service), changed: Condvar::new(), driver });
+        Self { shared, thread: None }
+    }
+
     pub fn shared(&self) -> &Arc<Shared<S>> {
         &self.shared
+    }
+
+    /// Where there is no thread that sends while the program computes, sends all there is to send.
+    pub fn hand_over(&self, deadline: Duration, done: fn(&S) -> bool) {
+        if self.thread.is_none() {
+            self.shared.wait(Instant::now() + deadline, |service| done(service).then_some(()));
+        }
     }
 }
 
@@ -192,8 +197,10 @@ struct Connection {
     readable: bool,
     writable: bool,
     stage: Reading,
-    /// Bytes that are being written: a head, and what follows it.
-    output: Option<(Head, [u8; HEAD_BYTES], Vec<u8>, usize)>,
+    /// What is being written.
+    output: Option<Output>,
+    /// Why nothing can be written any more: it is closed when all is read.
+    broken: Option<String>,
     /// There may be more to send.
     asked: bool,
     /// To be closed when all is sent, or at this time.
@@ -233,6 +240,8 @@ struct Turns<S: Service> {
     shared: Arc<Shared<S>>,
     poll: Poll,
     door: Option<(TcpListener, Secret, SessionId)>,
+    /// Somebody may be waiting there.
+    knocks: bool,
     connections: BTreeMap<ConnectionId, Connection>,
     /// Connections with something to do.
     work: BTreeSet<ConnectionId>,
@@ -256,7 +265,7 @@ impl<S: Service> Turns<S> {
             for event in &events {
                 match event.token() {
                     WAKER => {}
-                    LISTENER => self.accept(),
+                    LISTENER => self.knocks = true,
                     Token(id) => {
                         if let Some(connection) = self.connections.get_mut(&id) {
                             connection.readable |=
@@ -268,9 +277,12 @@ impl<S: Service> Turns<S> {
                 }
             }
             if self.take_orders() {
-                return;
+                return self.last_words();
             }
             self.end_late();
+            if self.knocks {
+                self.accept();
+            }
             for id in std::mem::take(&mut self.work) {
                 match self.turn(id) {
                     Turn::Waits => {}
@@ -282,7 +294,27 @@ impl<S: Service> Turns<S> {
             }
             // What came may have been answered.
             if self.take_orders() {
-                return;
+                return self.last_words();
+            }
+        }
+    }
+
+    /// Sends what waits to be sent, for a short time: why this side ends is worth knowing.
+    fn last_words(mut self) {
+        let end = Instant::now() + LAST_WORDS;
+        let mut open: BTreeSet<ConnectionId> = self.connections.keys().copied().collect();
+        while !open.is_empty() && Instant::now() < end {
+            open.retain(|&id| {
+                let Some(mut connection) = self.connections.remove(&id) else { return false };
+                connection.closing = Some(end);
+                // As it may be by now.
+                connection.writable = true;
+                let turn = connection.write_some(id, &self);
+                self.connections.insert(id, connection);
+                matches!(turn, Turn::Again) || self.connections[&id].output.is_some()
+            });
+            if !open.is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
@@ -339,6 +371,7 @@ impl<S: Service> Turns<S> {
             writable: true,
             stage,
             output: None,
+            broken: None,
             asked: true,
             closing: None,
         };
@@ -347,40 +380,51 @@ impl<S: Service> Turns<S> {
         Ok(())
     }
 
+    /// Takes those who wait at the door, as long as there is room for strangers: one that has been there for a while makes room.
     fn accept(&mut self) {
-        loop {
+        for _ in 0..MAX_STRANGERS {
+            let strangers = self.connections.iter().filter_map(|(id, one)| match one.stage {
+                Reading::Stranger { until, .. } => Some((until, *id)),
+                _ => None,
+            });
+            let (count, oldest) = (strangers.clone().count(), strangers.min());
+            if let Some((until, id)) = oldest.filter(|_| count >= MAX_STRANGERS) {
+                if until > Instant::now() + STRANGER_LIMIT - STRANGER_GRACE {
+                    return;
+                }
+                self.close(id, "others knocked");
+            }
             let Some((listener, secret, session)) = &self.door else { return };
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    // Too many open files, say: who knocks will see it; a pause, so that it does not take all time.
-                    self.tell(|service| service.refused(format!("a connection cannot be accepted: {error}")));
-                    std::thread::sleep(Duration::from_millis(10));
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.knocks = false;
                     return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // Too many open files, say: who knocks waits until there are fewer.
+                Err(error) => {
+                    return self.tell(|service| {
+                        service.refused(format!("a connection cannot be accepted: {error}"))
+                    });
                 }
             };
             let greeter = Box::new(Greeter::new(secret, *session));
-            let stage =
-                Reading::Stranger { greeter, input: Vec::new(), until: Instant::now() + STRANGER_LIMIT };
-            let strangers =
-                || self.connections.iter().filter(|(_, one)| matches!(one.stage, Reading::Stranger { .. }));
-            if strangers().count() >= MAX_STRANGERS
-                && let Some(oldest) = strangers().map(|(id, _)| *id).next()
-            {
-                self.close(oldest, "others knocked");
-            }
-            let id = self.shared.lock().orders().number();
+            let until = Instant::now() + STRANGER_LIMIT;
+            let id = self.shared.lock().orders().new_connection();
             // One that cannot be registered is closed.
-            let _ = self.add(id, stream, stage);
+            let _ = self.add(id, stream, Reading::Stranger { greeter, input: Vec::new(), until });
         }
     }
 
     /// The time until the first connection is closed.
     fn next_limit(&self) -> Option<Duration> {
         let limits = self.connections.values().filter_map(Connection::limit);
-        limits.min().map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
+        let limit = limits
+            .min()
+            .map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+        // There was no room for who waits at the door.
+        if self.knocks { Some(limit.unwrap_or(DOOR_PAUSE).min(DOOR_PAUSE)) } else { limit }
     }
 
     /// Closes connections whose time is over.
@@ -461,7 +505,7 @@ impl Connection {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.readable = false;
-                    return Turn::Waits;
+                    return self.broken.take().map_or(Turn::Waits, Turn::Closed);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Turn::Closed(format!("the connection broke: {error}")),
@@ -529,38 +573,79 @@ impl Connection {
                 match turns.shared.lock().next(id) {
                     Some((head, body)) => {
                         let head = head.with(&body);
-                        self.output = Some((head, head.encode(), body, 0));
+                        self.output = Some(Output::new(head, body));
                     }
                     None => self.asked = false,
                 }
             }
-            let Some((_, head, body, written)) = &mut self.output else {
+            let Some(output) = &mut self.output else {
                 return if self.closing.is_some() {
                     Turn::Closed("this side closed it".into())
                 } else {
                     Turn::Waits
                 };
             };
-            if !self.writable {
+            if !self.writable || self.broken.is_some() {
                 return Turn::Waits;
             }
-            let slices = [&head[(*written).min(HEAD_BYTES)..], &body[written.saturating_sub(HEAD_BYTES)..]];
-            match self.stream.write_vectored(&slices.map(IoSlice::new)) {
-                Ok(0) => return Turn::Closed("the connection takes no more bytes".into()),
-                Ok(more) => *written += more,
+            match self.stream.write(output.rest()) {
+                Ok(0) => self.broken = Some("the connection takes no more bytes".into()),
+                Ok(more) => output.written += more,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable = false;
                     return Turn::Waits;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Turn::Closed(format!("the connection broke: {error}")),
+                Err(error) => self.broken = Some(format!("the connection broke: {error}")),
             }
-            if *written == HEAD_BYTES + body.len()
-                && let Some((head, _, body, _)) = self.output.take()
+            if let Some(why) = &self.broken {
+                // What came before is read first: it may say why.
+                if self.closing.is_some() {
+                    return Turn::Closed(why.clone());
+                }
+                self.readable = true;
+                return Turn::Again;
+            }
+            if output.is_done()
+                && let Some(Output { head, body, .. }) = self.output.take()
             {
                 turns.tell(|service| service.sent(id, &head, body));
             }
         }
         Turn::Again
+    }
+}
+
+/// A frame that is being written.
+struct Output {
+    head: Head,
+    /// The head, and what follows it if that is short.
+    first: Vec<u8>,
+    body: Vec<u8>,
+    written: usize,
+}
+
+impl Output {
+    /// What is sent with its head in one piece.
+    const SHORT: usize = 1 << 14;
+
+    fn new(head: Head, body: Vec<u8>) -> Self {
+        let mut first = head.encode().to_vec();
+        if body.len() <= Self::SHORT {
+            first.extend_from_slice(&body);
+        }
+        Self { head, first, body, written: 0 }
+    }
+
+    /// What is not written yet, or a part of it.
+    fn rest(&self) -> &[u8] {
+        match self.first.get(self.written..) {
+            Some(rest) if !rest.is_empty() => rest,
+            _ => &self.body[self.written - HEAD_BYTES..],
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.written == HEAD_BYTES + self.body.len()
     }
 }

@@ -5,6 +5,19 @@ use reshard::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::time::Duration;
 
+/// What an error may be about.
+const KINDS: [ErrorKind; 9] = [
+    ErrorKind::Notation,
+    ErrorKind::Mismatch,
+    ErrorKind::OutOfRange,
+    ErrorKind::TooLarge,
+    ErrorKind::Unsupported,
+    ErrorKind::Memory,
+    ErrorKind::Failed,
+    ErrorKind::External,
+    ErrorKind::Partner,
+];
+
 /// The processes of one side of a coupling.
 ///
 /// ```
@@ -78,6 +91,8 @@ impl Job {
             }
             #[cfg(feature = "mpi")]
             Processes::Communicator(comm) => {
+                // Another process may wait for the other job as long as the deadline before it comes here.
+                let deadline = deadline * 2 + Duration::from_secs(2);
                 let lengths = comm.gather_numbers(mine.len() as u64, Some(deadline))?;
                 let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
                 if longest == 0 {
@@ -92,20 +107,21 @@ impl Job {
         }
     }
 
-    /// The result of all processes: that of this one, or, if another failed, an error with its reason, on all of them.
+    /// The result of all processes: that of this one, or, if another failed, an error with its kind and reason, on all of them.
     pub(crate) fn agree<T>(&self, mine: Result<T>, deadline: Duration) -> Result<T> {
         if self.processes() == 1 {
             return mine;
         }
-        let said = mine.as_ref().err().map_or(Vec::new(), |error| error.to_string().into_bytes());
+        let said = mine.as_ref().err().map_or(Vec::new(), |error| {
+            [&[error.kind().code() as u8], error.to_string().as_bytes()].concat()
+        });
         let all = self.gather(&said, deadline)?;
-        match all.iter().position(|said| !said.is_empty()) {
-            None => mine,
-            Some(process) => {
-                let said = String::from_utf8_lossy(&all[process]);
-                Err(Error::new(ErrorKind::Partner, format!("process {process}: {said}")))
-            }
-        }
+        let Some(process) = all.iter().position(|said| !said.is_empty()) else { return mine };
+        let kind = KINDS.into_iter().find(|kind| kind.code() as u8 == all[process][0]);
+        let said = String::from_utf8_lossy(&all[process][1..]);
+        // What two processes agreed on is not said by a third once more.
+        let who = if said.starts_with("process ") { String::new() } else { format!("process {process}: ") };
+        Err(Error::new(kind.unwrap_or(ErrorKind::Failed), format!("{who}{said}")))
     }
 
     /// What the leader says, on all processes.

@@ -12,17 +12,24 @@
 mod arrivals;
 mod element;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod greeting;
 mod io;
 mod job;
 mod meeting;
+#[cfg(feature = "mpi")]
+mod messages;
 mod options;
 mod publisher;
 mod secret;
+mod service;
 mod side;
 mod state;
 mod subscriber;
 mod terms;
+#[cfg(feature = "mpi")]
+mod world;
 
 pub use element::ElementType;
 pub use job::Job;
@@ -31,6 +38,8 @@ pub use options::Options;
 pub use publisher::{ArrayId, Publisher};
 pub use secret::Secret;
 pub use subscriber::{Setup, StepInfo, Subscriber, Subscription};
+#[cfg(feature = "mpi")]
+pub use world::World;
 
 /// The examples of the manual.
 #[cfg(doctest)]

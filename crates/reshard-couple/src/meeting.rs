@@ -5,7 +5,7 @@ use crate::secret::Secret;
 use reshard::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Where two jobs find each other.
@@ -27,6 +27,14 @@ pub enum Meeting {
         address: String,
         /// The secret.
         secret: Secret,
+    },
+    /// Both programs are of one world of MPI, which carries the data: see [`World::with`](crate::World::with).
+    #[cfg(feature = "mpi")]
+    World {
+        /// The world.
+        world: crate::World,
+        /// The other program.
+        partner: String,
     },
 }
 
@@ -109,29 +117,39 @@ pub fn read_file(path: &Path) -> Result<Option<Invitation>> {
     let wrong = |why: String| {
         Err(Error::new(ErrorKind::External, format!("the meeting file {} {why}", path.display())))
     };
-    let meta = match fs::metadata(path) {
-        Ok(meta) => meta,
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return wrong(format!("cannot be read: {error}")),
+        Err(error) => return wrong(unreadable(error)),
+    };
+    // Of the file that was opened, whatever its name stands for by now.
+    let meta = match file.metadata() {
+        Ok(meta) => meta,
+        Err(error) => return wrong(unreadable(error)),
     };
     if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
         return wrong("is not one that a producer wrote".into());
     }
     #[cfg(unix)]
     {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&meta.permissions());
-        if mode & 0o077 != 0 {
+        use std::os::unix::fs::MetadataExt;
+        if meta.mode() & 0o077 != 0 {
             return wrong(format!(
                 "may be read by others (its mode is {:o}), and it carries a secret; let the producer write it anew",
-                mode & 0o777
+                meta.mode() & 0o777
             ));
         }
+        // Whose this process is; where that cannot be known, the mode must do.
+        let own = fs::metadata("/proc/self").map(|own| own.uid());
+        if own.is_ok_and(|own| own != meta.uid()) {
+            return wrong("belongs to another user".into());
+        }
     }
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return wrong(format!("cannot be read: {error}")),
-    };
+    let mut text = String::new();
+    if let Err(error) = file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
+        return wrong(unreadable(error));
+    }
     let written: Written = match serde_json::from_str(&text) {
         Ok(written) => written,
         Err(error) => return wrong(format!("is not one that a producer wrote: {error}")),

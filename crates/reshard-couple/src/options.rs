@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// The longest deadline: two weeks.
+const LONGEST: Duration = Duration::from_secs(14 * 24 * 3600);
+
 /// Options of a coupling; every one has a default.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,7 +30,7 @@ impl Options {
     /// How long anything waits for the other job: to come, to send a step, to take one. Default: 30 seconds.
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+        Self { deadline: deadline.min(LONGEST), ..self }
     }
 
     /// The address at which each process of a producer listens; port 0 stands for any. Default: the loopback, which other machines

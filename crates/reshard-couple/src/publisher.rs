@@ -2,14 +2,15 @@
 
 use crate::element::ElementType;
 use crate::frame::{FrameKind, Head};
+use crate::greeting::SessionId;
 use crate::io::{Door, IoThread, Shared};
 use crate::job::Job;
 use crate::meeting::{Meeting, WrittenFile};
 use crate::options::Options;
 use crate::secret::{Secret, random};
 use crate::side::{Role, Side};
-use crate::state::{ConsumerId, Stage, State};
-use crate::terms::{Hello, MAX_HEADER_BYTES, Process, Published, check_processes, moved, ranks};
+use crate::state::{Consumer, ConsumerId, Stage, State};
+use crate::terms::{Hello, MAX_HEADER_BYTES, Process, Published, Wanted, check_processes, moved, ranks};
 use bytemuck::Pod;
 use reshard::{Error, ErrorKind, Layout, Result};
 use serde::{Deserialize, Serialize};
@@ -48,7 +49,7 @@ use std::time::{Duration, Instant};
 ///     let parts = layout.parts(|index| (100 * step + index[0] + index[1]) as f64)?;
 ///     simulation.put(t, step, b"", &parts)?;
 /// }
-/// simulation.finish()?;
+/// assert_eq!(simulation.finish()?, 1); // one consumer has taken all
 /// assert_eq!(viewer.join().unwrap()?, 248.0);
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// # Ok::<(), reshard::Error>(())
@@ -130,31 +131,44 @@ impl Publisher {
     pub fn wait_for(&mut self, consumers: usize) -> Result<()> {
         let (job, deadline) = (&self.job, self.options.deadline);
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let mut came = Ok(());
-        if job.leads() {
-            let end = Instant::now() + deadline;
-            let there = |state: &mut State| {
-                let comes = |stage: &Stage| matches!(stage, Stage::Ready | Stage::Admitted);
-                let count = state.consumers.values().filter(|one| comes(&one.stage)).count();
-                (count >= consumers).then_some(())
+        let end = Instant::now() + deadline;
+        let there = |state: &mut State| {
+            let comes = |stage: &Stage| matches!(stage, Stage::Ready | Stage::Admitted);
+            let count = state.consumers.values().filter(|one| comes(&one.stage)).count();
+            (count >= consumers).then_some(())
+        };
+        let shared = Arc::clone(open.io.shared());
+        // In turns, so that all processes move frames meanwhile.
+        loop {
+            let turn = if job.processes() == 1 { end } else { (Instant::now() + TURN).min(end) };
+            let came = match job.leads() {
+                true => shared.wait(turn, there).is_some(),
+                false => shared.wait(turn, |_| None::<()>).is_some(),
             };
-            if open.io.shared().wait(end, there).is_none() {
-                let refusal = open.io.shared().lock().last_refusal.clone();
-                let refusal =
-                    refusal.map_or(String::new(), |why| format!("; the last that came was refused: {why}"));
-                let many = if consumers == 1 {
-                    "no consumer".into()
-                } else {
-                    format!("fewer than {consumers} consumers")
-                };
-                came = Err(Error::new(
-                    ErrorKind::Partner,
-                    format!("{many} came within {} s{refusal}", deadline.as_secs_f64()),
-                ));
+            let verdict = match (came, Instant::now() >= end) {
+                (true, _) => CAME,
+                (false, true) => LATE,
+                (false, false) => WAITS,
+            };
+            match job.broadcast(vec![verdict], deadline)?.first() {
+                Some(&WAITS) => {}
+                Some(&CAME) => {
+                    open.decide(job, deadline, None)?;
+                    // One that is gone again does not count.
+                    let admitted = |one: &&Consumer| one.stage == Stage::Admitted;
+                    let count = shared.lock().consumers.values().filter(admitted).count();
+                    let enough = job.broadcast(vec![u8::from(count >= consumers)], deadline)?;
+                    if enough.first() == Some(&1) {
+                        return Ok(());
+                    }
+                }
+                _ => {
+                    let late = if job.leads() { Err(late(&shared, consumers, deadline)) } else { Ok(()) };
+                    job.agree(late, deadline)?;
+                    return Err(Error::new(ErrorKind::Failed, "the leader cannot be understood"));
+                }
             }
         }
-        job.agree(came, deadline * 2 + Duration::from_secs(1))?;
-        open.decide(job, deadline, None)
     }
 
     /// The number of consumers that get the next step.
@@ -176,24 +190,24 @@ impl Publisher {
         parts: &[impl AsRef<[T]>],
     ) -> Result<()> {
         let parts: Vec<&[u8]> = parts.iter().map(|part| bytemuck::cast_slice(part.as_ref())).collect();
-        let published = self.array(array)?;
-        if published.element.bytes() != size_of::<T>() as u64 {
-            return Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "elements of {} bytes were given for the array '{}', whose type is {}",
-                    size_of::<T>(),
-                    published.name,
-                    published.element
-                ),
-            ));
-        }
-        self.put_bytes(array, number, header, &parts)
+        let fits = self.array(array).and_then(|one| check_size::<T>(&one.name, one.element));
+        self.put_checked(array, number, header, fits, &parts)
     }
 
     /// As [`put`](Self::put), with parts given as bytes.
     pub fn put_bytes(&mut self, array: ArrayId, number: u64, header: &[u8], parts: &[&[u8]]) -> Result<()> {
-        let checked = self.check(array, header, parts);
+        self.put_checked(array, number, header, Ok(()), parts)
+    }
+
+    fn put_checked(
+        &mut self,
+        array: ArrayId,
+        number: u64,
+        header: &[u8],
+        fits: Result<()>,
+        parts: &[&[u8]],
+    ) -> Result<()> {
+        let checked = fits.and_then(|()| self.check(array, header, parts));
         let (job, deadline) = (&self.job, self.options.deadline);
         let open = self.open.as_mut().ok_or_else(not_open)?;
         // A process that was called wrongly must not leave the others alone.
@@ -204,11 +218,20 @@ impl Publisher {
         }
         open.wait_for_room(array.0, deadline);
         open.pack(array.0, number, header, parts)?;
-        decided.and(if job.processes() == 1 { open.lost() } else { Ok(()) })
+        open.io.hand_over(deadline, State::is_handed_over);
+        if job.processes() > 1 {
+            // What this process noticed meanwhile, all say at the next call.
+            return decided;
+        }
+        match (decided, open.lost()) {
+            (Err(one), Err(other)) => Err(Error::new(ErrorKind::Partner, format!("{one}; {other}"))),
+            (one, other) => one.and(other),
+        }
     }
 
-    /// Says that there are no more steps, and waits until consumers have taken those that wait.
-    pub fn finish(mut self) -> Result<()> {
+    /// Says that there are no more steps, and waits until consumers have taken those that wait, and left. Returns how many consumers have
+    /// taken the last step of each of their arrays.
+    pub fn finish(mut self) -> Result<usize> {
         let (job, deadline) = (&self.job, self.options.deadline);
         let open = self.open.as_mut().ok_or_else(not_open)?;
         let decided = open.decide(job, deadline, None);
@@ -218,16 +241,21 @@ impl Publisher {
         let end = Instant::now() + deadline;
         if shared.wait(end, |state| state.all_left().then_some(())).is_none() {
             let mut state = shared.lock();
-            let late = |(id, stage): (&ConsumerId, &Stage)| (*stage == Stage::Admitted).then_some(*id);
-            let late: Vec<ConsumerId> =
-                state.consumers.iter().map(|(id, one)| (id, &one.stage)).filter_map(late).collect();
+            let admitted =
+                |(id, one): (&ConsumerId, &Consumer)| (one.stage == Stage::Admitted).then_some(*id);
+            let late: Vec<ConsumerId> = state.consumers.iter().filter_map(admitted).collect();
             for id in late {
-                let why =
-                    format!("consumer {id} did not take its last steps within {} s", deadline.as_secs_f64());
+                let why = format!(
+                    "consumer {id} has not left within {} s after the last step",
+                    deadline.as_secs_f64()
+                );
                 state.end(id, Stage::Lost(why));
             }
         }
-        decided.and(open.decide(job, deadline * 2 + Duration::from_secs(1), None))
+        let lost = open.decide(job, deadline, None);
+        decided.and(lost)?;
+        let complete = shared.lock().complete;
+        Ok(complete)
     }
 
     fn array(&self, array: ArrayId) -> Result<&Published> {
@@ -272,15 +300,55 @@ impl Publisher {
     }
 }
 
-fn not_open() -> Error {
-    Error::new(ErrorKind::Mismatch, "the publisher was used before open(); publish all arrays, then open it")
+/// What the leader says while all wait for consumers.
+const WAITS: u8 = 0;
+const CAME: u8 = 1;
+const LATE: u8 = 2;
+
+/// How long one turn of waiting takes.
+const TURN: Duration = Duration::from_millis(5);
+
+/// The error of too few consumers.
+fn late(shared: &Shared<State>, consumers: usize, deadline: Duration) -> Error {
+    let refusal = shared.lock().last_refusal.clone();
+    let refusal = refusal.map_or(String::new(), |why| format!("; the last that came was refused: {why}"));
+    let many = match consumers {
+        1 => "no consumer".into(),
+        _ => format!("fewer than {consumers} consumers"),
+    };
+    Error::new(ErrorKind::Partner, format!("{many} came within {} s{refusal}", deadline.as_secs_f64()))
 }
 
-impl OpenPublisher {
-    fn new(job: &Job, options: &Options, arrays: &[Published], meeting: &Meeting) -> Result<Self> {
-        let ranks = ranks(arrays.iter().map(|array| &array.layout));
+/// How a process of the producer can be reached.
+struct Reached {
+    way: Way,
+    address: String,
+    /// The session and the secret, which the leader chooses for all.
+    invites: Option<(SessionId, String)>,
+}
+
+enum Way {
+    Listens(TcpListener),
+    #[cfg(feature = "mpi")]
+    Messages(crate::messages::MessageIo),
+}
+
+impl Reached {
+    fn new(job: &Job, options: &Options, meeting: &Meeting) -> Result<Self> {
+        let secret = match meeting {
+            Meeting::At { secret, .. } => secret.clone(),
+            _ => Secret::random()?,
+        };
+        let invites = if job.leads() { Some((random()?, secret.to_hex())) } else { None };
         let bind = match meeting {
-            Meeting::At { address, .. } if job.leads() => resolve(address)?,
+            #[cfg(feature = "mpi")]
+            Meeting::World { world, partner } => {
+                world.leader(partner)?;
+                let leader = world.own_leader();
+                let io = crate::messages::MessageIo::new(world.transport(leader)?, leader, Role::Producer)?;
+                return Ok(Self { way: Way::Messages(io), address: world.rank().to_string(), invites });
+            }
+            Meeting::At { address, .. } if job.leads() => resolve(address)?[0],
             _ => options.bind,
         };
         let failed = |error: std::io::Error| {
@@ -291,20 +359,26 @@ impl OpenPublisher {
         };
         let listener = TcpListener::bind(bind).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        let address = advertised(options, bind.ip(), port);
-        // The leader's secret and session, and the addresses of all.
-        let mine = match (job.leads(), meeting) {
-            (false, _) => (None, String::new()),
-            (true, Meeting::At { secret, .. }) => (Some(random::<16>()?), secret.to_hex()),
-            (true, Meeting::File(_)) => (Some(random::<16>()?), Secret::random()?.to_hex()),
-        };
-        let mine = serde_json::to_vec(&(mine, &address)).expect("texts and numbers");
+        Ok(Self { way: Way::Listens(listener), address: advertised(options, bind.ip(), port), invites })
+    }
+}
+
+fn not_open() -> Error {
+    Error::new(ErrorKind::Mismatch, "the publisher was used before open(); publish all arrays, then open it")
+}
+
+impl OpenPublisher {
+    fn new(job: &Job, options: &Options, arrays: &[Published], meeting: &Meeting) -> Result<Self> {
+        let ranks = ranks(arrays.iter().map(|array| &array.layout));
+        // A process that cannot be reached must not leave the others alone.
+        let reached = job.agree(Reached::new(job, options, meeting), options.deadline)?;
+        let mine = serde_json::to_vec(&(&reached.invites, &reached.address)).expect("texts and numbers");
         let all = job.gather(&mine, options.deadline)?;
-        type Said = ((Option<[u8; 16]>, String), String);
+        type Said = (Option<(SessionId, String)>, String);
         let all: Vec<Said> = all.iter().filter_map(|text| serde_json::from_slice(text).ok()).collect();
-        let leader =
-            all.first().and_then(|((session, secret), _)| Some(((*session)?, Secret::from_hex(secret)?)));
-        let Some((session, secret)) = leader.filter(|_| all.len() == job.processes()) else {
+        let leader = all.first().and_then(|(invites, _)| invites.clone());
+        let secret = leader.as_ref().and_then(|(_, secret)| Secret::from_hex(secret));
+        let (Some((session, _)), Some(secret), true) = (leader, secret, all.len() == job.processes()) else {
             return Err(Error::new(
                 ErrorKind::Failed,
                 "the processes of this job do not understand each other",
@@ -317,8 +391,15 @@ impl OpenPublisher {
             .collect();
         check_processes("producer", &processes, ranks).map_err(|why| Error::new(ErrorKind::Mismatch, why))?;
         let state = State::new(arrays.to_vec(), processes, options.max_consumers, job.leads());
-        let door = Door { listener, secret: secret.clone(), session };
-        let io = IoThread::start(state, Some(door))?;
+        let io = match reached.way {
+            Way::Listens(listener) => {
+                let door = Door { listener, secret: secret.clone(), session };
+                IoThread::start(state, Some(door))?
+            }
+            #[cfg(feature = "mpi")]
+            Way::Messages(io) => IoThread::without_thread(state, io),
+        };
+        let address = reached.address;
         let file = match meeting {
             Meeting::File(path) if job.leads() => {
                 Some(WrittenFile::write(path, &address, &session, &secret)?)
@@ -334,6 +415,8 @@ impl OpenPublisher {
 
     /// What all processes do before a step of an array: new consumers come in, those that are gone go, full queues drop a step.
     fn decide(&mut self, job: &Job, deadline: Duration, place: Option<usize>) -> Result<()> {
+        // Over MPI nothing was heard since the last call.
+        self.shared().wake();
         let mine = {
             let mut state = self.shared().lock();
             let left = state.consumers.iter().filter(|(_, one)| one.stage == Stage::Left).map(|(id, _)| *id);
@@ -406,35 +489,43 @@ impl OpenPublisher {
                 self.sides.extend((0..).zip(sides).map(|(array, side)| ((id, array), side)));
             }
             // It is told, and was none of this job's consumers yet.
-            Err(error) => state.end(id, Stage::Lost(format!("consumer {id} cannot be served: {error}"))),
+            Err(error) => {
+                let why = format!("consumer {id} cannot be served: {error}");
+                state.last_refusal = Some(why.clone());
+                state.end(id, Stage::Lost(why));
+                drop(state);
+            }
         }
         self.shared().wake();
         Ok(())
     }
 
     fn plan(&self, job: &Job, id: ConsumerId, hello: &Hello) -> Result<Vec<Side>> {
-        let state = self.shared().lock();
+        // Not with the lock held: frames of others go on.
+        let (published, processes) = {
+            let state = self.shared().lock();
+            (state.published.clone(), state.processes.clone())
+        };
         let hosted = job.hosted(job.process(), self.ranks);
-        let all = state.processes.iter().map(|process| process.ranks.end).max().unwrap_or(0);
-        let side = |wanted: &crate::terms::Wanted| {
-            let published = state.published.iter().find(|one| one.name == wanted.name);
+        let all = processes.iter().map(|process| process.ranks.end).max().unwrap_or(0);
+        let side = |wanted: &Wanted| {
+            let published = published.iter().find(|one| one.name == wanted.name);
             let published =
                 published.ok_or_else(|| Error::new(ErrorKind::Mismatch, "an array is not published"))?;
             Side::new(&moved(published, wanted, all)?, Role::Producer, hosted.clone(), all)
         };
         let sides: Vec<Side> = hello.arrays.iter().map(side).collect::<Result<_>>()?;
-        for rank in sides.iter().flat_map(|side| &side.ranks) {
-            for message in &rank.messages {
-                let process = process_of(&hello.processes, message.peer);
-                if !state.has_connection(id, process) {
-                    return Err(Error::new(
-                        ErrorKind::Partner,
-                        format!(
-                            "process {process} of consumer {id} has no connection to process {}",
-                            job.process()
-                        ),
-                    ));
-                }
+        let state = self.shared().lock();
+        for message in sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages) {
+            let process = process_of(&hello.processes, message.peer);
+            if !state.has_connection(id, process) {
+                return Err(Error::new(
+                    ErrorKind::Partner,
+                    format!(
+                        "process {process} of consumer {id} has no connection to process {}",
+                        job.process()
+                    ),
+                ));
             }
         }
         Ok(sides)
@@ -464,12 +555,11 @@ impl OpenPublisher {
                 hello.and_then(|hello| Some((hello, state.begin_step(id, array, number, header)?)))
             };
             let Some((hello, sequence)) = found else { continue };
-            let frame_bytes = side.frame_bytes();
             for (rank, part) in side.ranks.iter_mut().zip(parts) {
                 let from = rank.rank as u32;
                 rank.pack(
                     part,
-                    || Ok(shared.lock().memory(frame_bytes)),
+                    || shared.lock().memory(),
                     |to, frame| {
                         let head =
                             Head { from, to: to as u32, ..Head::new(FrameKind::Data, array, sequence) };
@@ -519,21 +609,36 @@ fn shared_decision(job: &Job, mine: &Decision, deadline: Duration) -> Result<Dec
     Ok(all)
 }
 
+/// Fails unless elements of a type have the bytes of the array's.
+pub(crate) fn check_size<T>(name: &str, element: ElementType) -> Result<()> {
+    match element.bytes() == size_of::<T>() as u64 {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::Mismatch,
+            format!(
+                "elements of {} bytes were given for the array '{name}', whose type is {element}",
+                size_of::<T>()
+            ),
+        )),
+    }
+}
+
 /// The process that hosts a rank.
 pub(crate) fn process_of(processes: &[Process], rank: u64) -> u32 {
     processes.partition_point(|process| process.ranks.end <= rank) as u32
 }
 
-/// The first address of a name.
-pub(crate) fn resolve(address: &str) -> Result<SocketAddr> {
+/// The addresses of a name.
+pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>> {
     let wrong = |why: String| {
         Error::new(
             ErrorKind::OutOfRange,
             format!("the address was given as '{address}'; give HOST:PORT: {why}"),
         )
     };
-    let mut found = address.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
-    found.next().ok_or_else(|| wrong("it has no address".into()))
+    let found: Vec<SocketAddr> =
+        address.to_socket_addrs().map_err(|error| wrong(error.to_string()))?.collect();
+    if found.is_empty() { Err(wrong("it has no address".into())) } else { Ok(found) }
 }
 
 /// How other machines reach this process.

@@ -19,8 +19,6 @@ pub enum Role {
 /// What the ranks that a process hosts send, or receive.
 pub struct Side {
     pub ranks: Vec<RankSide>,
-    /// Bytes of a frame.
-    frame_bytes: usize,
 }
 
 /// What one rank sends, or receives.
@@ -53,7 +51,7 @@ impl Side {
         let shift = if role == Role::Producer { 0 } else { producer_ranks };
         let there = |rank: &u64| layout.distribution().grid().contains(rank + shift);
         let one = |rank: u64| RankSide::new(moved, role, rank, producer_ranks, frame_bytes);
-        Ok(Self { ranks: hosted.filter(there).map(one).collect::<Result<_>>()?, frame_bytes })
+        Ok(Self { ranks: hosted.filter(there).map(one).collect::<Result<_>>()? })
     }
 
     /// Fails unless there is a part for each rank, as long as its layout says.
@@ -75,11 +73,6 @@ impl Side {
             }
         }
         Ok(())
-    }
-
-    /// Bytes of a frame at most.
-    pub fn frame_bytes(&self) -> usize {
-        self.frame_bytes
     }
 }
 
@@ -110,24 +103,27 @@ impl RankSide {
         Ok(Self { rank, messages, part_bytes, packer, table, number })
     }
 
-    /// Packs all messages, frame by frame: `memory` gives room for one, `pack` takes it with the peer and the bytes in it.
+    /// Packs all messages, frame by frame: `memory` gives a buffer to be used again, `packed` takes it with the peer.
     pub fn pack(
         &mut self,
         part: &[u8],
-        mut memory: impl FnMut() -> Result<Vec<u8>>,
+        mut memory: impl FnMut() -> Vec<u8>,
         mut packed: impl FnMut(u64, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let Self { packer, table, messages, number, .. } = self;
+        let most = packer.fragment_bytes() as u64;
         let mut data = table.fill();
         data.enter_own_bytes(0, *number, part, &mut [])?;
         packer.begin(&data);
         for message in messages {
             for range in &message.ranges {
-                let mut cursor = packer.open(&data, range);
+                let (mut cursor, mut left) = (packer.open(&data, range), packer.bytes(range));
                 while !cursor.finished() {
-                    let mut frame = memory()?;
+                    let mut frame = memory();
+                    frame.resize(left.min(most) as usize, 0);
                     let bytes = packer.pack(&data, range, &mut cursor, &mut frame);
                     frame.truncate(bytes);
+                    left -= bytes as u64;
                     packed(message.peer, frame)?;
                 }
             }

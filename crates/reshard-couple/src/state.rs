@@ -2,16 +2,20 @@
 
 use crate::frame::{FrameKind, Head, MAX_TEXT_BYTES};
 use crate::greeting::Channel;
-use crate::io::{ConnectionId, Orders, Service};
+use crate::service::{ConnectionId, Orders, Service};
 use crate::terms::{Announced, Hello, Process, Published, Queue, Text, Welcome, check};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Frames that are kept for the next step, in bytes.
 const MAX_SPARE_BYTES: usize = 1 << 30;
 
 /// Steps that a consumer may ask for before they are there.
 const MAX_WANTED: usize = 1 << 16;
+
+/// How long a consumer may take from its first word until it is ready.
+const COMING_LIMIT: Duration = Duration::from_secs(60);
 
 /// The number of a consumer.
 pub type ConsumerId = u64;
@@ -29,6 +33,8 @@ pub struct State {
     last_consumer: ConsumerId,
     /// There are no more steps.
     ended: bool,
+    /// Consumers that left after they had taken all.
+    pub complete: usize,
     /// Why somebody was turned away last.
     pub last_refusal: Option<String>,
     spare: Vec<Vec<u8>>,
@@ -41,6 +47,9 @@ struct ConsumerLink {
     /// Of the consumer; none for the leaders' connection.
     process: Option<u32>,
     output: VecDeque<(Head, Vec<u8>)>,
+    since: Instant,
+    /// Frames that are being sent.
+    in_flight: usize,
     /// Steps that were asked for and are not there yet.
     wanted: HashSet<(u32, u64)>,
 }
@@ -56,6 +65,7 @@ pub struct Consumer {
     pub arrays: Vec<Steps>,
     /// Arrays of which it waits for a step since before it was admitted.
     asked: Vec<u32>,
+    since: Instant,
 }
 
 /// How far a consumer has come.
@@ -114,17 +124,17 @@ impl State {
             leads,
             last_consumer: 0,
             ended: false,
+            complete: 0,
             last_refusal: None,
             spare: Vec::new(),
             spare_bytes: 0,
         }
     }
 
-    /// Memory for a frame.
-    pub fn memory(&mut self, bytes: usize) -> Vec<u8> {
-        let mut memory = self.spare.pop().unwrap_or_default();
+    /// Memory for a frame, of any length.
+    pub fn memory(&mut self) -> Vec<u8> {
+        let memory = self.spare.pop().unwrap_or_default();
         self.spare_bytes -= memory.capacity();
-        memory.resize(bytes, 0);
         memory
     }
 
@@ -160,6 +170,7 @@ impl State {
             _ => None,
         };
         consumer.stage = stage;
+        consumer.hello = None;
         let connections: Vec<ConnectionId> =
             consumer.control.into_iter().chain(consumer.data.values().copied()).collect();
         let steps: Vec<Step> = consumer.arrays.iter_mut().flat_map(|steps| steps.waiting.drain(..)).collect();
@@ -312,7 +323,10 @@ impl State {
                 self.next_asked(consumer, array);
                 Ok(())
             }
-            (Text::Leave, Some(consumer)) => {
+            (Text::Leave { complete }, Some(consumer)) => {
+                // All its connections say so; the leaders' counts.
+                let control = self.connections.get(&id).is_some_and(|one| one.process.is_none());
+                self.complete += usize::from(complete && control);
                 self.end(consumer, Stage::Left);
                 Ok(())
             }
@@ -362,13 +376,39 @@ impl State {
         }
     }
 
+    /// True if nothing waits to be sent that was asked for.
+    pub fn is_handed_over(&self) -> bool {
+        self.connections.values().all(|connection| connection.output.is_empty() && connection.in_flight == 0)
+    }
+
     /// True if nobody is left who gets steps from this process.
     pub fn all_left(&self) -> bool {
         let mut admitted = self.consumers.values().filter(|one| one.stage == Stage::Admitted);
         admitted.all(|consumer| consumer.control.is_none() && consumer.data.is_empty())
     }
 
+    /// Gives up those that came long ago and never made all their connections, or never said what they want.
+    fn end_late(&mut self, but: ConnectionId) {
+        let late = |since: Instant| since.elapsed() > COMING_LIMIT;
+        let coming = |(id, one): (&ConsumerId, &Consumer)| {
+            (one.stage == Stage::Comes && late(one.since)).then_some(*id)
+        };
+        let coming: Vec<ConsumerId> = self.consumers.iter().filter_map(coming).collect();
+        for id in coming {
+            self.end(id, Stage::Lost(format!("consumer {id} did not make its connections in time")));
+        }
+        let silent = |(id, one): (&ConnectionId, &ConsumerLink)| {
+            (one.consumer.is_none() && late(one.since) && *id != but).then_some(*id)
+        };
+        let silent: Vec<ConnectionId> = self.connections.iter().filter_map(silent).collect();
+        silent.into_iter().for_each(|id| self.orders.close(id));
+    }
+
     fn welcome(&mut self, id: ConnectionId, hello: Hello) -> Result<Welcome, String> {
+        if self.ended {
+            return Err("the producer has put its last step".into());
+        }
+        self.end_late(id);
         let there = |one: &&Consumer| !matches!(one.stage, Stage::Left | Stage::Lost(_));
         if self.consumers.values().filter(there).count() >= self.max_consumers {
             return Err(format!(
@@ -403,6 +443,7 @@ impl State {
             stage: Stage::Comes,
             arrays: Vec::new(),
             asked: Vec::new(),
+            since: Instant::now(),
         })
     }
 
@@ -436,8 +477,14 @@ impl State {
 
 impl Service for State {
     fn greeted(&mut self, id: ConnectionId, channel: Channel) -> Result<(), String> {
-        let mut connection =
-            ConsumerLink { consumer: None, process: None, output: VecDeque::new(), wanted: HashSet::new() };
+        let mut connection = ConsumerLink {
+            consumer: None,
+            process: None,
+            output: VecDeque::new(),
+            in_flight: 0,
+            since: Instant::now(),
+            wanted: HashSet::new(),
+        };
         if let Channel::Data { consumer, process } = channel {
             (connection.consumer, connection.process) = (Some(consumer), Some(process));
             let one = self.consumer(consumer);
@@ -447,6 +494,11 @@ impl Service for State {
             one.data.insert(process, id);
         } else if !self.leads {
             return Err("the first process speaks for the producer, and this is another".into());
+        }
+        if connection.process.is_some() {
+            // So that the consumer knows that it is there.
+            connection.output.push_back((Head::new(FrameKind::Open, 0, 0), Vec::new()));
+            self.orders.write(id);
         }
         self.connections.insert(id, connection);
         Ok(())
@@ -473,11 +525,14 @@ impl Service for State {
             return Err("it asked for more steps than it can have room for".into());
         }
         let key = (head.array, head.sequence);
-        let steps = self.consumers.get_mut(&consumer).and_then(|one| one.arrays.get_mut(head.array as usize));
+        let one = self.consumers.get_mut(&consumer);
+        let steps = one.and_then(|one| one.arrays.get_mut(head.array as usize));
+        // One that was begun before and is not there any more was sent, or dropped.
+        let comes = steps.as_ref().is_none_or(|steps| head.sequence >= steps.next);
         let step =
             steps.and_then(|steps| steps.waiting.iter_mut().find(|step| step.announced.sequence == key.1));
         // What is packed later goes out at once.
-        if step.as_ref().is_none_or(|step| step.packing) {
+        if comes || step.as_ref().is_some_and(|step| step.packing) {
             connection.wanted.insert(key);
         }
         if let Some(step) = step {
@@ -489,12 +544,16 @@ impl Service for State {
     }
 
     fn next(&mut self, id: ConnectionId) -> Option<(Head, Vec<u8>)> {
-        self.connections.get_mut(&id)?.output.pop_front()
+        let connection = self.connections.get_mut(&id)?;
+        let frame = connection.output.pop_front()?;
+        connection.in_flight += 1;
+        Some(frame)
     }
 
     fn sent(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) {
-        let consumer = self.connections.get(&id).and_then(|connection| connection.consumer);
-        if let (FrameKind::Data, Some(consumer)) = (head.kind, consumer) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.in_flight -= 1;
+        if let (FrameKind::Data, Some(consumer)) = (head.kind, connection.consumer) {
             self.with_step(consumer, head.array, head.sequence, |step| step.unsent -= 1);
             self.keep(body);
         }

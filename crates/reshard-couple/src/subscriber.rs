@@ -7,8 +7,9 @@ use crate::io::IoThread;
 use crate::job::Job;
 use crate::meeting::{Invitation, Meeting, read_file};
 use crate::options::Options;
-use crate::publisher::{ArrayId, process_of, resolve};
+use crate::publisher::{ArrayId, check_size, process_of, resolve};
 use crate::secret::Secret;
+use crate::service::ConnectionId;
 use crate::side::{Role, Side};
 use crate::terms::{
     Announced, BYTE_ORDER, Hello, Part, Process, Published, Queue, Text, Wanted, Welcome, check_processes,
@@ -17,10 +18,13 @@ use crate::terms::{
 use bytemuck::Pod;
 use reshard::{Error, ErrorKind, Layout, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+
+/// How long one attempt to connect may take.
+const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// How long to wait before looking again for a producer that is not there yet.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -173,28 +177,28 @@ impl Subscriber {
     /// deadline, it may be asked for again.
     pub fn get<T: Pod>(&mut self, array: ArrayId, parts: &mut [impl AsMut<[T]>]) -> Result<Option<StepInfo>> {
         let wanted = self.arrays.get(array.0).ok_or_else(|| no_array(array.0, self.arrays.len()))?;
-        if wanted.element.bytes() != size_of::<T>() as u64 {
-            return Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "elements of {} bytes were given for the array '{}', whose type is {}",
-                    size_of::<T>(),
-                    wanted.name,
-                    wanted.element
-                ),
-            ));
-        }
+        let fits = check_size::<T>(&wanted.name, wanted.element);
         let mut parts: Vec<&mut [u8]> =
             parts.iter_mut().map(|part| bytemuck::cast_slice_mut(part.as_mut())).collect();
-        self.get_bytes(array, &mut parts)
+        self.get_checked(array, fits, &mut parts)
     }
 
     /// As [`get`](Self::get), with parts given as bytes.
     pub fn get_bytes(&mut self, array: ArrayId, parts: &mut [&mut [u8]]) -> Result<Option<StepInfo>> {
+        self.get_checked(array, Ok(()), parts)
+    }
+
+    fn get_checked(
+        &mut self,
+        array: ArrayId,
+        fits: Result<()>,
+        parts: &mut [&mut [u8]],
+    ) -> Result<Option<StepInfo>> {
         let (job, deadline) = (&self.job, self.options.deadline);
         let wanted = self.arrays.get(array.0).ok_or_else(|| no_array(array.0, self.arrays.len()))?;
         let open = self.open.as_mut().ok_or_else(not_connected)?;
-        let checked = open.sides[array.0].check_parts(parts.iter().map(|part| part.len()));
+        let checked =
+            fits.and_then(|()| open.sides[array.0].check_parts(parts.iter().map(|part| part.len())));
         if job.processes() == 1 {
             checked.clone()?;
         }
@@ -235,11 +239,12 @@ impl Connected {
     fn new(job: &Job, options: &Options, arrays: &[Wanted], meeting: &Meeting) -> Result<Self> {
         let began = Instant::now();
         let end = began + options.deadline;
-        let wait = options.deadline * 2 + Duration::from_secs(1);
+        let wait = options.deadline;
         let arriving = |wanted: &Wanted| Arriving { element: wanted.element.bytes(), ..Arriving::default() };
         let mut arrivals = Arrivals::default();
         arrivals.arrays = arrays.iter().map(arriving).collect();
-        let io = IoThread::start(arrivals, None)?;
+        // A process that cannot begin must not leave the others alone.
+        let io = job.agree(begin(arrivals, meeting), options.deadline)?;
         let own_ranks = ranks(arrays.iter().map(|wanted| &wanted.layout));
         let process =
             |process: usize| Process { address: String::new(), ranks: job.hosted(process, own_ranks) };
@@ -267,7 +272,7 @@ impl Connected {
         let planned = plan(job, arrays, &coupled.welcome, own_ranks);
         let planning_seconds = planning.elapsed().as_secs_f64();
         let connected = planned.and_then(|sides| {
-            connect_all(&io, job, &coupled, &sides, end)?;
+            connect_all(&io, job, &coupled, meeting, &sides, end)?;
             Ok(sides)
         });
         let sides = job.agree(connected, wait).inspect_err(|error| {
@@ -279,8 +284,14 @@ impl Connected {
             for (array, (side, wanted)) in sides.iter().zip(arrays).enumerate() {
                 let messages =
                     side.ranks.iter().flat_map(|rank| rank.messages.iter().map(move |one| (rank.rank, one)));
-                arrivals.arrays[array].expected =
+                let expected: HashMap<(u32, u32), u64> =
                     messages.map(|(rank, one)| ((one.peer as u32, rank as u32), one.bytes)).collect();
+                let processes: BTreeSet<u32> = expected
+                    .keys()
+                    .map(|(from, _)| process_of(&coupled.welcome.processes, u64::from(*from)))
+                    .collect();
+                arrivals.arrays[array].processes = processes.into_iter().collect();
+                arrivals.arrays[array].expected = expected;
                 if !wanted.queue.drops {
                     (0..u64::from(wanted.queue.depth)).for_each(|sequence| arrivals.want(array, sequence));
                 }
@@ -304,7 +315,7 @@ impl Connected {
         parts: &mut [&mut [u8]],
     ) -> Result<Option<StepInfo>> {
         let end = Instant::now() + deadline;
-        let wait = deadline * 2 + Duration::from_secs(1);
+        let wait = deadline;
         // Which step, says the leader.
         let next = if job.leads() { Some(self.announced(array, wanted, end, deadline)) } else { None };
         let next = match job.processes() {
@@ -323,6 +334,9 @@ impl Connected {
             None => return Err(Error::new(ErrorKind::Failed, "the leader cannot be understood")),
         };
         let sequence = announced.sequence;
+        if sequence < self.next[array] {
+            return Err(partner("the producer announced a step that it had announced before"));
+        }
         if wanted.queue.drops {
             let mut arrivals = self.io.shared().lock();
             if !arrivals.arrays[array].steps.contains_key(&sequence) {
@@ -420,11 +434,28 @@ impl Connected {
     }
 
     fn leave(self) {
-        self.io.shared().lock().leave(&Text::Leave);
+        {
+            let mut arrivals = self.io.shared().lock();
+            let complete = arrivals.arrays.iter().all(|array| array.ended && array.announced.is_empty());
+            arrivals.leave(&Text::Leave { complete });
+        }
         self.io.shared().wake();
         // So that the last words are sent.
         let end = Instant::now() + Duration::from_secs(1);
         self.io.shared().wait(end, |arrivals| arrivals.is_silent().then_some(()));
+    }
+}
+
+/// What moves frames.
+fn begin(arrivals: Arrivals, meeting: &Meeting) -> Result<IoThread<Arrivals>> {
+    match meeting {
+        #[cfg(feature = "mpi")]
+        Meeting::World { world, partner } => {
+            let leader = world.leader(partner)?;
+            let io = crate::messages::MessageIo::new(world.transport(leader)?, leader, Role::Consumer)?;
+            Ok(IoThread::without_thread(arrivals, io))
+        }
+        _ => IoThread::start(arrivals, None),
     }
 }
 
@@ -444,32 +475,67 @@ fn plan(job: &Job, arrays: &[Wanted], welcome: &Welcome, own_ranks: u64) -> Resu
     arrays.iter().zip(&welcome.layouts).map(side).collect()
 }
 
+/// A connection that was made.
+enum Opened {
+    Stream(TcpStream),
+    #[cfg(feature = "mpi")]
+    Rank(usize),
+}
+
+impl Opened {
+    fn attach(self, arrivals: &mut Arrivals, channel: Channel) -> ConnectionId {
+        match self {
+            Self::Stream(stream) => arrivals.attach(stream),
+            #[cfg(feature = "mpi")]
+            Self::Rank(rank) => {
+                let id = crate::messages::connection(rank, channel != Channel::Control);
+                arrivals.open(id, crate::messages::opening(channel));
+                id
+            }
+        }
+    }
+}
+
 /// Connects to the processes of the producer from which this one gets something.
 fn connect_all(
     io: &IoThread<Arrivals>,
     job: &Job,
     coupled: &Coupled,
+    meeting: &Meeting,
     sides: &[Side],
     end: Instant,
 ) -> Result<()> {
     let Coupled { welcome, secret, session } = coupled;
-    let secret = Secret::from_hex(secret).ok_or_else(|| partner("the leader gave no secret"))?;
     let peers =
         sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages).map(|message| message.peer);
     let processes: BTreeSet<u32> = peers.map(|rank| process_of(&welcome.processes, rank)).collect();
+    let count = processes.len();
     for process in processes {
         let channel = Channel::Data { consumer: welcome.consumer, process: job.process() as u32 };
         let address = &welcome.processes[process as usize].address;
-        let (stream, found) = dial(address, &secret, channel, end).map_err(Dialled::into_error)?;
-        if found != *session {
-            return Err(partner(format!("the producer that answered at {address} is another job")));
-        }
+        let opened = match meeting {
+            #[cfg(feature = "mpi")]
+            Meeting::World { .. } => {
+                let rank = address
+                    .parse()
+                    .map_err(|_| partner(format!("the producer gave '{address}' as a rank")))?;
+                Opened::Rank(rank)
+            }
+            _ => {
+                let secret = Secret::from_hex(secret).ok_or_else(|| partner("the leader gave no secret"))?;
+                Opened::Stream(dial_until(address, &secret, channel, Some(session), end)?)
+            }
+        };
         let mut arrivals = io.shared().lock();
-        let id = arrivals.attach(stream);
+        let id = opened.attach(&mut arrivals, channel);
         arrivals.data.insert(process, id);
     }
     io.shared().wake();
-    Ok(())
+    let opened = io.shared().wait(end, |arrivals| {
+        let opened = (arrivals.opened == count).then_some(Ok(()));
+        opened.or_else(|| arrivals.over.clone().map(|why| Err(partner(why))))
+    });
+    opened.unwrap_or_else(|| Err(partner("the producer did not take all connections before the deadline")))
 }
 
 /// The leaders agree.
@@ -480,11 +546,20 @@ fn introduce(
     end: Instant,
     bytes: &mut u64,
 ) -> Result<Coupled> {
-    let (stream, session, secret) = reach(meeting, end)?;
     let text = Text::Hello(hello);
+    let (mut session, mut secret) = Default::default();
     {
+        let opened = match meeting {
+            #[cfg(feature = "mpi")]
+            Meeting::World { world, partner } => Opened::Rank(world.leader(partner)?),
+            _ => {
+                let (stream, found, known) = reach(meeting, end)?;
+                (session, secret) = (found, known.to_hex());
+                Opened::Stream(stream)
+            }
+        };
         let mut arrivals = io.shared().lock();
-        arrivals.control = Some(arrivals.attach(stream));
+        arrivals.control = Some(opened.attach(&mut arrivals, Channel::Control));
         arrivals.tell(&text);
         *bytes += text.encode().len() as u64;
     }
@@ -496,7 +571,7 @@ fn introduce(
     match answer {
         Some(Ok(Text::Welcome(welcome))) => {
             *bytes += Text::Welcome(welcome.clone()).encode().len() as u64;
-            Ok(Coupled { welcome, secret: secret.to_hex(), session })
+            Ok(Coupled { welcome, secret, session })
         }
         Some(Ok(Text::Refused { why })) => Err(partner(format!("the producer refused: {why}"))),
         Some(Ok(_)) => Err(partner("the producer said something out of turn")),
@@ -510,6 +585,8 @@ fn reach(meeting: &Meeting, end: Instant) -> Result<(TcpStream, SessionId, Secre
     let mut last = match meeting {
         Meeting::File(path) => format!("no producer wrote the meeting file {}", path.display()),
         Meeting::At { address, .. } => format!("no producer listens at {address}"),
+        #[cfg(feature = "mpi")]
+        Meeting::World { partner, .. } => format!("no producer is '{partner}'"),
     };
     loop {
         let invitation = match meeting {
@@ -517,11 +594,15 @@ fn reach(meeting: &Meeting, end: Instant) -> Result<(TcpStream, SessionId, Secre
             Meeting::At { address, secret } => {
                 Some(Invitation { address: address.clone(), secret: secret.clone() })
             }
+            #[cfg(feature = "mpi")]
+            Meeting::World { .. } => None,
         };
         if let Some(Invitation { address, secret }) = invitation {
-            match dial(&address, &secret, Channel::Control, end) {
+            match dial(&address, &secret, Channel::Control, None, end) {
                 Ok((stream, session)) => return Ok((stream, session, secret)),
                 Err(Dialled::NotThere(why)) => last = why,
+                // The port of a producer that is gone may be somebody else's.
+                Err(Dialled::Wrong(why)) if stale(meeting, &address) => last = why,
                 Err(Dialled::Wrong(why)) => return Err(partner(why)),
             }
         }
@@ -529,6 +610,33 @@ fn reach(meeting: &Meeting, end: Instant) -> Result<(TcpStream, SessionId, Secre
             return Err(partner(format!("{last}; start the producer, or give a longer deadline")));
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// True if a meeting file names another address by now, or none.
+fn stale(meeting: &Meeting, address: &str) -> bool {
+    match meeting {
+        Meeting::File(path) => {
+            !matches!(read_file(path), Ok(Some(invitation)) if invitation.address == address)
+        }
+        _ => false,
+    }
+}
+
+/// Connects to a process that is there, but may have many callers.
+fn dial_until(
+    address: &str,
+    secret: &Secret,
+    channel: Channel,
+    session: Option<&SessionId>,
+    end: Instant,
+) -> Result<TcpStream> {
+    loop {
+        match dial(address, secret, channel, session, end) {
+            Ok((stream, _)) => return Ok(stream),
+            Err(Dialled::NotThere(_)) if Instant::now() + PAUSE < end => std::thread::sleep(PAUSE),
+            Err(Dialled::NotThere(why) | Dialled::Wrong(why)) => return Err(partner(why)),
+        }
     }
 }
 
@@ -540,19 +648,12 @@ enum Dialled {
     Wrong(String),
 }
 
-impl Dialled {
-    fn into_error(self) -> Error {
-        match self {
-            Self::NotThere(why) | Self::Wrong(why) => partner(why),
-        }
-    }
-}
-
 /// Connects, and proves the secret.
 fn dial(
     address: &str,
     secret: &Secret,
     channel: Channel,
+    session: Option<&SessionId>,
     end: Instant,
 ) -> std::result::Result<(TcpStream, SessionId), Dialled> {
     let not_there = |error: std::io::Error| {
@@ -563,9 +664,18 @@ fn dial(
         };
         Dialled::NotThere(format!("no producer answers at {address}: {error}{hint}"))
     };
+    // Whoever listens at an address that a producer had once may never answer.
+    let end = end.min(Instant::now() + ATTEMPT);
     let left = || end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let place = resolve(address).map_err(|error| Dialled::Wrong(error.to_string()))?;
-    let mut stream = TcpStream::connect_timeout(&place, left()).map_err(not_there)?;
+    let places = resolve(address).map_err(|error| Dialled::Wrong(error.to_string()))?;
+    let mut reached = Err(std::io::ErrorKind::AddrNotAvailable.into());
+    for place in places {
+        reached = TcpStream::connect_timeout(&place, left());
+        if reached.is_ok() {
+            break;
+        }
+    }
+    let mut stream = reached.map_err(not_there)?;
     let _ = stream.set_nodelay(true);
     let mut visitor = Visitor::new(secret, channel).map_err(|error| Dialled::Wrong(error.to_string()))?;
     let mut exchange = |said: &[u8], heard: &mut [u8]| {
@@ -590,7 +700,7 @@ fn dial(
     let opening = visitor.opening().to_vec();
     exchange(&opening, &mut answer).map_err(not_there)?;
     let wrong = |why: String| Dialled::Wrong(format!("at {address}: {why}"));
-    let (session, proof) = visitor.prove(&answer).map_err(wrong)?;
+    let (session, proof) = visitor.prove(&answer, session).map_err(wrong)?;
     let mut verdict = [0; VERDICT_BYTES];
     exchange(&proof, &mut verdict).map_err(not_there)?;
     visitor.believe(&session, &verdict).map_err(wrong)?;

@@ -12,6 +12,9 @@ pub const BYTE_ORDER: &str = if cfg!(target_endian = "little") { "little" } else
 /// The most bytes that a program may send along with a step.
 pub const MAX_HEADER_BYTES: usize = 4096;
 
+/// The most steps that are kept for a consumer.
+const MAX_DEPTH: u32 = 1024;
+
 /// The most arrays of a coupling.
 const MAX_ARRAYS: usize = 4096;
 
@@ -115,8 +118,10 @@ pub enum Text {
     End {
         array: u32,
     },
-    /// The consumer wants no more.
-    Leave,
+    /// The consumer wants no more; true if it has taken all there was.
+    Leave {
+        complete: bool,
+    },
     /// This side ends the coupling, for this reason.
     Bye {
         why: String,
@@ -174,10 +179,10 @@ pub fn check(
                 one.name, one.element, wanted.element
             ));
         }
-        if wanted.queue.depth == 0 {
+        if !(1..=MAX_DEPTH).contains(&wanted.queue.depth) {
             return Err(format!(
-                "the consumer wants a queue of 0 steps of the array '{}'; it needs 1",
-                one.name
+                "the consumer wants a queue of {} steps of the array '{}'; it has 1 to {MAX_DEPTH}",
+                wanted.queue.depth, one.name
             ));
         }
         match moved(one, wanted, producer_ranks) {

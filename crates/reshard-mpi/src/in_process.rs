@@ -2,7 +2,7 @@
 //! a call of MPI.
 
 use crate::communicator::Communicator;
-use crate::transport::ThreadTransport;
+use crate::transport::{ThreadTransport, Transport};
 use std::sync::Arc;
 
 /// The communicators of one group of ranks, one for each; every thread takes its own.
@@ -26,6 +26,11 @@ pub fn group(ranks: usize) -> Vec<Arc<Communicator>> {
 /// The communicators of two groups of ranks, a producer's and a consumer's, those of the first group first.
 pub fn two_groups(groups: [usize; 2]) -> Vec<Arc<Communicator>> {
     with_handles(groups).into_iter().map(|(rank, _)| rank).collect()
+}
+
+/// The transports of one group of ranks, for messages that no engine sends.
+pub fn transports(ranks: usize) -> Vec<Box<dyn Transport>> {
+    ThreadTransport::groups([ranks, 0]).into_iter().map(|end| Box::new(end) as Box<dyn Transport>).collect()
 }
 
 /// As [`two_groups`], each with what a test can do to it.

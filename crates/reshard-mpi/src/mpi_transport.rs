@@ -61,6 +61,12 @@ impl Comm {
         self.duplicate(time).map(PrivateComm::new)
     }
 
+    /// A transport over a duplicate of this communicator, for the caller alone: for messages that no engine sends. Collective.
+    pub fn transport(&self, time: Option<Duration>) -> Result<Box<dyn Transport>> {
+        let comm = Arc::new(self.duplicate(time)?);
+        Ok(Box::new(MpiTransport { comm, number: OnceLock::new() }))
+    }
+
     /// As [`Comm::private`], with a timeout of the caller's choice. A later call goes on waiting for the same duplicate.
     pub fn private_within(&self, time: Option<Duration>) -> Result<Arc<PrivateComm>> {
         let private = self.cached_duplicate(time, PrivateComm::new)?;

@@ -1,0 +1,153 @@
+//! What fuzzers may say to both sides: whatever it is, nothing panics, nothing is believed without a proof, and no more is kept than was
+//! asked for. Not part of the interface.
+
+use crate::arrivals::{Arrivals, Arriving};
+use crate::frame::{FrameKind, HEAD_BYTES, Head};
+use crate::greeting::{ANSWER_BYTES, Channel, Greeter, Then, VERDICT_BYTES, Visitor};
+use crate::secret::Secret;
+use crate::service::Service;
+use crate::state::{Stage, State};
+use crate::terms::{Hello, Process, Published, Queue, Text, Wanted};
+use std::sync::Arc;
+
+/// Any bytes as a greeting, to the side that is called and to the side that calls.
+///
+/// # Panics
+/// If somebody is believed.
+pub fn greeting(bytes: &[u8]) {
+    let secret = Secret::new("the secret of the fuzzer").expect("it is long enough");
+    let mut greeter = Greeter::new(&secret, [7; 16]);
+    let mut rest = bytes;
+    while rest.len() >= greeter.wants() {
+        let (message, after) = rest.split_at(greeter.wants());
+        rest = after;
+        match greeter.take(message).expect("there are random numbers").then {
+            Then::Waits => {}
+            Then::Greeted(channel) => panic!("{channel:?} was believed without a proof"),
+            Then::Refused(why) => {
+                assert!(!why.is_empty());
+                break;
+            }
+        }
+    }
+    let mut visitor = Visitor::new(&secret, Channel::Control).expect("there are random numbers");
+    if let Some((answer, rest)) = bytes.split_first_chunk::<ANSWER_BYTES>()
+        && let Ok((session, _)) = visitor.prove(answer, None)
+        && let Some((verdict, _)) = rest.split_first_chunk::<VERDICT_BYTES>()
+    {
+        assert!(visitor.believe(&session, verdict).is_err(), "a stranger was believed");
+    }
+}
+
+/// Any bytes as what follows a greeting, to a producer and to a consumer: as they are, and as frames with right checksums.
+///
+/// # Panics
+/// If more is kept than was asked for.
+pub fn frames(bytes: &[u8]) {
+    if let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>()
+        && let Ok(head) = Head::decode(head)
+    {
+        assert_eq!(Head::decode(&head.encode()), Ok(head));
+        let _ = head.check(body);
+    }
+    if let Ok(text) = Text::decode(bytes) {
+        assert_eq!(Text::decode(&text.encode()).as_ref(), Ok(&text));
+    }
+    let [producer, consumer] = [&mut producer() as &mut dyn Service, &mut consumer()];
+    converse(producer, bytes);
+    converse(consumer, bytes);
+}
+
+/// The connections that a fuzzer speaks on: of the leaders, and for data.
+const CONTROL: usize = 2;
+const DATA: usize = 3;
+
+/// Reads the bytes as decisions: which frame comes on which connection.
+fn converse(service: &mut dyn Service, bytes: &[u8]) {
+    let mut rest = bytes;
+    let mut closed = [false; 2];
+    while let Some((decision, after)) = rest.split_first_chunk::<6>() {
+        let kind = [FrameKind::Data, FrameKind::Want, FrameKind::Text][decision[0] as usize % 3];
+        let id = if decision[1] & 1 == 0 { CONTROL } else { DATA };
+        let length = match kind {
+            FrameKind::Want => 0,
+            _ => (decision[5] as usize * 4).min(after.len()),
+        };
+        let (body, after) = after.split_at(length);
+        rest = after;
+        if closed[id - CONTROL] {
+            continue;
+        }
+        let head = Head {
+            from: u32::from(decision[3] & 3),
+            to: u32::from(decision[3] >> 2 & 3),
+            ..Head::new(kind, u32::from(decision[2] & 3), u64::from(decision[4]))
+        };
+        let head = head.with(body);
+        let taken = service.room(id, &head).and_then(|_| service.received(id, &head, body.to_vec()));
+        if let Err(why) = taken {
+            assert!(!why.is_empty());
+            closed[id - CONTROL] = true;
+            service.closed(id, &why);
+        }
+        // What is answered is sent at once.
+        for id in [CONTROL, DATA] {
+            for _ in 0..8 {
+                let Some((head, body)) = service.next(id) else { break };
+                service.sent(id, &head, body);
+            }
+        }
+    }
+    service.closed(CONTROL, "the end");
+    service.closed(DATA, "the end");
+}
+
+fn wanted() -> Wanted {
+    Wanted {
+        name: "t".into(),
+        element: "u32".parse().expect("a name"),
+        layout: "2/3 of 12".parse().expect("a layout"),
+        window: None,
+        queue: Queue { depth: 2, drops: true },
+    }
+}
+
+/// A producer of one array with a consumer, and steps of which that was not told yet.
+fn producer() -> State {
+    let Wanted { name, element, .. } = wanted();
+    let layout = "3/2 of 12".parse().expect("a layout");
+    let process = |ranks| Process { address: "127.0.0.1:1".into(), ranks };
+    let mut state = State::new(vec![Published { name, element, layout }], vec![process(0..3)], 2, true);
+    let hello = Hello {
+        byte_order: crate::terms::BYTE_ORDER.into(),
+        processes: vec![process(0..2)],
+        arrays: vec![wanted()],
+    };
+    state.greeted(CONTROL, Channel::Control).expect("the leader is called");
+    let text = Text::Hello(hello.clone()).encode();
+    let head = Head::new(FrameKind::Text, 0, 0).with(&text);
+    state.received(CONTROL, &head, text).expect("it fits");
+    state.greeted(DATA, Channel::Data { consumer: 1, process: 0 }).expect("it is new");
+    state.admit(1, &Arc::new(hello));
+    assert_eq!(state.consumers[&1].stage, Stage::Admitted);
+    for number in 0..2 {
+        let sequence = state.begin_step(1, 0, number, b"header").expect("it is there");
+        for (from, to) in [(0, 0), (1, 0), (2, 1)] {
+            let mut memory = state.memory();
+            memory.resize(8, 0);
+            state.add_frame(1, 0, Head { from, to, ..Head::new(FrameKind::Data, 0, sequence) }, memory);
+        }
+        state.end_step(1, 0, sequence);
+    }
+    state
+}
+
+/// A consumer of one array that asked for two steps.
+fn consumer() -> Arrivals {
+    let mut arrivals = Arrivals::default();
+    let expected = [((0, 0), 8), ((1, 0), 16), ((2, 1), 4)].into_iter().collect();
+    arrivals.arrays = vec![Arriving { expected, element: 4, ..Arriving::default() }];
+    arrivals.want(0, 0);
+    arrivals.want(0, 1);
+    arrivals
+}
