@@ -215,7 +215,7 @@ impl<'a> CoupleRequest<'a> {
                     None => {
                         let world = World::split(world, role, deadline).map_err(stopped)?;
                         let other = if role == "producer" { "consumer" } else { "producer" };
-                        (world.job(), world.with(other))
+                        (world.job(), Meeting::in_world(&world, other))
                     }
                 };
                 let (size, needed) = (job.processes() as u64, self.layout.distribution().grid().size());
@@ -251,7 +251,7 @@ impl<'a> CoupleRequest<'a> {
         parts: &mut Parts,
         progress: &mut Progress,
     ) -> Result<Outcome, Stopped> {
-        let (steps, rank_leads) = (self.args.steps, job.process() == 0);
+        let steps = self.args.steps;
         let began = Instant::now();
         let mut publisher = Publisher::new(job, self.options.clone());
         let array = publisher.publish(&self.args.name, &self.layout, self.element).map_err(stopped)?;
@@ -269,7 +269,7 @@ impl<'a> CoupleRequest<'a> {
             times.push(began.elapsed().as_secs_f64().max(1e-9));
         }
         let (complete, wanted) = (publisher.finish().map_err(stopped)?, self.args.consumers.unwrap_or(1));
-        if rank_leads && complete < wanted {
+        if complete < wanted {
             let failure = Failure::failed(format!(
                 "{} of {} left before the last step",
                 wanted - complete,

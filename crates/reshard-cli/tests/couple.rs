@@ -111,6 +111,34 @@ fn jobs_of_mpi_and_jobs_without() {
     }
 }
 
+/// Both sides in one launch: MPI carries the data.
+#[test]
+fn programs_of_one_launch() {
+    for launcher in launchers() {
+        let side = |role, layout| {
+            [
+                "couple", role, "--name", "t", "--shape", "500x300", "--steps", "100", "--json", "--layout",
+                layout,
+            ]
+        };
+        let program = env!("CARGO_BIN_EXE_reshard");
+        let mut command = Command::new(launcher[0]);
+        command.args(&launcher[1..]).arg("4").arg(program).args(side("produce", "2x2/64x64"));
+        command.args([":", "-n", "3", program]).args(side("consume", "3x1/50x50"));
+        let output = command.output().unwrap();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{launcher:?}: {talk}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut answers: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        answers.sort_by_key(|answer| answer["role"].to_string());
+        assert_eq!(answers.len(), 2, "{text}");
+        for (answer, role) in answers.iter().zip(["consumer", "producer"]) {
+            assert_eq!((answer["role"].as_str(), answer["via"].as_str()), (Some(role), Some("mpi")));
+            assert_eq!((answer["steps"].as_u64(), answer["verified"].as_bool()), (Some(100), Some(true)));
+        }
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_said_by_both() {
     let meet = meeting();

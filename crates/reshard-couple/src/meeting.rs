@@ -28,11 +28,11 @@ pub enum Meeting {
         /// The secret.
         secret: Secret,
     },
-    /// Both programs are of one world of MPI, which carries the data: see [`World::with`](crate::World::with).
+    /// Both programs are of one world of MPI, which carries the data: see [`in_world`](Self::in_world).
     #[cfg(feature = "mpi")]
     World {
         /// The world.
-        world: crate::World,
+        world: crate::world::World,
         /// The other program.
         partner: String,
     },
@@ -42,6 +42,12 @@ impl Meeting {
     /// A file that the producer writes and the consumer waits for.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::File(path.into())
+    }
+
+    /// Another program of the same world of MPI, by its name.
+    #[cfg(feature = "mpi")]
+    pub fn in_world(world: &crate::world::World, partner: &str) -> Self {
+        Self::World { world: world.clone(), partner: partner.into() }
     }
 
     /// An address that both know, and the secret in the environment variable `RESHARD_SECRET`.

@@ -254,8 +254,9 @@ impl Publisher {
         }
         let lost = open.decide(job, deadline, None);
         decided.and(lost)?;
-        let complete = shared.lock().complete;
-        Ok(complete)
+        let complete = shared.lock().complete as u64;
+        let complete = job.broadcast(complete.to_le_bytes().to_vec(), deadline)?;
+        Ok(complete.try_into().map_or(0, |bytes| u64::from_le_bytes(bytes) as usize))
     }
 
     fn array(&self, array: ArrayId) -> Result<&Published> {

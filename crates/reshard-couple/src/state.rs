@@ -324,9 +324,9 @@ impl State {
                 Ok(())
             }
             (Text::Leave { complete }, Some(consumer)) => {
-                // All its connections say so; the leaders' counts.
-                let control = self.connections.get(&id).is_some_and(|one| one.process.is_none());
-                self.complete += usize::from(complete && control);
+                // All its connections say so; the first counts.
+                let first = self.consumers.get(&consumer).is_some_and(|one| one.stage == Stage::Admitted);
+                self.complete += usize::from(complete && first);
                 self.end(consumer, Stage::Left);
                 Ok(())
             }

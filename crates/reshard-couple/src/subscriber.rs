@@ -77,6 +77,8 @@ struct Connected {
     sides: Vec<Side>,
     /// The number of the next step of each array.
     next: Vec<u64>,
+    /// Arrays of which there are no more steps.
+    ended: Vec<bool>,
     setup: Setup,
 }
 
@@ -302,7 +304,7 @@ impl Connected {
         io.shared().wake();
         let seconds = began.elapsed().as_secs_f64();
         let setup = Setup { seconds, planning_seconds, bytes, connections };
-        Ok(Self { io, sides, next: vec![0; arrays.len()], setup })
+        Ok(Self { io, sides, next: vec![0; arrays.len()], ended: vec![false; arrays.len()], setup })
     }
 
     fn get(
@@ -329,7 +331,10 @@ impl Connected {
         };
         let announced = match next {
             Some(Next::Step(announced)) => announced,
-            Some(Next::End) => return Ok(None),
+            Some(Next::End) => {
+                self.ended[array] = true;
+                return Ok(None);
+            }
             Some(Next::Error(why)) => return Err(partner(why)),
             None => return Err(Error::new(ErrorKind::Failed, "the leader cannot be understood")),
         };
@@ -434,11 +439,8 @@ impl Connected {
     }
 
     fn leave(self) {
-        {
-            let mut arrivals = self.io.shared().lock();
-            let complete = arrivals.arrays.iter().all(|array| array.ended && array.announced.is_empty());
-            arrivals.leave(&Text::Leave { complete });
-        }
+        let complete = self.ended.iter().all(|&ended| ended);
+        self.io.shared().lock().leave(&Text::Leave { complete });
         self.io.shared().wake();
         // So that the last words are sent.
         let end = Instant::now() + Duration::from_secs(1);

@@ -16,13 +16,13 @@ const NAME_BYTES: usize = 64;
 /// producer once, and a consumer of each other program once.
 ///
 /// ```no_run
-/// use reshard_couple::{Options, Publisher, World};
+/// use reshard_couple::{Meeting, Options, Publisher, World};
 /// # let deadline = std::time::Duration::from_secs(10);
 /// let session = reshard_mpi::Mpi::load(None)?.init()?;
 /// let world = World::split(session.world(), "simulation", deadline)?;
 /// let mut simulation = Publisher::new(world.job(), Options::default());
 /// // publish arrays, then
-/// simulation.open(&world.with("viewer"))?;
+/// simulation.open(&Meeting::in_world(&world, "viewer"))?;
 /// # Ok::<(), reshard::Error>(())
 /// ```
 #[derive(Clone)]
@@ -81,11 +81,6 @@ impl World {
     /// The job of this program.
     pub fn job(&self) -> Job {
         self.0.job.clone()
-    }
-
-    /// Where this program meets another of this world.
-    pub fn with(&self, program: &str) -> crate::Meeting {
-        crate::Meeting::World { world: self.clone(), partner: program.into() }
     }
 
     /// What carries frames, with the producer whose leader is this rank.

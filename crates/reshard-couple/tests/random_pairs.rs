@@ -52,7 +52,7 @@ fn processes(way: Way, ranks: [usize; 2], path: &Path) -> [Vec<Process>; 2] {
                     let (all, transport) = world.next().unwrap();
                     Box::new(move || {
                         let world = World::over(&all, &own, transport, names[side], DEADLINE).unwrap();
-                        (world.job(), world.with(names[1 - side]))
+                        (world.job(), Meeting::in_world(&world, names[1 - side]))
                     })
                 };
                 in_process::group(ranks[side]).into_iter().map(&mut one).collect()
