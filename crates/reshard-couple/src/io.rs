@@ -404,9 +404,8 @@ impl<S: Service> Turns<S> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // Too many open files, say: who knocks waits until there are fewer.
                 Err(error) => {
-                    return self.tell(|service| {
-                        service.refused(format!("a connection cannot be accepted: {error}"))
-                    });
+                    let why = format!("a connection cannot be accepted: {error}");
+                    return self.tell(|service| service.refused(why));
                 }
             };
             let greeter = Box::new(Greeter::new(secret, *session));

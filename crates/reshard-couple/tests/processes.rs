@@ -1,0 +1,241 @@
+//! Jobs of several processes, here threads: what one of them meets, all are told, and none is left alone.
+#![cfg(feature = "mpi")]
+#![allow(clippy::unwrap_used)]
+
+use reshard::{ErrorKind, Layout, Result};
+use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Subscriber};
+use reshard_mpi::communicator::Communicator;
+use reshard_mpi::in_process;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A meeting file that no other test has.
+fn meeting() -> Meeting {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path: PathBuf =
+        std::env::temp_dir().join(format!("reshard-processes-{}-{number}.meet", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    Meeting::File(path)
+}
+
+fn options() -> Options {
+    Options::default().with_deadline(DEADLINE)
+}
+
+fn layout(text: &str) -> Layout {
+    text.parse().unwrap()
+}
+
+fn value(index: &[u64], step: u64) -> u64 {
+    index
+        .iter()
+        .fold(step.wrapping_mul(0x9E37_79B9), |sum, &at| sum.wrapping_mul(1_000_003).wrapping_add(at + 1))
+}
+
+/// The parts of one rank: its own, or none.
+fn own(layout: &Layout, rank: usize, step: u64) -> Vec<Vec<u64>> {
+    match layout.distribution().grid().contains(rank as u64) {
+        true => vec![layout.filled(rank as u64, |index| value(index, step)).unwrap()],
+        false => Vec::new(),
+    }
+}
+
+/// Runs a function on each rank of a job, and returns what each returns.
+fn on_all<T: Send>(ranks: usize, run: impl Fn(Job, usize) -> T + Sync) -> Vec<T> {
+    let communicators = in_process::group(ranks);
+    std::thread::scope(|scope| {
+        let run = &run;
+        let one = |(rank, comm): (usize, Arc<Communicator>)| {
+            scope.spawn(move || run(Job::of(&comm, DEADLINE).unwrap(), rank))
+        };
+        let threads: Vec<_> = communicators.into_iter().enumerate().map(one).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// A producer whose ranks are processes.
+fn produce(
+    job: Job,
+    rank: usize,
+    meeting: &Meeting,
+    arrays: &[(&str, &Layout)],
+    steps: u64,
+) -> Result<usize> {
+    let mut publisher = Publisher::new(job, options());
+    let element = ElementType::of::<u64>();
+    let publish = |(name, layout): &(&str, &Layout)| publisher.publish(name, layout, element);
+    let ids = arrays.iter().map(publish).collect::<Result<Vec<_>>>()?;
+    publisher.open(meeting)?;
+    publisher.wait_for(1)?;
+    for step in 0..steps {
+        for (&id, (_, layout)) in ids.iter().zip(arrays) {
+            publisher.put(id, step, b"", &own(layout, rank, step))?;
+        }
+    }
+    publisher.finish()
+}
+
+/// A consumer whose ranks are processes: checks every element.
+fn consume(job: Job, rank: usize, meeting: &Meeting, arrays: &[(&str, &Layout)]) -> Result<u64> {
+    let mut subscriber = Subscriber::new(job, options());
+    let element = ElementType::of::<u64>();
+    let subscribe = |(name, layout): &(&str, &Layout)| subscriber.subscribe(name, layout, element);
+    let ids = arrays.iter().map(subscribe).collect::<Result<Vec<_>>>()?;
+    subscriber.connect(meeting)?;
+    let mut parts: Vec<Vec<Vec<u64>>> =
+        arrays.iter().map(|(_, layout)| own(layout, rank, u64::MAX)).collect();
+    let mut steps = 0;
+    loop {
+        let mut ended = 0;
+        for ((&id, (_, layout)), parts) in ids.iter().zip(arrays).zip(&mut parts) {
+            match subscriber.get(id, parts)? {
+                Some(info) => {
+                    assert!(info.number == steps && *parts == own(layout, rank, steps), "step {steps}");
+                }
+                None => ended += 1,
+            }
+        }
+        if ended > 0 {
+            assert_eq!(ended, ids.len());
+            subscriber.leave();
+            return Ok(steps);
+        }
+        steps += 1;
+    }
+}
+
+/// A matrix on all ranks, and a vector that only some have on either side.
+#[test]
+fn arrays_that_go_between_different_ranks() {
+    let meeting = meeting();
+    let (matrix, vector) = (layout("2x2/8x8 of 50x60"), layout("1/1 of 5"));
+    let (rows, copy) = (layout("3x1/5x5 of 50x60"), layout("2/3 of 5"));
+    let arrays = [("m", &matrix), ("v", &vector)];
+    std::thread::scope(|scope| {
+        let producers =
+            scope.spawn(|| on_all(4, |job, rank| produce(job, rank, &meeting, &arrays, 300).unwrap()));
+        let arrays = [("m", &rows), ("v", &copy)];
+        let got = on_all(3, |job, rank| consume(job, rank, &meeting, &arrays).unwrap());
+        assert_eq!(got, [300; 3]);
+        assert_eq!(producers.join().unwrap(), [1; 4]);
+    });
+}
+
+/// More connections at once than strangers are let in.
+#[test]
+fn many_processes_come_at_once() {
+    let (meeting, from, to) = (meeting(), layout("2/50 of 8000"), layout("100/7 of 8000"));
+    let arrays = [("t", &from)];
+    std::thread::scope(|scope| {
+        let producers =
+            scope.spawn(|| on_all(2, |job, rank| produce(job, rank, &meeting, &arrays, 3).unwrap()));
+        let arrays = [("t", &to)];
+        let got = on_all(100, |job, rank| consume(job, rank, &meeting, &arrays).unwrap());
+        assert_eq!(got, [3; 100]);
+        assert_eq!(producers.join().unwrap(), [1; 2]);
+    });
+}
+
+/// One process cannot listen: all are told which and why, and nothing of the secret.
+#[test]
+fn an_address_that_is_taken_is_an_error_of_all() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    let (meeting, array) = (meeting(), layout("2/3 of 12"));
+    let errors = on_all(2, |job, rank| {
+        let bind = if rank == 1 { taken } else { "127.0.0.1:0".parse().unwrap() };
+        let mut publisher = Publisher::new(job, options().with_bind(bind));
+        publisher.publish("t", &array, ElementType::of::<u64>()).unwrap();
+        publisher.open(&meeting).unwrap_err()
+    });
+    for error in errors {
+        let said = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::External, "{said}");
+        assert!(said.starts_with(&format!("process 1: nothing can listen at {taken}")), "{said}");
+    }
+}
+
+/// A wrong part on one process is an error of all, and the next step goes on.
+#[test]
+fn a_wrong_part_on_one_process_is_an_error_of_all() {
+    let (meeting, from, to) = (meeting(), layout("2/3 of 12"), layout("3/1 of 12"));
+    std::thread::scope(|scope| {
+        let producers = scope.spawn(|| {
+            on_all(2, |job, rank| {
+                let mut publisher = Publisher::new(job, options());
+                let id = publisher.publish("t", &from, ElementType::of::<u64>()).unwrap();
+                publisher.open(&meeting).unwrap();
+                publisher.wait_for(1).unwrap();
+                let parts = own(&from, rank, 0);
+                let short: Vec<&[u64]> = vec![&parts[0][..5]];
+                let wrong = match rank {
+                    0 => publisher.put(id, 0, b"", &parts),
+                    _ => publisher.put(id, 0, b"", &short),
+                };
+                let error = wrong.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+                assert!(
+                    error.to_string().starts_with("process 1: the part of rank 1 has 40 bytes"),
+                    "{error}"
+                );
+                publisher.put(id, 0, b"", &parts).unwrap();
+                publisher.finish().unwrap()
+            })
+        });
+        let arrays = [("t", &to)];
+        assert_eq!(on_all(3, |job, rank| consume(job, rank, &meeting, &arrays).unwrap()), [1; 3]);
+        assert_eq!(producers.join().unwrap(), [1; 2]);
+    });
+}
+
+/// One process of a consumer is gone: all processes of the producer are told at the same call, and so are the consumer's others.
+#[test]
+fn a_process_that_is_gone_is_an_error_of_all_at_the_same_step() {
+    let (meeting, from, to) = (meeting(), layout("2/3 of 24"), layout("3/1 of 24"));
+    std::thread::scope(|scope| {
+        let producers = scope.spawn(|| {
+            on_all(2, |job, rank| {
+                let mut publisher = Publisher::new(job, options());
+                let id = publisher.publish("t", &from, ElementType::of::<u64>()).unwrap();
+                publisher.open(&meeting).unwrap();
+                publisher.wait_for(1).unwrap();
+                let (mut step, began) = (0, Instant::now());
+                let error = loop {
+                    match publisher.put(id, step, b"", &own(&from, rank, step)) {
+                        Ok(()) => step += 1,
+                        Err(error) => break error,
+                    }
+                };
+                assert_eq!(error.kind(), ErrorKind::Partner, "{error}");
+                assert!(began.elapsed() < DEADLINE, "{error}");
+                // The job goes on without it.
+                assert_eq!(publisher.consumers(), 0);
+                publisher.put(id, step, b"", &own(&from, rank, step)).unwrap();
+                (step, error.to_string(), publisher.finish().unwrap())
+            })
+        });
+        let short = Duration::from_secs(2);
+        let consumers = on_all(3, |job, rank| {
+            let mut subscriber = Subscriber::new(job, options().with_deadline(short));
+            let id = subscriber.subscribe("t", &to, ElementType::of::<u64>()).unwrap();
+            subscriber.connect(&meeting).unwrap();
+            let mut parts = own(&to, rank, 0);
+            for step in 0..5 {
+                assert_eq!(subscriber.get(id, &mut parts).unwrap().unwrap().number, step);
+            }
+            if rank == 2 {
+                return None;
+            }
+            subscriber.get(id, &mut parts).err()
+        });
+        assert!(consumers[0].is_some() && consumers[1].is_some() && consumers[2].is_none());
+        let told = producers.join().unwrap();
+        assert_eq!(told[0], told[1]);
+        assert!(told[0].1.contains("process 2 of consumer 1 is gone"), "{told:?}");
+    });
+}
