@@ -9,6 +9,7 @@
 mod answer;
 mod chart;
 mod count;
+mod couple;
 mod figures;
 mod kernels;
 mod machine;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         (Some("plan"), None) => plan::run(),
         (Some("schedule"), None) => schedule::run(),
         (Some("ring"), None) => ring::run(),
+        (Some("couple"), None) => couple::run(),
         (Some("figures"), None) => figures::run(),
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),

@@ -32,6 +32,7 @@ usage: cargo xtask COMMAND
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench ring      rings of a million, and when redistributing pays: writes docs/ring-speed.md, docs/ring-advisor.svg,
                   benchmarks/results/ring.json
+  bench couple    couplings: setting up, and steps beside plain sockets: writes docs/couple-speed.md, benchmarks/results/couple.json
   bench threads   speed of the embedded engine: writes docs/threads-speed.md, benchmarks/results/threads.json
   bench messages  schedules at work in one process: writes docs/messages-speed.md, benchmarks/results/messages.json
   bench mpi       speed between processes beside its rivals: writes docs/mpi-speed.md, benchmarks/results/mpi.json
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["test", "--full", names @ ..] => full(names),
         ["install", "--prefix", prefix] => install::install(prefix, &here),
-        ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages" | "figures")] => {
+        ["bench", name @ ("plan" | "schedule" | "ring" | "couple" | "threads" | "messages" | "figures")] => {
             bench::time(name)
         }
         ["bench", "mpi"] => bench::mpi(),

@@ -68,6 +68,20 @@ impl ElementType {
     pub fn bytes(self) -> u64 {
         self.bytes
     }
+
+    /// Fails unless elements of this type are given for an array of that name.
+    pub(crate) fn check<T>(self, name: &str) -> Result<()> {
+        match self.bytes == size_of::<T>() as u64 {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "elements of {} bytes were given for the array '{name}', whose type is {self}",
+                    size_of::<T>()
+                ),
+            )),
+        }
+    }
 }
 
 impl fmt::Display for ElementType {

@@ -9,7 +9,9 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod arrivals;
+mod connecting;
 mod element;
 mod frame;
 #[doc(hidden)]
@@ -24,6 +26,7 @@ mod options;
 mod publisher;
 mod secret;
 mod service;
+mod serving;
 mod side;
 mod state;
 mod subscriber;
@@ -35,9 +38,10 @@ pub use element::ElementType;
 pub use job::Job;
 pub use meeting::Meeting;
 pub use options::Options;
-pub use publisher::{ArrayId, Publisher};
+pub use publisher::Publisher;
 pub use secret::Secret;
 pub use subscriber::{Setup, StepInfo, Subscriber, Subscription};
+pub use terms::ArrayId;
 #[cfg(feature = "mpi")]
 pub use world::World;
 

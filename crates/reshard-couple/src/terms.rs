@@ -26,6 +26,10 @@ pub struct Published {
     pub layout: Layout,
 }
 
+/// An array that was published, or subscribed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayId(pub(crate) usize);
+
 /// What becomes of steps that the consumer has not asked for yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
@@ -206,6 +210,11 @@ pub fn check_processes(side: &str, processes: &[Process], ranks: u64) -> std::re
         true => Ok(()),
         false => Err(format!("the {side} has {end} ranks, and its layouts have {ranks}")),
     }
+}
+
+/// The process that hosts a rank.
+pub fn process_of(processes: &[Process], rank: u64) -> u32 {
+    processes.partition_point(|process| process.ranks.end <= rank) as u32
 }
 
 /// The move of one array. The ranks of the consumer follow those of the producer.

@@ -257,6 +257,10 @@ fn closed_form_of(problem: &Problem, options: &MessagesOptions) -> Result<Option
 
 /// True if a rank is both a source and a destination. If none is, sharing makes no difference, and closed forms apply.
 fn shares_ranks(problem: &Problem) -> bool {
+    // Two jobs, say: known without listing their ranks.
+    if let (Some(from), Some(to)) = (problem.from().grid().rank_range(), problem.to().grid().rank_range()) {
+        return from.start.max(to.start) < from.end.min(to.end);
+    }
     let [from, to] = [problem.from(), problem.to()].map(|side| side.grid().sorted_ranks());
     from.iter().any(|rank| to.binary_search(rank).is_ok())
 }

@@ -1,0 +1,301 @@
+//! How a consumer comes to its producer: finds it, agrees with it, plans, and connects to the processes from which it gets something.
+
+use crate::addresses::resolve;
+use crate::arrivals::Arrivals;
+use crate::greeting::{ANSWER_BYTES, Channel, SessionId, VERDICT_BYTES, Visitor};
+use crate::io::IoThread;
+use crate::job::Job;
+use crate::meeting::{Invitation, Meeting, read_file};
+#[cfg(feature = "mpi")]
+use crate::messages::{MessageIo, connection, opening};
+use crate::secret::Secret;
+use crate::service::ConnectionId;
+use crate::side::{Role, Side};
+use crate::terms::{Hello, Published, Text, Wanted, Welcome, check_processes, moved, process_of, ranks};
+use reshard::{Error, ErrorKind, Layout, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// How long one attempt to connect may take.
+const ATTEMPT: Duration = Duration::from_secs(3);
+
+/// How long to wait before looking again for a producer that is not there yet.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the leader tells the other processes about the coupling.
+#[derive(Serialize, Deserialize)]
+pub struct Coupled {
+    pub welcome: Welcome,
+    secret: String,
+    session: SessionId,
+}
+
+/// An error about the other job.
+pub fn partner(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Partner, message.into())
+}
+
+/// What moves frames.
+pub fn begin(arrivals: Arrivals, meeting: &Meeting) -> Result<IoThread<Arrivals>> {
+    match meeting {
+        #[cfg(feature = "mpi")]
+        Meeting::World { world, partner } => {
+            let leader = world.leader(partner)?;
+            let io = MessageIo::new(world.transport(leader)?, leader, Role::Consumer)?;
+            Ok(IoThread::without_thread(arrivals, io))
+        }
+        _ => IoThread::start(arrivals, None),
+    }
+}
+
+/// Plans each array for the ranks that this process hosts.
+pub fn plan(job: &Job, arrays: &[Wanted], welcome: &Welcome, own_ranks: u64) -> Result<Vec<Side>> {
+    if welcome.layouts.len() != arrays.len() {
+        return Err(partner("the producer answered for another number of arrays"));
+    }
+    check_processes("producer", &welcome.processes, ranks(welcome.layouts.iter())).map_err(partner)?;
+    let all = welcome.processes.iter().map(|process| process.ranks.end).max().unwrap_or(0);
+    let hosted = job.hosted(job.process(), own_ranks);
+    let side = |(wanted, layout): (&Wanted, &Layout)| {
+        let published =
+            Published { name: wanted.name.clone(), element: wanted.element, layout: layout.clone() };
+        Side::new(&moved(&published, wanted, all)?, Role::Consumer, hosted.clone(), all)
+    };
+    arrays.iter().zip(&welcome.layouts).map(side).collect()
+}
+
+/// A connection that was made.
+enum Opened {
+    Stream(TcpStream),
+    #[cfg(feature = "mpi")]
+    Rank(usize),
+}
+
+impl Opened {
+    #[cfg_attr(not(feature = "mpi"), allow(unused_variables))]
+    fn attach(self, arrivals: &mut Arrivals, channel: Channel) -> ConnectionId {
+        match self {
+            Self::Stream(stream) => arrivals.attach(stream),
+            #[cfg(feature = "mpi")]
+            Self::Rank(rank) => {
+                let id = connection(rank, channel != Channel::Control);
+                arrivals.open(id, opening(channel));
+                id
+            }
+        }
+    }
+}
+
+/// Connects to the processes of the producer from which this one gets something.
+pub fn connect_all(
+    io: &IoThread<Arrivals>,
+    job: &Job,
+    coupled: &Coupled,
+    meeting: &Meeting,
+    sides: &[Side],
+    end: Instant,
+) -> Result<()> {
+    let Coupled { welcome, secret, session } = coupled;
+    let peers =
+        sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages).map(|message| message.peer);
+    let processes: BTreeSet<u32> = peers.map(|rank| process_of(&welcome.processes, rank)).collect();
+    let count = processes.len();
+    for process in processes {
+        let channel = Channel::Data { consumer: welcome.consumer, process: job.process() as u32 };
+        let address = &welcome.processes[process as usize].address;
+        let opened = match meeting {
+            #[cfg(feature = "mpi")]
+            Meeting::World { .. } => {
+                let rank = address
+                    .parse()
+                    .map_err(|_| partner(format!("the producer gave '{address}' as a rank")))?;
+                Opened::Rank(rank)
+            }
+            _ => {
+                let secret = Secret::from_hex(secret).ok_or_else(|| partner("the leader gave no secret"))?;
+                Opened::Stream(dial_until(address, &secret, channel, Some(session), end)?)
+            }
+        };
+        let mut arrivals = io.shared().lock();
+        let id = opened.attach(&mut arrivals, channel);
+        arrivals.data.insert(process, id);
+    }
+    io.shared().wake();
+    let opened = io.shared().wait(end, |arrivals| {
+        let opened = (arrivals.opened == count).then_some(Ok(()));
+        opened.or_else(|| arrivals.over.clone().map(|why| Err(partner(why))))
+    });
+    opened.unwrap_or_else(|| Err(partner("the producer did not take all connections before the deadline")))
+}
+
+/// The leaders agree.
+pub fn introduce(
+    io: &IoThread<Arrivals>,
+    meeting: &Meeting,
+    hello: Hello,
+    end: Instant,
+    bytes: &mut u64,
+) -> Result<Coupled> {
+    let text = Text::Hello(hello);
+    let (opened, session, secret) = match meeting {
+        #[cfg(feature = "mpi")]
+        Meeting::World { world, partner } => {
+            (Opened::Rank(world.leader(partner)?), SessionId::default(), String::new())
+        }
+        _ => {
+            let (stream, session, secret) = reach(meeting, end)?;
+            (Opened::Stream(stream), session, secret.to_hex())
+        }
+    };
+    {
+        let mut arrivals = io.shared().lock();
+        arrivals.control = Some(opened.attach(&mut arrivals, Channel::Control));
+        arrivals.tell(&text);
+        *bytes += text.encode().len() as u64;
+    }
+    io.shared().wake();
+    let answer = io.shared().wait(end, |arrivals| {
+        let answer = arrivals.answer.take().map(Ok);
+        answer.or_else(|| arrivals.over.clone().map(Err))
+    });
+    match answer {
+        Some(Ok(Text::Welcome(welcome))) => {
+            *bytes += Text::Welcome(welcome.clone()).encode().len() as u64;
+            Ok(Coupled { welcome, secret, session })
+        }
+        Some(Ok(Text::Refused { why })) => Err(partner(format!("the producer refused: {why}"))),
+        Some(Ok(_)) => Err(partner("the producer said something out of turn")),
+        Some(Err(why)) => Err(partner(why)),
+        None => Err(partner("the producer did not answer before the deadline")),
+    }
+}
+
+/// Finds the producer: waits for its file, and until it listens.
+fn reach(meeting: &Meeting, end: Instant) -> Result<(TcpStream, SessionId, Secret)> {
+    let mut last = match meeting {
+        Meeting::File(path) => format!("no producer wrote the meeting file {}", path.display()),
+        Meeting::At { address, .. } => format!("no producer listens at {address}"),
+        #[cfg(feature = "mpi")]
+        Meeting::World { partner, .. } => format!("no producer is '{partner}'"),
+    };
+    loop {
+        let invitation = match meeting {
+            Meeting::File(path) => read_file(path)?,
+            Meeting::At { address, secret } => {
+                Some(Invitation { address: address.clone(), secret: secret.clone() })
+            }
+            #[cfg(feature = "mpi")]
+            Meeting::World { .. } => None,
+        };
+        if let Some(Invitation { address, secret }) = invitation {
+            match dial(&address, &secret, Channel::Control, None, end) {
+                Ok((stream, session)) => return Ok((stream, session, secret)),
+                Err(Dialled::NotThere(why)) => last = why,
+                // The port of a producer that is gone may be somebody else's.
+                Err(Dialled::Wrong(why)) if stale(meeting, &address) => last = why,
+                Err(Dialled::Wrong(why)) => return Err(partner(why)),
+            }
+        }
+        if Instant::now() + PAUSE >= end {
+            return Err(partner(format!("{last}; start the producer, or give a longer deadline")));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// True if a meeting file names another address by now, or none.
+fn stale(meeting: &Meeting, address: &str) -> bool {
+    match meeting {
+        Meeting::File(path) => {
+            !matches!(read_file(path), Ok(Some(invitation)) if invitation.address == address)
+        }
+        _ => false,
+    }
+}
+
+/// Connects to a process that is there, but may have many callers.
+fn dial_until(
+    address: &str,
+    secret: &Secret,
+    channel: Channel,
+    session: Option<&SessionId>,
+    end: Instant,
+) -> Result<TcpStream> {
+    loop {
+        match dial(address, secret, channel, session, end) {
+            Ok((stream, _)) => return Ok(stream),
+            Err(Dialled::NotThere(_)) if Instant::now() + PAUSE < end => std::thread::sleep(PAUSE),
+            Err(Dialled::NotThere(why) | Dialled::Wrong(why)) => return Err(partner(why)),
+        }
+    }
+}
+
+/// Why a connection was not made.
+enum Dialled {
+    /// Perhaps later.
+    NotThere(String),
+    /// Never.
+    Wrong(String),
+}
+
+/// Connects, and proves the secret.
+fn dial(
+    address: &str,
+    secret: &Secret,
+    channel: Channel,
+    session: Option<&SessionId>,
+    end: Instant,
+) -> std::result::Result<(TcpStream, SessionId), Dialled> {
+    let not_there = |error: std::io::Error| {
+        let hint = match error.raw_os_error() {
+            // Too many open files, of this process or of the machine.
+            Some(23 | 24) => "; raise the limit of open files (ulimit -n)",
+            _ => "",
+        };
+        Dialled::NotThere(format!("no producer answers at {address}: {error}{hint}"))
+    };
+    // Whoever listens at an address that a producer had once may never answer.
+    let end = end.min(Instant::now() + ATTEMPT);
+    let left = || end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let places = resolve(address).map_err(|error| Dialled::Wrong(error.to_string()))?;
+    let mut reached = Err(std::io::ErrorKind::AddrNotAvailable.into());
+    for place in places {
+        reached = TcpStream::connect_timeout(&place, left());
+        if reached.is_ok() {
+            break;
+        }
+    }
+    let mut stream = reached.map_err(not_there)?;
+    let _ = stream.set_nodelay(true);
+    let mut visitor = Visitor::new(secret, channel).map_err(|error| Dialled::Wrong(error.to_string()))?;
+    let mut exchange = |said: &[u8], heard: &mut [u8]| {
+        stream.set_write_timeout(Some(left()))?;
+        stream.write_all(said)?;
+        let mut at = 0;
+        while at < heard.len() {
+            stream.set_read_timeout(Some(left()))?;
+            match stream.read(&mut heard[at..]) {
+                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => at += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if Instant::now() >= end {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    };
+    let mut answer = [0; ANSWER_BYTES];
+    let opening = visitor.opening().to_vec();
+    exchange(&opening, &mut answer).map_err(not_there)?;
+    let wrong = |why: String| Dialled::Wrong(format!("at {address}: {why}"));
+    let (session, proof) = visitor.prove(&answer, session).map_err(wrong)?;
+    let mut verdict = [0; VERDICT_BYTES];
+    exchange(&proof, &mut verdict).map_err(not_there)?;
+    visitor.believe(&session, &verdict).map_err(wrong)?;
+    Ok((stream, session))
+}

@@ -1,0 +1,326 @@
+//! A publisher that consumers can find: how its processes are reached, what they decide together before a step, and how a step is packed.
+
+use crate::addresses::{advertised, resolve};
+use crate::frame::{FrameKind, Head};
+use crate::greeting::SessionId;
+use crate::io::{Door, IoThread, Shared};
+use crate::job::Job;
+use crate::meeting::{Meeting, WrittenFile};
+#[cfg(feature = "mpi")]
+use crate::messages::MessageIo;
+use crate::options::Options;
+use crate::secret::{Secret, random};
+use crate::side::{Role, Side};
+use crate::state::{ConsumerId, Stage, State};
+use crate::terms::{Hello, Process, Published, Wanted, check_processes, moved, process_of, ranks};
+use reshard::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A publisher that consumers can find.
+pub struct Serving {
+    pub io: IoThread<State>,
+    pub address: String,
+    pub ranks: u64,
+    /// Of each consumer, each of its arrays.
+    sides: BTreeMap<(ConsumerId, u32), Side>,
+    _file: Option<WrittenFile>,
+}
+
+/// What the leader decides for all processes before a step.
+#[derive(Default, Serialize, Deserialize)]
+struct Decision {
+    admit: Vec<(ConsumerId, Hello)>,
+    drop: Vec<(ConsumerId, u32, u64)>,
+    lost: Vec<(ConsumerId, String)>,
+    left: Vec<ConsumerId>,
+}
+
+/// How a process of the producer can be reached.
+struct Reached {
+    way: Way,
+    address: String,
+    /// The session and the secret, which the leader chooses for all.
+    invites: Option<(SessionId, String)>,
+}
+
+enum Way {
+    Listens(TcpListener),
+    #[cfg(feature = "mpi")]
+    Messages(MessageIo),
+}
+
+impl Reached {
+    fn new(job: &Job, options: &Options, meeting: &Meeting) -> Result<Self> {
+        let secret = match meeting {
+            Meeting::At { secret, .. } => secret.clone(),
+            _ => Secret::random()?,
+        };
+        let invites = if job.leads() { Some((random()?, secret.to_hex())) } else { None };
+        let bind = match meeting {
+            #[cfg(feature = "mpi")]
+            Meeting::World { world, partner } => {
+                world.leader(partner)?;
+                let leader = world.own_leader();
+                let io = MessageIo::new(world.transport(leader)?, leader, Role::Producer)?;
+                return Ok(Self { way: Way::Messages(io), address: world.rank().to_string(), invites });
+            }
+            Meeting::At { address, .. } if job.leads() => resolve(address)?[0],
+            _ => options.bind,
+        };
+        let failed = |error: std::io::Error| {
+            Error::new(
+                ErrorKind::External,
+                format!("nothing can listen at {bind}: {error}; give another address"),
+            )
+        };
+        let listener = TcpListener::bind(bind).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        Ok(Self { way: Way::Listens(listener), address: advertised(options, bind.ip(), port), invites })
+    }
+}
+
+impl Serving {
+    pub fn new(job: &Job, options: &Options, arrays: &[Published], meeting: &Meeting) -> Result<Self> {
+        let ranks = ranks(arrays.iter().map(|array| &array.layout));
+        // A process that cannot be reached must not leave the others alone.
+        let reached = job.agree(Reached::new(job, options, meeting), options.deadline)?;
+        let mine = serde_json::to_vec(&(&reached.invites, &reached.address)).expect("texts and numbers");
+        let all = job.gather(&mine, options.deadline)?;
+        type Said = (Option<(SessionId, String)>, String);
+        let all: Vec<Said> = all.iter().filter_map(|text| serde_json::from_slice(text).ok()).collect();
+        let leader = all.first().and_then(|(invites, _)| invites.clone());
+        let secret = leader.as_ref().and_then(|(_, secret)| Secret::from_hex(secret));
+        let (Some((session, _)), Some(secret), true) = (leader, secret, all.len() == job.processes()) else {
+            return Err(Error::new(
+                ErrorKind::Failed,
+                "the processes of this job do not understand each other",
+            ));
+        };
+        let processes: Vec<Process> = all
+            .into_iter()
+            .enumerate()
+            .map(|(process, (_, address))| Process { address, ranks: job.hosted(process, ranks) })
+            .collect();
+        check_processes("producer", &processes, ranks).map_err(|why| Error::new(ErrorKind::Mismatch, why))?;
+        let state = State::new(arrays.to_vec(), processes, options.max_consumers, job.leads());
+        let io = match reached.way {
+            Way::Listens(listener) => {
+                let door = Door { listener, secret: secret.clone(), session };
+                IoThread::start(state, Some(door))?
+            }
+            #[cfg(feature = "mpi")]
+            Way::Messages(io) => IoThread::without_thread(state, io),
+        };
+        let address = reached.address;
+        let file = match meeting {
+            Meeting::File(path) if job.leads() => {
+                Some(WrittenFile::write(path, &address, &session, &secret)?)
+            }
+            _ => None,
+        };
+        Ok(Self { io, address, ranks, sides: BTreeMap::new(), _file: file })
+    }
+
+    fn shared(&self) -> &Shared<State> {
+        self.io.shared()
+    }
+
+    /// What all processes do before a step of an array: new consumers come in, those that are gone go, full queues drop a step.
+    pub fn decide(&mut self, job: &Job, deadline: Duration, place: Option<usize>) -> Result<()> {
+        // Over MPI nothing was heard since the last call.
+        self.shared().wake();
+        let mine = {
+            let mut state = self.shared().lock();
+            let left = state.consumers.iter().filter(|(_, one)| one.stage == Stage::Left).map(|(id, _)| *id);
+            let mut mine = Decision { lost: lost_in(&state), left: left.collect(), ..Decision::default() };
+            if job.leads() {
+                let ready = state.consumers.iter().filter(|(_, one)| one.stage == Stage::Ready);
+                let hello = ready.filter_map(|(id, one)| Some((*id, Hello::clone(one.hello.as_ref()?))));
+                mine.admit = hello.collect();
+                // Dropped at once: from now on no consumer is told of them.
+                mine.drop = place.map_or(Vec::new(), |place| state.full(place));
+                mine.drop.iter().for_each(|&(id, array, sequence)| state.drop_step(id, array, sequence));
+            }
+            mine
+        };
+        let mut decision = match job.processes() {
+            1 => mine,
+            _ => shared_decision(job, &mine, deadline)?,
+        };
+        for (id, hello) in std::mem::take(&mut decision.admit) {
+            self.admit(job, id, hello, deadline)?;
+        }
+        {
+            let mut state = self.io.shared().lock();
+            decision.drop.iter().for_each(|&(id, array, sequence)| state.drop_step(id, array, sequence));
+            for (id, why) in &decision.lost {
+                state.end(*id, Stage::Lost(why.clone()));
+            }
+            for &id in &decision.left {
+                state.end(id, Stage::Left);
+                state.consumers.remove(&id);
+            }
+            self.sides.retain(|(id, _), _| !decision.left.contains(id));
+        }
+        self.forget(&decision.lost)
+    }
+
+    /// Forgets consumers that are gone, and says so.
+    fn forget(&mut self, lost: &[(ConsumerId, String)]) -> Result<()> {
+        let mut said: Vec<&str> = Vec::new();
+        for (id, why) in lost {
+            self.shared().lock().consumers.remove(id);
+            let before = self.sides.len();
+            self.sides.retain(|(of, _), _| of != id);
+            if self.sides.len() < before {
+                said.push(why);
+            }
+        }
+        self.shared().wake();
+        match said.is_empty() {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Partner, said.join("; "))),
+        }
+    }
+
+    /// Consumers that are gone since the last time, where this process is the only one.
+    pub fn lost(&mut self) -> Result<()> {
+        let lost = lost_in(&self.shared().lock());
+        self.forget(&lost)
+    }
+
+    /// A consumer gets the next step. Collective.
+    fn admit(&mut self, job: &Job, id: ConsumerId, hello: Hello, deadline: Duration) -> Result<()> {
+        let hello = Arc::new(hello);
+        let planned = job.agree(self.plan(job, id, &hello), deadline);
+        let mut state = self.io.shared().lock();
+        match planned {
+            Ok(sides) => {
+                state.admit(id, &hello);
+                drop(state);
+                self.sides.extend((0..).zip(sides).map(|(array, side)| ((id, array), side)));
+            }
+            // It is told, and was none of this job's consumers yet.
+            Err(error) => {
+                let why = format!("consumer {id} cannot be served: {error}");
+                state.last_refusal = Some(why.clone());
+                state.end(id, Stage::Lost(why));
+                drop(state);
+            }
+        }
+        self.shared().wake();
+        Ok(())
+    }
+
+    fn plan(&self, job: &Job, id: ConsumerId, hello: &Hello) -> Result<Vec<Side>> {
+        // Not with the lock held: frames of others go on.
+        let (published, processes) = {
+            let state = self.shared().lock();
+            (state.published.clone(), state.processes.clone())
+        };
+        let hosted = job.hosted(job.process(), self.ranks);
+        let all = processes.iter().map(|process| process.ranks.end).max().unwrap_or(0);
+        let side = |wanted: &Wanted| {
+            let published = published.iter().find(|one| one.name == wanted.name);
+            let published =
+                published.ok_or_else(|| Error::new(ErrorKind::Mismatch, "an array is not published"))?;
+            Side::new(&moved(published, wanted, all)?, Role::Producer, hosted.clone(), all)
+        };
+        let sides: Vec<Side> = hello.arrays.iter().map(side).collect::<Result<_>>()?;
+        let state = self.shared().lock();
+        for message in sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages) {
+            let process = process_of(&hello.processes, message.peer);
+            if !state.has_connection(id, process) {
+                return Err(Error::new(
+                    ErrorKind::Partner,
+                    format!(
+                        "process {process} of consumer {id} has no connection to process {}",
+                        job.process()
+                    ),
+                ));
+            }
+        }
+        Ok(sides)
+    }
+
+    /// Waits until no consumer's queue is full but of those that drop steps. Who takes no step in time is given up.
+    pub fn wait_for_room(&self, place: usize, deadline: Duration) {
+        let end = Instant::now() + deadline;
+        while self.shared().wait(end, |state| state.without_room(place).is_none().then_some(())).is_none() {
+            let mut state = self.shared().lock();
+            let Some(id) = state.without_room(place) else { return };
+            let why = format!("consumer {id} took no step within {} s", deadline.as_secs_f64());
+            state.end(id, Stage::Lost(why));
+            drop(state);
+            self.shared().wake();
+        }
+    }
+
+    pub fn pack(&mut self, place: usize, number: u64, header: &[u8], parts: &[&[u8]]) -> Result<()> {
+        let shared = Arc::clone(self.io.shared());
+        for (&(id, array), side) in &mut self.sides {
+            let found = {
+                let mut state = shared.lock();
+                let consumer = state.consumers.get(&id).filter(|one| one.stage == Stage::Admitted);
+                let hello = consumer.filter(|one| one.places.get(array as usize) == Some(&place));
+                let hello = hello.and_then(|one| one.hello.clone());
+                hello.and_then(|hello| Some((hello, state.begin_step(id, array, number, header)?)))
+            };
+            let Some((hello, sequence)) = found else { continue };
+            for (rank, part) in side.ranks.iter_mut().zip(parts) {
+                let from = rank.rank as u32;
+                rank.pack(
+                    part,
+                    || shared.lock().memory(),
+                    |to, frame| {
+                        let head =
+                            Head { from, to: to as u32, ..Head::new(FrameKind::Data, array, sequence) };
+                        shared.lock().add_frame(id, process_of(&hello.processes, to), head, frame);
+                        shared.wake();
+                        Ok(())
+                    },
+                )?;
+            }
+            shared.lock().end_step(id, array, sequence);
+            shared.wake();
+        }
+        Ok(())
+    }
+}
+
+fn lost_in(state: &State) -> Vec<(ConsumerId, String)> {
+    let lost = state.consumers.iter().filter_map(|(id, one)| match &one.stage {
+        Stage::Lost(why) => Some((*id, why.clone())),
+        _ => None,
+    });
+    lost.collect()
+}
+
+/// What the leader decides, and what any process knows of consumers that are gone.
+fn shared_decision(job: &Job, mine: &Decision, deadline: Duration) -> Result<Decision> {
+    let empty = mine.admit.is_empty() && mine.drop.is_empty() && mine.lost.is_empty() && mine.left.is_empty();
+    let text = if empty { Vec::new() } else { serde_json::to_vec(mine).expect("texts and numbers") };
+    let mut all = Decision::default();
+    for (process, text) in
+        job.gather(&text, deadline)?.iter().enumerate().filter(|(_, text)| !text.is_empty())
+    {
+        let said: Decision = serde_json::from_slice(text).map_err(|error| {
+            Error::new(
+                ErrorKind::Failed,
+                format!("process {process} of this job cannot be understood: {error}"),
+            )
+        })?;
+        if process == 0 {
+            (all.admit, all.drop) = (said.admit, said.drop);
+        }
+        let known = |lost: &(ConsumerId, String)| all.lost.iter().any(|(id, _)| *id == lost.0);
+        let new: Vec<_> = said.lost.into_iter().filter(|lost| !known(lost)).collect();
+        all.lost.extend(new);
+        all.left.extend(said.left);
+    }
+    Ok(all)
+}

@@ -1,0 +1,228 @@
+//! What the I/O thread tells of consumers: who connected, what they said and asked for, who is gone.
+
+use super::{COMING_LIMIT, Consumer, ConsumerId, ConsumerLink, MAX_WANTED, Stage, State};
+use crate::frame::{FrameKind, Head, MAX_TEXT_BYTES};
+use crate::greeting::Channel;
+use crate::service::{ConnectionId, Orders, Service};
+use crate::terms::{Hello, Text, Welcome, check};
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl State {
+    /// What a consumer says.
+    pub(super) fn text(&mut self, id: ConnectionId, text: Text) -> Result<(), String> {
+        let consumer = self.connections.get(&id).and_then(|connection| connection.consumer);
+        match (text, consumer) {
+            (Text::Hello(hello), None) if self.leads => {
+                match self.welcome(id, hello) {
+                    Ok(welcome) => self.send_text(id, &Text::Welcome(welcome)),
+                    Err(why) => {
+                        self.last_refusal = Some(why.clone());
+                        self.send_text(id, &Text::Refused { why });
+                        self.orders.close(id);
+                    }
+                }
+                Ok(())
+            }
+            (Text::Ready, Some(consumer)) => {
+                if let Some(one) = self.consumers.get_mut(&consumer).filter(|one| one.stage == Stage::Comes) {
+                    one.stage = Stage::Ready;
+                }
+                Ok(())
+            }
+            (Text::Next { array }, Some(consumer)) => {
+                self.next_asked(consumer, array);
+                Ok(())
+            }
+            (Text::Leave { complete }, Some(consumer)) => {
+                // All its connections say so; the first counts.
+                let first = self.consumers.get(&consumer).is_some_and(|one| one.stage == Stage::Admitted);
+                self.complete += usize::from(complete && first);
+                self.end(consumer, Stage::Left);
+                Ok(())
+            }
+            (Text::Bye { why }, Some(consumer)) => {
+                self.end(consumer, Stage::Lost(why));
+                Ok(())
+            }
+            _ => Err("it said something out of turn".into()),
+        }
+    }
+
+    /// A consumer waits for the next step of an array that may drop steps.
+    pub(super) fn next_asked(&mut self, id: ConsumerId, array: u32) {
+        let Some(consumer) = self.consumers.get_mut(&id) else { return };
+        if consumer.stage != Stage::Admitted {
+            consumer.asked.push(array);
+            return;
+        }
+        let Some(steps) = consumer.arrays.get_mut(array as usize).filter(|steps| steps.queue.drops) else {
+            return;
+        };
+        let waiting = steps.waiting.iter().find(|step| !step.taken).map(|step| step.announced.clone());
+        match waiting {
+            Some(announced) => {
+                self.with_step(id, array, announced.sequence, |step| step.taken = true);
+                self.tell(id, &Text::Step(announced));
+            }
+            None if steps.ended => self.tell(id, &Text::End { array }),
+            None => steps.asked = true,
+        }
+    }
+
+    /// Gives up those that came long ago and never made all their connections, or never said what they want.
+    pub(super) fn end_late(&mut self, but: ConnectionId) {
+        let late = |since: Instant| since.elapsed() > COMING_LIMIT;
+        let coming = |(id, one): (&ConsumerId, &Consumer)| {
+            (one.stage == Stage::Comes && late(one.since)).then_some(*id)
+        };
+        let coming: Vec<ConsumerId> = self.consumers.iter().filter_map(coming).collect();
+        for id in coming {
+            self.end(id, Stage::Lost(format!("consumer {id} did not make its connections in time")));
+        }
+        let silent = |(id, one): (&ConnectionId, &ConsumerLink)| {
+            (one.consumer.is_none() && late(one.since) && *id != but).then_some(*id)
+        };
+        let silent: Vec<ConnectionId> = self.connections.iter().filter_map(silent).collect();
+        silent.into_iter().for_each(|id| self.orders.close(id));
+    }
+
+    pub(super) fn welcome(&mut self, id: ConnectionId, hello: Hello) -> Result<Welcome, String> {
+        if self.ended {
+            return Err("the producer has put its last step".into());
+        }
+        self.end_late(id);
+        let there = |one: &&Consumer| !matches!(one.stage, Stage::Left | Stage::Lost(_));
+        if self.consumers.values().filter(there).count() >= self.max_consumers {
+            return Err(format!(
+                "the producer has {} already, and was told to have no more at a time",
+                if self.max_consumers == 1 {
+                    "a consumer".into()
+                } else {
+                    format!("{} consumers", self.max_consumers)
+                }
+            ));
+        }
+        let places = check(&self.published, &hello, &self.processes)?;
+        let layouts = places.iter().map(|&place| self.published[place].layout.clone()).collect();
+        self.last_consumer += 1;
+        let welcome = Welcome { consumer: self.last_consumer, processes: self.processes.clone(), layouts };
+        let consumer = self.consumer(self.last_consumer);
+        consumer.control = Some(id);
+        consumer.places = places;
+        consumer.hello = Some(Arc::new(hello));
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.consumer = Some(welcome.consumer);
+        }
+        Ok(welcome)
+    }
+}
+
+impl Service for State {
+    fn greeted(&mut self, id: ConnectionId, channel: Channel) -> Result<(), String> {
+        let mut connection = ConsumerLink {
+            consumer: None,
+            process: None,
+            output: VecDeque::new(),
+            in_flight: 0,
+            since: Instant::now(),
+            wanted: HashSet::new(),
+        };
+        if let Channel::Data { consumer, process } = channel {
+            (connection.consumer, connection.process) = (Some(consumer), Some(process));
+            let one = self.consumer(consumer);
+            if matches!(one.stage, Stage::Left | Stage::Lost(_)) || one.data.contains_key(&process) {
+                return Err("it came for a consumer that has gone, or has this connection already".into());
+            }
+            one.data.insert(process, id);
+        } else if !self.leads {
+            return Err("the first process speaks for the producer, and this is another".into());
+        }
+        if connection.process.is_some() {
+            // So that the consumer knows that it is there.
+            connection.output.push_back((Head::new(FrameKind::Open, 0, 0), Vec::new()));
+            self.orders.write(id);
+        }
+        self.connections.insert(id, connection);
+        Ok(())
+    }
+
+    fn room(&mut self, id: ConnectionId, head: &Head) -> Result<Vec<u8>, String> {
+        let data = self.connections.get(&id).is_some_and(|connection| connection.process.is_some());
+        match (head.kind, data) {
+            (FrameKind::Want, true) => Ok(Vec::new()),
+            (FrameKind::Text, _) if head.bytes as usize <= MAX_TEXT_BYTES => Ok(Vec::new()),
+            _ => Err("it sent a frame that consumers do not send".into()),
+        }
+    }
+
+    fn received(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) -> Result<(), String> {
+        if head.kind == FrameKind::Text {
+            return self.text(id, Text::decode(&body)?);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
+        let (Some(consumer), Some(process)) = (connection.consumer, connection.process) else {
+            return Ok(());
+        };
+        if connection.wanted.len() >= MAX_WANTED {
+            return Err("it asked for more steps than it can have room for".into());
+        }
+        let key = (head.array, head.sequence);
+        let one = self.consumers.get_mut(&consumer);
+        let steps = one.and_then(|one| one.arrays.get_mut(head.array as usize));
+        // One that was begun before and is not there any more was sent, or dropped.
+        let comes = steps.as_ref().is_none_or(|steps| head.sequence >= steps.next);
+        let step =
+            steps.and_then(|steps| steps.waiting.iter_mut().find(|step| step.announced.sequence == key.1));
+        // What is packed later goes out at once.
+        if comes || step.as_ref().is_some_and(|step| step.packing) {
+            connection.wanted.insert(key);
+        }
+        if let Some(step) = step {
+            step.taken = true;
+            connection.output.extend(step.held.remove(&process).into_iter().flatten());
+            self.orders.write(id);
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, id: ConnectionId) -> Option<(Head, Vec<u8>)> {
+        let connection = self.connections.get_mut(&id)?;
+        let frame = connection.output.pop_front()?;
+        connection.in_flight += 1;
+        Some(frame)
+    }
+
+    fn sent(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.in_flight -= 1;
+        if let (FrameKind::Data, Some(consumer)) = (head.kind, connection.consumer) {
+            self.with_step(consumer, head.array, head.sequence, |step| step.unsent -= 1);
+            self.keep(body);
+        }
+    }
+
+    fn closed(&mut self, id: ConnectionId, why: &str) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        connection.output.into_iter().for_each(|(_, memory)| self.keep(memory));
+        let Some(consumer) = connection.consumer else { return };
+        if let Some(one) = self.consumers.get_mut(&consumer) {
+            one.data.retain(|_, other| *other != id);
+            one.control = one.control.filter(|control| *control != id);
+        }
+        let who = match connection.process {
+            Some(process) => format!("process {process} of consumer {consumer}"),
+            None => format!("consumer {consumer}"),
+        };
+        self.end(consumer, Stage::Lost(format!("{who} is gone: {why}")));
+    }
+
+    fn refused(&mut self, why: String) {
+        self.last_refusal = Some(why);
+    }
+
+    fn orders(&mut self) -> &mut Orders {
+        &mut self.orders
+    }
+}

@@ -1,0 +1,372 @@
+//! What the publisher's I/O thread and its program share: connections, consumers, and the steps that wait to be sent.
+
+mod heard;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use crate::frame::{FrameKind, Head};
+use crate::service::{ConnectionId, Orders};
+use crate::terms::{Announced, Hello, Process, Published, Queue, Text};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Frames that are kept for the next step, in bytes.
+const MAX_SPARE_BYTES: usize = 1 << 30;
+
+/// Steps that a consumer may ask for before they are there.
+const MAX_WANTED: usize = 1 << 16;
+
+/// How long a consumer may take from its first word until it is ready.
+const COMING_LIMIT: Duration = Duration::from_secs(60);
+
+/// The number of a consumer.
+pub type ConsumerId = u64;
+
+/// What the thread and the program of a publisher share.
+pub struct State {
+    orders: Orders,
+    connections: BTreeMap<ConnectionId, ConsumerLink>,
+    pub consumers: BTreeMap<ConsumerId, Consumer>,
+    pub published: Vec<Published>,
+    pub processes: Vec<Process>,
+    pub max_consumers: usize,
+    /// This process speaks with consumers.
+    pub leads: bool,
+    last_consumer: ConsumerId,
+    /// There are no more steps.
+    ended: bool,
+    /// Consumers that left after they had taken all.
+    pub complete: usize,
+    /// Why somebody was turned away last.
+    pub last_refusal: Option<String>,
+    spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
+}
+
+/// A connection that has proved the secret.
+struct ConsumerLink {
+    consumer: Option<ConsumerId>,
+    /// Of the consumer; none for the leaders' connection.
+    process: Option<u32>,
+    output: VecDeque<(Head, Vec<u8>)>,
+    since: Instant,
+    /// Frames that are being sent.
+    in_flight: usize,
+    /// Steps that were asked for and are not there yet.
+    wanted: HashSet<(u32, u64)>,
+}
+
+/// A consumer, as one process sees it.
+pub struct Consumer {
+    pub hello: Option<Arc<Hello>>,
+    /// The places of its arrays among those published.
+    pub places: Vec<usize>,
+    control: Option<ConnectionId>,
+    data: BTreeMap<u32, ConnectionId>,
+    pub stage: Stage,
+    pub arrays: Vec<Steps>,
+    /// Arrays of which it waits for a step since before it was admitted.
+    asked: Vec<u32>,
+    since: Instant,
+}
+
+/// How far a consumer has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It was welcomed, and makes its connections.
+    Comes,
+    /// It has all its connections.
+    Ready,
+    /// It gets steps.
+    Admitted,
+    /// It said that it wants no more.
+    Left,
+    Lost(String),
+}
+
+/// The steps of one array that go to one consumer.
+pub struct Steps {
+    pub queue: Queue,
+    /// The number of the next step.
+    pub next: u64,
+    pub waiting: VecDeque<Step>,
+    /// The consumer waits for one; only where steps may be dropped.
+    asked: bool,
+    /// There will be no more.
+    ended: bool,
+}
+
+/// A step that has not been sent whole.
+pub struct Step {
+    pub announced: Announced,
+    /// The consumer has been told of it: it is not dropped any more.
+    pub taken: bool,
+    /// Frames that were not asked for yet, by process.
+    held: BTreeMap<u32, Vec<(Head, Vec<u8>)>>,
+    /// Frames that were not given to the system yet.
+    unsent: usize,
+    /// There will be more of them.
+    packing: bool,
+}
+
+impl State {
+    pub fn new(
+        published: Vec<Published>,
+        processes: Vec<Process>,
+        max_consumers: usize,
+        leads: bool,
+    ) -> Self {
+        Self {
+            orders: Orders::default(),
+            connections: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            published,
+            processes,
+            max_consumers,
+            leads,
+            last_consumer: 0,
+            ended: false,
+            complete: 0,
+            last_refusal: None,
+            spare: Vec::new(),
+            spare_bytes: 0,
+        }
+    }
+
+    /// Memory for a frame, of any length.
+    pub fn memory(&mut self) -> Vec<u8> {
+        let memory = self.spare.pop().unwrap_or_default();
+        self.spare_bytes -= memory.capacity();
+        memory
+    }
+
+    fn keep(&mut self, memory: Vec<u8>) {
+        if memory.capacity() > 0 && self.spare_bytes + memory.capacity() <= MAX_SPARE_BYTES {
+            self.spare_bytes += memory.capacity();
+            self.spare.push(memory);
+        }
+    }
+
+    fn send_text(&mut self, id: ConnectionId, text: &Text) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.output.push_back((Head::new(FrameKind::Text, 0, 0), text.encode()));
+            self.orders.write(id);
+        }
+    }
+
+    /// Says something to a consumer, if it is there.
+    pub fn tell(&mut self, consumer: ConsumerId, text: &Text) {
+        if let Some(control) = self.consumers.get(&consumer).and_then(|one| one.control) {
+            self.send_text(control, text);
+        }
+    }
+
+    /// Ends the coupling with a consumer. Its connections are closed after what is said; its steps are dropped.
+    pub fn end(&mut self, id: ConsumerId, stage: Stage) {
+        let Some(consumer) = self.consumers.get_mut(&id) else { return };
+        if matches!(consumer.stage, Stage::Left | Stage::Lost(_)) {
+            return;
+        }
+        let why = match &stage {
+            Stage::Lost(why) => Some(why.clone()),
+            _ => None,
+        };
+        consumer.stage = stage;
+        consumer.hello = None;
+        let connections: Vec<ConnectionId> =
+            consumer.control.into_iter().chain(consumer.data.values().copied()).collect();
+        let steps: Vec<Step> = consumer.arrays.iter_mut().flat_map(|steps| steps.waiting.drain(..)).collect();
+        for connection in connections {
+            if let Some(why) = &why {
+                let output = self.connections.get_mut(&connection).map(|one| std::mem::take(&mut one.output));
+                output.into_iter().flatten().for_each(|(_, memory)| self.keep(memory));
+                self.send_text(connection, &Text::Bye { why: why.clone() });
+            }
+            self.orders.close(connection);
+        }
+        steps
+            .into_iter()
+            .flat_map(|step| step.held.into_values().flatten())
+            .for_each(|(_, memory)| self.keep(memory));
+    }
+
+    /// Begins a step for a consumer: frames follow. Returns its number.
+    pub fn begin_step(&mut self, id: ConsumerId, array: u32, number: u64, header: &[u8]) -> Option<u64> {
+        let steps = self.consumers.get_mut(&id)?.arrays.get_mut(array as usize)?;
+        let sequence = steps.next;
+        let announced = Announced { array, sequence, number, header: header.to_vec() };
+        let (drops, asked) = (steps.queue.drops, std::mem::take(&mut steps.asked));
+        steps.next += 1;
+        steps.waiting.push_back(Step {
+            announced: announced.clone(),
+            taken: !drops || asked,
+            held: BTreeMap::new(),
+            unsent: 0,
+            packing: true,
+        });
+        if self.leads && (!drops || asked) {
+            self.tell(id, &Text::Step(announced));
+        }
+        Some(sequence)
+    }
+
+    /// A frame of a step that was begun.
+    pub fn add_frame(&mut self, id: ConsumerId, process: u32, head: Head, memory: Vec<u8>) {
+        let key = (head.array, head.sequence);
+        let found = self.consumers.get_mut(&id).and_then(|consumer| {
+            let connection = *consumer.data.get(&process)?;
+            let steps = consumer.arrays.get_mut(head.array as usize)?;
+            let step = steps.waiting.iter_mut().find(|step| step.announced.sequence == head.sequence)?;
+            step.unsent += 1;
+            Some((connection, step))
+        });
+        let Some((connection, step)) = found else { return self.keep(memory) };
+        match self.connections.get_mut(&connection) {
+            Some(one) if one.wanted.contains(&key) => {
+                one.output.push_back((head, memory));
+                self.orders.write(connection);
+            }
+            _ => step.held.entry(process).or_default().push((head, memory)),
+        }
+    }
+
+    /// All frames of a step were added.
+    pub fn end_step(&mut self, id: ConsumerId, array: u32, sequence: u64) {
+        if let Some(consumer) = self.consumers.get_mut(&id) {
+            for connection in consumer.data.values() {
+                if let Some(one) = self.connections.get_mut(connection) {
+                    one.wanted.remove(&(array, sequence));
+                }
+            }
+        }
+        self.with_step(id, array, sequence, |step| step.packing = false);
+    }
+
+    /// Does something with a step, and forgets those that were sent.
+    fn with_step(&mut self, id: ConsumerId, array: u32, sequence: u64, change: impl FnOnce(&mut Step)) {
+        let Some(steps) = self.consumers.get_mut(&id).and_then(|one| one.arrays.get_mut(array as usize))
+        else {
+            return;
+        };
+        if let Some(step) = steps.waiting.iter_mut().find(|step| step.announced.sequence == sequence) {
+            change(step);
+        }
+        // What the consumer was not told of may still be asked for, where the leader is.
+        let leads = self.leads;
+        steps.waiting.retain(|step| step.packing || step.unsent > 0 || (leads && !step.taken));
+    }
+
+    /// Drops a step that the consumer was not told of.
+    pub fn drop_step(&mut self, id: ConsumerId, array: u32, sequence: u64) {
+        let Some(steps) = self.consumers.get_mut(&id).and_then(|one| one.arrays.get_mut(array as usize))
+        else {
+            return;
+        };
+        let place = steps.waiting.iter().position(|step| step.announced.sequence == sequence);
+        let dropped = place.and_then(|place| steps.waiting.remove(place));
+        let held = dropped.into_iter().flat_map(|step| step.held.into_values().flatten());
+        held.for_each(|(_, memory)| self.keep(memory));
+    }
+
+    /// The oldest step of each consumer's queue that is full and may drop steps: they make room for the next step of the array.
+    pub fn full(&self, place: usize) -> Vec<(ConsumerId, u32, u64)> {
+        let mut found = Vec::new();
+        for (id, consumer) in self.consumers.iter().filter(|(_, one)| one.stage == Stage::Admitted) {
+            for (array, steps) in (0..).zip(&consumer.arrays) {
+                let of_array = consumer.places.get(array as usize) == Some(&place);
+                let mut free = steps.waiting.iter().filter(|step| !step.taken);
+                let count = free.clone().count();
+                if of_array
+                    && steps.queue.drops
+                    && count >= steps.queue.depth as usize
+                    && let Some(oldest) = free.next()
+                {
+                    found.push((*id, array, oldest.announced.sequence));
+                }
+            }
+        }
+        found
+    }
+
+    /// A consumer for whose array there is no room, and which does not drop steps.
+    pub fn without_room(&self, place: usize) -> Option<ConsumerId> {
+        let full = |consumer: &Consumer| {
+            let arrays = consumer.arrays.iter().zip(&consumer.places).filter(|(_, of)| **of == place);
+            arrays
+                .into_iter()
+                .any(|(steps, _)| !steps.queue.drops && steps.waiting.len() >= steps.queue.depth as usize)
+        };
+        let mut admitted = self.consumers.iter().filter(|(_, one)| one.stage == Stage::Admitted);
+        admitted.find(|(_, consumer)| full(consumer)).map(|(id, _)| *id)
+    }
+
+    /// There are no more steps: tells those who wait for one.
+    pub fn end_all(&mut self) {
+        self.ended = true;
+        let mut told = Vec::new();
+        for (id, consumer) in self.consumers.iter_mut().filter(|(_, one)| one.stage == Stage::Admitted) {
+            for (array, steps) in (0..).zip(&mut consumer.arrays) {
+                steps.ended = true;
+                if !steps.queue.drops || std::mem::take(&mut steps.asked) {
+                    told.push((*id, array));
+                }
+            }
+        }
+        if self.leads {
+            told.into_iter().for_each(|(id, array)| self.tell(id, &Text::End { array }));
+        }
+    }
+
+    /// True if nothing waits to be sent that was asked for.
+    pub fn is_handed_over(&self) -> bool {
+        self.connections.values().all(|connection| connection.output.is_empty() && connection.in_flight == 0)
+    }
+
+    /// True if nobody is left who gets steps from this process.
+    pub fn all_left(&self) -> bool {
+        let mut admitted = self.consumers.values().filter(|one| one.stage == Stage::Admitted);
+        admitted.all(|consumer| consumer.control.is_none() && consumer.data.is_empty())
+    }
+
+    fn consumer(&mut self, id: ConsumerId) -> &mut Consumer {
+        self.consumers.entry(id).or_insert_with(|| Consumer {
+            hello: None,
+            places: Vec::new(),
+            control: None,
+            data: BTreeMap::new(),
+            stage: Stage::Comes,
+            arrays: Vec::new(),
+            asked: Vec::new(),
+            since: Instant::now(),
+        })
+    }
+
+    /// From now on a consumer gets steps.
+    pub fn admit(&mut self, id: ConsumerId, hello: &Arc<Hello>) {
+        let published = &self.published;
+        let place = |name: &str| published.iter().position(|one| one.name == name);
+        let places = hello.arrays.iter().filter_map(|wanted| place(&wanted.name)).collect();
+        let ended = self.ended;
+        let consumer = self.consumer(id);
+        let steps = |(array, queue): (u32, Queue)| Steps {
+            queue,
+            next: 0,
+            waiting: VecDeque::new(),
+            asked: consumer.asked.contains(&array),
+            ended,
+        };
+        consumer.places = places;
+        consumer.arrays = (0..).zip(hello.arrays.iter().map(|wanted| wanted.queue)).map(steps).collect();
+        consumer.hello = Some(Arc::clone(hello));
+        if matches!(consumer.stage, Stage::Comes | Stage::Ready) {
+            consumer.stage = Stage::Admitted;
+        }
+    }
+
+    /// The processes of a consumer that have a connection to this one.
+    pub fn has_connection(&self, id: ConsumerId, process: u32) -> bool {
+        self.consumers.get(&id).is_some_and(|consumer| consumer.data.contains_key(&process))
+    }
+}

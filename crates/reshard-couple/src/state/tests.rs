@@ -1,0 +1,125 @@
+use super::*;
+use crate::frame::FrameKind;
+use crate::greeting::Channel;
+use crate::service::Service;
+use crate::terms::Text;
+use crate::terms::Wanted;
+
+const CONTROL: ConnectionId = 2;
+const DATA: ConnectionId = 3;
+
+/// A producer of one array with one consumer.
+fn state(queue: Queue) -> State {
+    let process = |ranks| Process { address: "127.0.0.1:1".into(), ranks };
+    let published =
+        Published { name: "t".into(), element: "u32".parse().unwrap(), layout: "3/2 of 12".parse().unwrap() };
+    let wanted = Wanted {
+        name: "t".into(),
+        element: published.element,
+        layout: "2/3 of 12".parse().unwrap(),
+        window: None,
+        queue,
+    };
+    let byte_order = crate::terms::BYTE_ORDER.into();
+    let hello = Hello { byte_order, processes: vec![process(0..2)], arrays: vec![wanted] };
+    let mut state = State::new(vec![published], vec![process(0..3)], 1, true);
+    state.greeted(CONTROL, Channel::Control).unwrap();
+    state.text(CONTROL, Text::Hello(hello.clone())).unwrap();
+    state.greeted(DATA, Channel::Data { consumer: 1, process: 0 }).unwrap();
+    state.text(CONTROL, Text::Ready).unwrap();
+    state.admit(1, &Arc::new(hello));
+    state
+}
+
+fn want(state: &mut State, sequence: u64) {
+    let head = Head::new(FrameKind::Want, 0, sequence);
+    state.received(DATA, &head, Vec::new()).unwrap();
+}
+
+fn put(state: &mut State, number: u64, frames: usize) {
+    let sequence = state.begin_step(1, 0, number, b"").unwrap();
+    for _ in 0..frames {
+        state.add_frame(1, 0, Head::new(FrameKind::Data, 0, sequence), vec![7; 8]);
+    }
+    state.end_step(1, 0, sequence);
+}
+
+/// Sends all there is to send; returns the steps of the data.
+fn send_all(state: &mut State) -> Vec<u64> {
+    let mut sent = Vec::new();
+    for id in [CONTROL, DATA] {
+        while let Some((head, body)) = state.next(id) {
+            state.sent(id, &head, body);
+            sent.extend((head.kind == FrameKind::Data).then_some(head.sequence));
+        }
+    }
+    sent
+}
+
+#[test]
+fn a_step_is_sent_when_it_is_wanted_before_or_after_it_is_put() {
+    let mut state = state(Queue { depth: 2, drops: false });
+    want(&mut state, 0);
+    put(&mut state, 0, 2);
+    put(&mut state, 1, 2);
+    assert_eq!(send_all(&mut state), [0, 0]);
+    assert_eq!(state.without_room(0), None);
+    put(&mut state, 2, 1);
+    assert_eq!(state.without_room(0), Some(1));
+    want(&mut state, 1);
+    assert_eq!(send_all(&mut state), [1, 1]);
+    assert_eq!(state.without_room(0), None);
+}
+
+#[test]
+fn nothing_is_kept_of_steps_of_which_this_process_sends_nothing() {
+    for drops in [false, true] {
+        let mut state = state(Queue { depth: 2, drops });
+        for number in 0..1000 {
+            if drops {
+                state.text(CONTROL, Text::Next { array: 0 }).unwrap();
+            }
+            put(&mut state, number, 0);
+            // As late as a consumer's are.
+            want(&mut state, number);
+            send_all(&mut state);
+        }
+        assert_eq!(
+            (state.connections[&DATA].wanted.len(), state.consumers[&1].arrays[0].waiting.len()),
+            (0, 0)
+        );
+    }
+}
+
+#[test]
+fn the_oldest_step_that_was_not_announced_is_dropped() {
+    let mut state = state(Queue { depth: 2, drops: true });
+    put(&mut state, 0, 1);
+    put(&mut state, 1, 1);
+    assert_eq!(state.full(0), [(1, 0, 0)]);
+    state.text(CONTROL, Text::Next { array: 0 }).unwrap();
+    // Step 0 was announced: it stays, and there is room.
+    assert_eq!(state.full(0), []);
+    put(&mut state, 2, 1);
+    assert_eq!(state.full(0), [(1, 0, 1)]);
+    state.drop_step(1, 0, 1);
+    want(&mut state, 0);
+    assert_eq!(send_all(&mut state), [0]);
+    state.text(CONTROL, Text::Next { array: 0 }).unwrap();
+    want(&mut state, 2);
+    assert_eq!(send_all(&mut state), [2]);
+    assert_eq!(state.consumers[&1].arrays[0].waiting.len(), 0);
+}
+
+#[test]
+fn another_consumer_is_refused_while_there_is_one_and_after_the_end() {
+    let mut state = state(Queue { depth: 1, drops: false });
+    let hello = Hello::clone(state.consumers[&1].hello.as_ref().unwrap());
+    assert!(state.welcome(9, hello.clone()).unwrap_err().contains("a consumer already"));
+    state.text(CONTROL, Text::Leave { complete: false }).unwrap();
+    assert_eq!(state.welcome(9, hello.clone()).unwrap().consumer, 2);
+    state.end(2, Stage::Left);
+    state.end_all();
+    assert!(state.welcome(9, hello).unwrap_err().contains("last step"));
+    assert_eq!(state.complete, 0);
+}
