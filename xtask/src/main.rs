@@ -251,15 +251,8 @@ fn swept_on_all(packages: &[&str]) -> Outcome {
 /// optimisations that take longer than they save here.
 fn models() -> Outcome {
     let packages = ["--package", "reshard-kernel", "--package", "reshard-mpi", "--lib"];
-    cargo(
-        &[&["test", "--locked", "--release", "--target-dir", "target/loom"], &packages[..], &["loom"]]
-            .concat(),
-    )
-    .env("RUSTFLAGS", "--cfg loom")
-    .env("CARGO_PROFILE_RELEASE_LTO", "off")
-    .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-    .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
-    .run()
+    let test = ["test", "--locked", "--profile", "loom", "--target-dir", "target/loom"];
+    cargo(&[&test[..], &packages, &["loom"]].concat()).env("RUSTFLAGS", "--cfg loom").run()
 }
 
 /// AddressSanitizer sees what canaries do not: reads past the end, and memory that was freed. Its runtime comes with the

@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(Failure::of(kind, "so").to_error(), Error::new(kind, "so"));
         }
         assert_eq!(Failure::argument("so").to_error().kind(), ErrorKind::Mismatch);
-        let rest = [0, 100, 101, 102, 9, -1].map(name);
+        let rest = [0, 100, 101, 102, 10, -1].map(name);
         assert_eq!(rest, ["ok", "argument", "busy", "internal", "unknown", "unknown"]);
     }
 

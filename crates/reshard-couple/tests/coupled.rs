@@ -1,39 +1,15 @@
 //! Two jobs in one process, each with all its ranks, over connections of the loopback: every element of every step.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{layout, meeting, options, value};
 use reshard::{ErrorKind, Layout, Result};
 use reshard_couple::{
     ElementType, Job, Meeting, Options, Publisher, Secret, StepInfo, Subscriber, Subscription,
 };
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// A meeting file that no other test has.
-fn meeting() -> Meeting {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path: PathBuf =
-        std::env::temp_dir().join(format!("reshard-coupled-{}-{number}.meet", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    Meeting::File(path)
-}
-
-fn options() -> Options {
-    Options::default().with_deadline(Duration::from_secs(20))
-}
-
-fn layout(text: &str) -> Layout {
-    text.parse().unwrap()
-}
-
-/// An element of a step: every one differs from its neighbours and from itself in other steps.
-fn value(index: &[u64], step: u64) -> u64 {
-    index
-        .iter()
-        .fold(step.wrapping_mul(0x9E37_79B9), |sum, &at| sum.wrapping_mul(1_000_003).wrapping_add(at + 1))
-}
 
 /// A producer of one array.
 fn produce(meeting: &Meeting, name: &str, from: &Layout, steps: u64, options: Options) -> Result<()> {

@@ -2,40 +2,15 @@
 #![cfg(feature = "mpi")]
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{DEADLINE, layout, meeting, options, value};
 use reshard::{ErrorKind, Layout, Result};
 use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Subscriber};
 use reshard_mpi::communicator::Communicator;
 use reshard_mpi::in_process;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-const DEADLINE: Duration = Duration::from_secs(20);
-
-/// A meeting file that no other test has.
-fn meeting() -> Meeting {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path: PathBuf =
-        std::env::temp_dir().join(format!("reshard-processes-{}-{number}.meet", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    Meeting::File(path)
-}
-
-fn options() -> Options {
-    Options::default().with_deadline(DEADLINE)
-}
-
-fn layout(text: &str) -> Layout {
-    text.parse().unwrap()
-}
-
-fn value(index: &[u64], step: u64) -> u64 {
-    index
-        .iter()
-        .fold(step.wrapping_mul(0x9E37_79B9), |sum, &at| sum.wrapping_mul(1_000_003).wrapping_add(at + 1))
-}
 
 /// The parts of one rank: its own, or none.
 fn own(layout: &Layout, rank: usize, step: u64) -> Vec<Vec<u64>> {
