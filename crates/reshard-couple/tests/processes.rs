@@ -6,7 +6,7 @@ mod common;
 
 use common::{DEADLINE, layout, meeting, options, value};
 use reshard::{ErrorKind, Layout, Result};
-use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Subscriber};
+use reshard_couple::{ElementType, Job, Meeting, Publisher, Subscriber};
 use reshard_mpi::communicator::Communicator;
 use reshard_mpi::in_process;
 use std::sync::Arc;
