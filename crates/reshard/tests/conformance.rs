@@ -29,12 +29,12 @@ fn sweep(seed: u64, cases: u64, kinds: &Kinds) {
 
 #[test]
 fn threads_in_every_way() {
-    sweep(7, if full_sweep() { 100_000 } else { 2_000 }, &Kinds::default());
+    sweep(7, if full_sweep() { 100_000 } else { 1_000 }, &Kinds::default());
 }
 
 #[test]
 fn threads_in_every_way_on_larger_arrays() {
-    sweep(8, if full_sweep() { 20_000 } else { 300 }, &Kinds { elems: 20_000, ..Kinds::default() });
+    sweep(8, if full_sweep() { 20_000 } else { 150 }, &Kinds { elems: 20_000, ..Kinds::default() });
 }
 
 /// Short pieces along an axis so long that they are copied in batches of rounds and in sections, along it and across it; tasks
