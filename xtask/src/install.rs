@@ -82,6 +82,8 @@ fn build() -> Outcome {
             "--profile",
             "test",
             "--workspace",
+            "--exclude",
+            "reshard-kernel",
             "--lib",
             "--tests",
             "--all-features",
