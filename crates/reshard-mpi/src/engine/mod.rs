@@ -46,6 +46,8 @@ pub struct MpiOptions {
     /// The timeout of a rank that waits for another, in making an engine and in every run; `None` waits without one. Runs of
     /// `alltoallv` and `alltoallw`, which are one blocking call of MPI each, have no timeout.
     pub deadline: Option<Duration>,
+    /// The timeout in making an engine, where it is another than that of runs: ranks often start further apart than they run.
+    pub setup_deadline: Option<Duration>,
 }
 
 impl MpiOptions {
@@ -73,11 +75,18 @@ impl MpiOptions {
     pub fn with_deadline(self, deadline: impl Into<Option<Duration>>) -> Self {
         Self { deadline: deadline.into(), ..self }
     }
+
+    /// Sets the timeout in making an engine; without it, it is that of runs.
+    #[must_use]
+    pub fn with_setup_deadline(self, deadline: Duration) -> Self {
+        Self { setup_deadline: Some(deadline), ..self }
+    }
 }
 
 impl Default for MpiOptions {
     fn default() -> Self {
-        Self { mover: Mover::Auto, messages: MessagesOptions::default(), deadline: Some(DEADLINE) }
+        let messages = MessagesOptions::default();
+        Self { mover: Mover::Auto, messages, deadline: Some(DEADLINE), setup_deadline: None }
     }
 }
 
@@ -155,9 +164,10 @@ impl MpiEngine {
         comm: &dyn ToCommunicator,
         options: MpiOptions,
     ) -> Result<Self> {
-        let communicator = comm.to_communicator(options.deadline)?;
+        let limit = options.setup_deadline.or(options.deadline);
+        let communicator = comm.to_communicator(limit)?;
         let plan = moves.and_then(|moves| Plan::for_rank(moves, communicator.rank() as u64)).map(Arc::new);
-        Self::new(agree_on_result("a plan", plan, &communicator, options.deadline)?, &communicator, options)
+        Self::new(agree_on_result("a plan", plan, &communicator, limit)?, &communicator, options)
     }
 
     /// Makes an engine for the plan: rank `r` of the plan is rank `r` of the communicator. The plan is for all ranks, or for this
@@ -185,7 +195,8 @@ impl MpiEngine {
         options: MpiOptions,
         sharing: WorkSharing,
     ) -> Result<Self> {
-        let (limit, memory, level) = (options.deadline, options.messages.memory, options.messages.level);
+        let (memory, level) = (options.messages.memory, options.messages.level);
+        let limit = options.setup_deadline.or(options.deadline);
         let comm = comm.to_communicator(limit)?;
         // One tag for each group of arrays, and one for barriers.
         let tags = plan.arrays().len() as u64 + 1;
@@ -204,7 +215,7 @@ impl MpiEngine {
             Mover::Shared | Mover::SharedSource => {
                 plan = strides::of_all_ranks(&plan, &comm, limit)?;
                 let sharing = if chosen == Mover::Shared { sharing } else { WorkSharing::Own };
-                let mover = SharedMover::new(&plan, &comm, sharing, level, limit)?;
+                let mover = SharedMover::new(&plan, &comm, sharing, level, limit, options.deadline)?;
                 parts = mover.parts(plan.arrays().len());
                 readers = Some(Arc::clone(mover.readers()));
                 Box::new(mover)
@@ -246,7 +257,7 @@ impl MpiEngine {
             }
         }
         let table = BufferTable::new(Arc::clone(&plan));
-        let driver = MoverDriver::new(registration, backend, limit)?;
+        let driver = MoverDriver::new(registration, backend, options.deadline)?;
         Ok(Self { plan, chosen, why, driver, parts, readers, table })
     }
 

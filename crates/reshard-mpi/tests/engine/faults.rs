@@ -1,5 +1,6 @@
 //! What goes wrong: ranks that were given something else, do not come, or end in the middle.
 
+use crate::trust;
 use crate::world::World;
 use reshard::engine::{MessagesOptions, Report};
 use reshard::schedule::Strategy;
@@ -162,7 +163,7 @@ pub fn silence(world: &dyn World, mover: Mover) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("2/60 of 120"), layout("2/60 ranks=1,0 of 120")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_millis(300)));
+    let options = trust::options(mover, Duration::from_millis(300));
     let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
     if world.rank() == 0 {
         let (from, mut to) = ([1.0; 60], [0.0; 60]);

@@ -1,5 +1,6 @@
 //! Shared destinations, which any rank may write to.
 
+use crate::trust;
 use crate::world::World;
 use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own, Shared};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 fn engine(world: &dyn World, from: &str, to: &str, task_bytes: u64, deadline: Duration) -> MpiEngine {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let plan = Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap();
-    let options = MpiOptions::default().with_mover(Mover::Shared).with_deadline(Some(deadline));
+    let options = trust::options(Mover::Shared, deadline);
     MpiEngine::in_tasks(Arc::new(plan), world, options, task_bytes).unwrap()
 }
 

@@ -1,8 +1,9 @@
 //! Shared parts that others may still read after their owner's run has ended.
 
+use crate::trust;
 use crate::world::World;
 use reshard::{Layout, MemoryOrder, Move, Plan};
-use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own, Shared};
+use reshard_mpi::{Mover, MpiEngine, Own, Shared};
 use reshard_plan::Distribution;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -17,7 +18,7 @@ fn engine(world: &dyn World, from: &str, to: &str, deadline: Duration) -> MpiEng
         Layout::new(distribution, MemoryOrder::ColMajor)
     };
     let plan = Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap();
-    let options = MpiOptions::default().with_mover(Mover::SharedSource).with_deadline(Some(deadline));
+    let options = trust::options(Mover::SharedSource, deadline);
     MpiEngine::new(Arc::new(plan), world, options).unwrap()
 }
 

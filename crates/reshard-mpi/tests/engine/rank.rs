@@ -33,6 +33,11 @@ pub fn play(part: &str) {
 
 fn play_on(world: &dyn World, part: &str) {
     let words: Vec<&str> = part.split(' ').collect();
+    if !words.contains(&"nobody-comes-at-first") {
+        // Many deadlines below are short. The first call takes longest, and on a busy machine ranks start far apart.
+        world.communicator();
+        world.meet();
+    }
     match words[..] {
         ["conformance", seed, cases] => {
             conformance(world, seed.parse().unwrap(), cases.parse().unwrap(), Mover::Private);

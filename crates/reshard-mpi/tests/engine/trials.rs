@@ -2,6 +2,7 @@
 
 use crate::programs::Load;
 use crate::rank::usable;
+use crate::trust;
 use crate::world::World;
 use reshard::{Layout, MemoryOrder, Move, Plan};
 use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own};
@@ -65,7 +66,9 @@ pub fn faults(world: &dyn World, seed: u64, count: u64) {
         if mover == Mover::Cma && (load.has_triangle() || !has_cma) {
             mover = Mover::Private;
         }
-        let limit = |deadline| MpiOptions::default().with_mover(mover).with_deadline(deadline);
+        let limit = |deadline| {
+            MpiOptions::default().with_mover(mover).with_deadline(deadline).with_setup_deadline(trust::LONG)
+        };
         let make = |deadline| MpiEngine::in_tasks(Arc::clone(&plan), world, limit(deadline), 256).unwrap();
         let mut before = make(LONG);
         let mut engine = make(Some(DEADLINE));

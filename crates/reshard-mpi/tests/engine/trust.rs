@@ -25,8 +25,9 @@ pub fn plan(from: &str, to: &str) -> Arc<Plan> {
     Arc::new(Plan::new(vec![Move::of::<f64>(layout(from), layout(to)).unwrap()]).unwrap())
 }
 
+/// A deadline for runs; engines are made with patience, as a machine may be busy.
 pub fn options(mover: Mover, deadline: Duration) -> MpiOptions {
-    MpiOptions::default().with_mover(mover).with_deadline(Some(deadline))
+    MpiOptions::default().with_mover(mover).with_deadline(Some(deadline)).with_setup_deadline(LONG)
 }
 
 /// Cut into blocks of one size, or of another.

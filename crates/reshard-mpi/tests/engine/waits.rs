@@ -14,7 +14,8 @@ pub fn nobody_comes_at_first(world: &dyn World, what: &str) {
     let make = |deadline: Duration| -> reshard::Result<()> {
         match what {
             "engine" | "engine-and-never" => {
-                MpiEngine::new(exchange.plan(), world, options(Mover::Auto, deadline)).map(drop)
+                let options = MpiOptions::default().with_deadline(Some(deadline));
+                MpiEngine::new(exchange.plan(), world, options).map(drop)
             }
             "shared" => Shared::<u64>::zeroed_within(world, 5, Some(deadline)).map(drop),
             _ => {
@@ -27,11 +28,11 @@ pub fn nobody_comes_at_first(world: &dyn World, what: &str) {
     };
     let begin = Instant::now();
     if world.rank() == 1 {
-        sleep(4 * SHORT);
+        sleep(8 * SHORT);
     } else {
         let said = make(SHORT).unwrap_err().to_string();
         assert!(said.contains("waited 0.3 s") && said.contains("for the first time"), "{said}");
-        assert!(begin.elapsed() < 3 * SHORT);
+        assert!(begin.elapsed() < 7 * SHORT);
     }
     if what != "engine-and-never" {
         make(LONG).unwrap();
@@ -90,7 +91,7 @@ pub fn looks_do_not_wait(world: &dyn World) {
     let from = exchange.values(world.rank(), 0, 1);
     let mut to = vec![0; exchange.values(world.rank(), 1, 0).len()];
     if world.rank() == 1 {
-        sleep(4 * SHORT);
+        sleep(8 * SHORT);
     }
     let mut longest = Duration::ZERO;
     let mut running = engine.start(Own::new(&from, &mut to)).unwrap();
@@ -104,7 +105,7 @@ pub fn looks_do_not_wait(world: &dyn World) {
     }
     running.wait().unwrap();
     assert!(to == exchange.values(world.rank(), 1, 1));
-    assert!(longest < 2 * SHORT, "one look took {longest:?}");
+    assert!(longest < 6 * SHORT, "one look took {longest:?}");
 }
 
 /// Arrays larger than any memory are refused at once, and those that some machine may hold do not take long to plan.

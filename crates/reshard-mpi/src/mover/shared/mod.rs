@@ -65,13 +65,14 @@ pub struct SharedMover {
 }
 
 impl SharedMover {
-    /// Cuts the plan into tasks and shares the progress board. Collective.
+    /// Cuts the plan into tasks and shares the progress board, within a limit; in runs, readers have another. Collective.
     pub fn new(
         plan: &Arc<Plan>,
         comm: &Communicator,
         sharing: WorkSharing,
         level: Option<Level>,
         limit: Option<Duration>,
+        run_limit: Option<Duration>,
     ) -> Result<Self> {
         let rank = comm.rank();
         let (together, task_bytes) = match sharing {
@@ -110,7 +111,7 @@ impl SharedMover {
         }
         let oversubscribed = comm.node(limit)?.is_oversubscribed();
         let board = Arc::new(ProgressBoard::share(comm, at_home, limit)?);
-        let readers = Arc::new(Readers::new(Arc::clone(&board), readers, limit, oversubscribed));
+        let readers = Arc::new(Readers::new(Arc::clone(&board), readers, run_limit, oversubscribed));
         let groups = TaskGroups::new(groups, own, owners, board, readers);
         Ok(Self { tasks, groups, copied: 0, yields: together && oversubscribed, slice_began: None })
     }
