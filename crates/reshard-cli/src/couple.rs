@@ -70,6 +70,8 @@ struct Outcome {
     dropped: u64,
     setup_seconds: f64,
     times: Vec<f64>,
+    /// Something went through shared memory.
+    shared: bool,
     /// This rank speaks for its job.
     leads: bool,
 }
@@ -127,7 +129,11 @@ pub fn run(args: &args::Couple) -> Result<(), Failure> {
     let answer = CoupleAnswer {
         role,
         name: args.name.clone(),
-        via: if request.meeting.is_some() { "tcp" } else { "mpi" },
+        via: match (&request.meeting, outcome.shared) {
+            (None, _) => "mpi",
+            (Some(_), true) => "shared memory",
+            (Some(_), false) => "tcp",
+        },
         layout: args.layout.clone(),
         shape: request.shape.clone(),
         kind: request.element.to_string(),
@@ -193,6 +199,7 @@ impl<'a> CoupleRequest<'a> {
             return Err(Failure::usage(&format!("{flag} was given to a {role}; give it to the other side")));
         }
         let mut options = Options::default().with_deadline(duration(&args.deadline)?);
+        options = options.with_shared_memory(args.via != "tcp");
         if let Some(bind) = &args.bind {
             let bind = bind.parse().map_err(|_| {
                 Failure::usage(&format!(
@@ -258,6 +265,7 @@ impl<'a> CoupleRequest<'a> {
         publisher.open(meeting).map_err(stopped)?;
         publisher.wait_for(self.args.consumers.unwrap_or(1)).map_err(stopped)?;
         let setup_seconds = began.elapsed().as_secs_f64();
+        let shared = publisher.shares_memory();
         let mut times = Vec::new();
         for step in 0..steps {
             progress.at(step as f64 / steps as f64, &format!("step {}/{steps}", step + 1));
@@ -277,7 +285,7 @@ impl<'a> CoupleRequest<'a> {
             ));
             return Err(Stopped { failure, all: true, leads: true });
         }
-        Ok(Outcome { steps, dropped: 0, setup_seconds, times, leads: true })
+        Ok(Outcome { steps, dropped: 0, setup_seconds, times, shared, leads: true })
     }
 
     fn consume(
@@ -297,7 +305,8 @@ impl<'a> CoupleRequest<'a> {
             wanted = wanted.dropping_oldest();
         }
         let array: ArrayId = subscriber.subscribe_to(wanted).map_err(stopped)?;
-        let setup_seconds = subscriber.connect(meeting).map_err(stopped)?.seconds;
+        let setup = subscriber.connect(meeting).map_err(stopped)?;
+        let (setup_seconds, shared) = (setup.seconds, setup.shared_connections > 0);
         let (mut times, mut dropped, mut steps) = (Vec::new(), 0, 0);
         loop {
             progress.at(
@@ -333,7 +342,7 @@ impl<'a> CoupleRequest<'a> {
             .into());
         }
         subscriber.leave();
-        Ok(Outcome { steps, dropped, setup_seconds, times, leads: true })
+        Ok(Outcome { steps, dropped, setup_seconds, times, shared, leads: true })
     }
 }
 

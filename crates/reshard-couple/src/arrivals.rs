@@ -3,8 +3,11 @@
 use crate::frame::{FrameKind, Head, data_bytes};
 use crate::greeting::Channel;
 use crate::service::{ConnectionId, Orders, Service};
+use crate::slots::{ReadSlot, SlotMemory, decode};
+use crate::stream::Stream;
 use crate::terms::{Announced, Text};
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// Frames that are kept for the next step, in bytes.
 const MAX_SPARE_BYTES: usize = 1 << 30;
@@ -17,6 +20,8 @@ pub struct Arrivals {
     /// The connection of the leaders, and those to processes of the producer.
     pub control: Option<ConnectionId>,
     pub data: BTreeMap<u32, ConnectionId>,
+    /// Memory that is shared with processes of the producer.
+    shared: BTreeMap<ConnectionId, Arc<SlotMemory>>,
     /// Connections for data that the other side has.
     pub opened: usize,
     pub arrays: Vec<Arriving>,
@@ -51,10 +56,42 @@ pub struct Arriving {
 pub struct Arrived {
     messages: HashMap<(u32, u32), ArrivedMessage>,
     complete: usize,
+    /// Frames of processes that share memory with this one: they are unpacked as they come, to make room for the next.
+    early: Vec<ArrivedFrame>,
 }
 
 /// What has come of a message: bytes, and frames.
 type ArrivedMessage = (u64, Vec<Vec<u8>>);
+
+/// A frame of a process that shares memory with this one.
+pub struct ArrivedFrame {
+    pub from: u32,
+    pub to: u32,
+    memory: FrameMemory,
+    connection: ConnectionId,
+}
+
+enum FrameMemory {
+    Own(Vec<u8>),
+    Slot(ReadSlot),
+}
+
+impl ArrivedFrame {
+    pub fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            FrameMemory::Own(bytes) => bytes,
+            FrameMemory::Slot(slot) => slot,
+        }
+    }
+}
+
+/// What there is to do about a step that is wanted.
+pub enum Coming {
+    /// These frames are to be unpacked, and given back.
+    Frames(Vec<ArrivedFrame>),
+    Complete,
+    Over(String),
+}
 
 impl Arriving {
     /// True if all messages of a step are there.
@@ -74,21 +111,29 @@ impl Arriving {
 }
 
 impl Arrived {
-    /// The frames of a message.
-    pub fn frames(&self, from: u64, to: u64) -> impl Iterator<Item = &[u8]> {
-        self.messages
-            .get(&(from as u32, to as u32))
-            .into_iter()
-            .flat_map(|(_, frames)| frames.iter().map(Vec::as_slice))
+    /// All frames that were not unpacked early: rank of the producer, rank of the consumer, bytes. Those of a message are in their order.
+    pub fn frames(&self) -> impl Iterator<Item = (u32, u32, &[u8])> {
+        let messages = self.messages.iter();
+        messages.flat_map(|(&(from, to), (_, frames))| frames.iter().map(move |frame| (from, to, &frame[..])))
     }
 }
 
 impl Arrivals {
     /// Takes a connection over.
-    pub fn attach(&mut self, stream: std::net::TcpStream) -> ConnectionId {
+    pub fn attach(&mut self, stream: Stream) -> ConnectionId {
         let id = self.orders.attach(stream);
         self.outputs.insert(id, VecDeque::new());
         id
+    }
+
+    /// A process of the producer has memory of this one.
+    pub fn share(&mut self, id: ConnectionId, memory: Arc<SlotMemory>) {
+        self.shared.insert(id, memory);
+    }
+
+    /// How many connections share memory.
+    pub fn shared_count(&self) -> usize {
+        self.shared.len()
     }
 
     /// Opens a connection over MPI.
@@ -137,6 +182,30 @@ impl Arrivals {
         }
     }
 
+    /// What has come of a step since the last time.
+    pub fn coming(&mut self, array: usize, sequence: u64) -> Option<Coming> {
+        let arriving = &mut self.arrays[array];
+        if let Some(step) = arriving.steps.get_mut(&sequence).filter(|step| !step.early.is_empty()) {
+            return Some(Coming::Frames(std::mem::take(&mut step.early)));
+        }
+        if arriving.is_complete(sequence) {
+            return Some(Coming::Complete);
+        }
+        self.over.clone().map(Coming::Over)
+    }
+
+    /// Gives frames back that were unpacked.
+    pub fn give_back(&mut self, frames: Vec<ArrivedFrame>) {
+        for ArrivedFrame { memory, connection, .. } in frames {
+            match memory {
+                FrameMemory::Own(bytes) => self.keep_frame(bytes),
+                FrameMemory::Slot(slot) => {
+                    self.send(connection, Head::new(FrameKind::Free, slot.number(), 0), Vec::new());
+                }
+            }
+        }
+    }
+
     /// Takes a step out; it is to be given back.
     pub fn take(&mut self, array: usize, sequence: u64) -> Arrived {
         self.arrays[array].steps.remove(&sequence).unwrap_or_default()
@@ -144,12 +213,25 @@ impl Arrivals {
 
     /// Keeps the memory of a step for the next.
     pub fn keep(&mut self, step: Arrived) {
-        for frame in step.messages.into_values().flat_map(|(_, frames)| frames) {
-            if self.spare_bytes + frame.capacity() <= MAX_SPARE_BYTES {
-                self.spare_bytes += frame.capacity();
-                self.spare.push(frame);
-            }
+        step.messages.into_values().flat_map(|(_, frames)| frames).for_each(|frame| self.keep_frame(frame));
+    }
+
+    fn keep_frame(&mut self, frame: Vec<u8>) {
+        if self.spare_bytes + frame.capacity() <= MAX_SPARE_BYTES {
+            self.spare_bytes += frame.capacity();
+            self.spare.push(frame);
         }
+    }
+
+    /// Fails unless so many bytes of a message were asked for, and have not come yet.
+    fn check(&self, head: &Head, bytes: usize) -> Result<(), String> {
+        let out_of_turn = || "the producer sent something that was not asked for".to_string();
+        let array = self.arrays.get(head.array as usize).ok_or_else(out_of_turn)?;
+        let step = array.steps.get(&head.sequence).ok_or_else(out_of_turn)?;
+        let expected = array.expected.get(&(head.from, head.to)).ok_or_else(out_of_turn)?;
+        let got = step.messages.get(&(head.from, head.to)).map_or(0, |(bytes, _)| *bytes);
+        let fits = bytes > 0 && (bytes as u64).is_multiple_of(array.element) && bytes <= data_bytes(array.element);
+        if fits && got + bytes as u64 <= *expected { Ok(()) } else { Err(out_of_turn()) }
     }
 
     fn text(&mut self, text: Text) -> Result<(), String> {
@@ -184,27 +266,19 @@ impl Service for Arrivals {
         Ok(())
     }
 
-    fn room(&mut self, _: ConnectionId, head: &Head) -> Result<Vec<u8>, String> {
-        if matches!(head.kind, FrameKind::Text | FrameKind::Open) {
-            return Ok(Vec::new());
-        }
-        let out_of_turn = || "the producer sent something that was not asked for".to_string();
-        let array = self.arrays.get(head.array as usize).ok_or_else(out_of_turn)?;
-        let step = array.steps.get(&head.sequence).ok_or_else(out_of_turn)?;
-        let expected = array.expected.get(&(head.from, head.to)).ok_or_else(out_of_turn)?;
-        let got = step.messages.get(&(head.from, head.to)).map_or(0, |(bytes, _)| *bytes);
-        let bytes = u64::from(head.bytes);
-        let fits =
-            bytes > 0 && bytes % array.element == 0 && head.bytes as usize <= data_bytes(array.element);
-        if head.kind != FrameKind::Data || !fits || got + bytes > *expected {
-            return Err(out_of_turn());
+    fn room(&mut self, id: ConnectionId, head: &Head) -> Result<Vec<u8>, String> {
+        match head.kind {
+            FrameKind::Text | FrameKind::Open => return Ok(Vec::new()),
+            FrameKind::Slot if self.shared.contains_key(&id) => return Ok(Vec::new()),
+            FrameKind::Data => self.check(head, head.bytes as usize)?,
+            _ => return Err("the producer sent a frame that producers do not send".into()),
         }
         let memory = self.spare.pop().unwrap_or_default();
         self.spare_bytes -= memory.capacity();
         Ok(memory)
     }
 
-    fn received(&mut self, _: ConnectionId, head: &Head, body: Vec<u8>) -> Result<(), String> {
+    fn received(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) -> Result<(), String> {
         match head.kind {
             FrameKind::Text => return self.text(Text::decode(&body)?),
             FrameKind::Open => {
@@ -213,15 +287,37 @@ impl Service for Arrivals {
             }
             _ => {}
         }
-        let Some(array) = self.arrays.get_mut(head.array as usize) else { return Ok(()) };
-        let expected = array.expected.get(&(head.from, head.to)).copied().unwrap_or(0);
-        // Given up meanwhile, if it is not there.
-        let Some(step) = array.steps.get_mut(&head.sequence) else { return Ok(()) };
+        let memory = match (head.kind, self.shared.get(&id)) {
+            (FrameKind::Slot, Some(shared)) => {
+                let slot = decode(&body).and_then(|(slot, bytes)| shared.read(slot, bytes));
+                let slot = slot.ok_or("the producer named memory that is not shared")?;
+                self.check(head, slot.len())?;
+                FrameMemory::Slot(slot)
+            }
+            _ => FrameMemory::Own(body),
+        };
+        let early = self.shared.contains_key(&id);
+        let frame = ArrivedFrame { from: head.from, to: head.to, memory, connection: id };
+        let bytes_come = frame.bytes().len() as u64;
+        let array = self.arrays.get_mut(head.array as usize);
+        let expected = array.as_ref().and_then(|one| one.expected.get(&(head.from, head.to))).copied();
+        let Some(step) = array.and_then(|array| array.steps.get_mut(&head.sequence)) else {
+            // Given up meanwhile.
+            self.give_back(vec![frame]);
+            return Ok(());
+        };
         let (bytes, frames) = step.messages.entry((head.from, head.to)).or_default();
-        *bytes += body.len() as u64;
-        frames.push(body);
-        step.complete += usize::from(*bytes == expected);
+        *bytes += bytes_come;
+        step.complete += usize::from(Some(*bytes) == expected);
+        match frame.memory {
+            FrameMemory::Own(bytes) if !early => frames.push(bytes),
+            _ => step.early.push(frame),
+        }
         Ok(())
+    }
+
+    fn shares(&mut self, _: ConnectionId, _: Arc<SlotMemory>) -> Result<(), String> {
+        Err("the producer shared memory, which consumers do".into())
     }
 
     fn next(&mut self, id: ConnectionId) -> Option<(Head, Vec<u8>)> {
@@ -232,6 +328,7 @@ impl Service for Arrivals {
 
     fn closed(&mut self, id: ConnectionId, why: &str) {
         self.outputs.remove(&id);
+        self.shared.remove(&id);
         let process = self.data.iter().find(|(_, other)| **other == id).map(|(process, _)| *process);
         let who =
             process.map_or("the producer".into(), |process| format!("process {process} of the producer"));

@@ -2,6 +2,7 @@
 
 use crate::addresses::resolve;
 use crate::arrivals::Arrivals;
+use crate::frame::{FrameKind, Head, data_bytes};
 use crate::greeting::{ANSWER_BYTES, Channel, SessionId, VERDICT_BYTES, Visitor};
 use crate::io::IoThread;
 use crate::job::Job;
@@ -11,13 +12,21 @@ use crate::messages::{MessageIo, connection, opening};
 use crate::secret::Secret;
 use crate::service::ConnectionId;
 use crate::side::{Role, Side};
-use crate::terms::{Hello, Published, Text, Wanted, Welcome, check_processes, moved, process_of, ranks};
+use crate::slots::SlotMemory;
+use crate::stream::{Stream, connect, pass};
+use crate::terms::{
+    Hello, Process, Published, Text, Wanted, Welcome, check_processes, moved, process_of, ranks,
+};
 use reshard::{Error, ErrorKind, Layout, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Slots begin at multiples of this.
+const PAGE_BYTES: usize = 4096;
 
 /// How long one attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(3);
@@ -67,9 +76,48 @@ pub fn plan(job: &Job, arrays: &[Wanted], welcome: &Welcome, own_ranks: u64) -> 
     arrays.iter().zip(&welcome.layouts).map(side).collect()
 }
 
+/// The shared memory that a process of the producer on the same machine would need.
+#[derive(Default)]
+pub struct SlotNeeds {
+    slots: u32,
+    slot_bytes: usize,
+}
+
+/// The most memory that is shared with one process.
+const MAX_SHARED_BYTES: usize = 4 << 30;
+
+/// The processes of the producer from which this one gets something, and what they need to send it through shared memory: slots for all
+/// steps of the queues and for one that is being unpacked. None where that is not wanted.
+pub fn needs(
+    sides: &[Side],
+    arrays: &[Wanted],
+    processes: &[Process],
+    shared: bool,
+) -> BTreeMap<u32, SlotNeeds> {
+    let mut needs: BTreeMap<u32, SlotNeeds> = BTreeMap::new();
+    for (side, wanted) in sides.iter().zip(arrays) {
+        for message in side.ranks.iter().flat_map(|rank| &rank.messages) {
+            let needs = needs.entry(process_of(processes, message.peer)).or_default();
+            if shared {
+                let frame = data_bytes(wanted.element.bytes()).min(message.bytes as usize);
+                let frames =
+                    message.bytes.div_ceil(frame as u64).max(1) * (u64::from(wanted.queue.depth) + 1);
+                needs.slots = needs.slots.saturating_add(u32::try_from(frames).unwrap_or(u32::MAX));
+                needs.slot_bytes = needs.slot_bytes.max(frame.next_multiple_of(PAGE_BYTES));
+            }
+        }
+    }
+    for one in needs.values_mut().filter(|one| one.slots > 0) {
+        one.slots = one.slots.min((MAX_SHARED_BYTES / one.slot_bytes) as u32);
+    }
+    needs
+}
+
 /// A connection that was made.
 enum Opened {
-    Stream(TcpStream),
+    Stream(Stream),
+    /// With memory that both processes have.
+    Shared(Stream, SlotMemory),
     #[cfg(feature = "mpi")]
     Rank(usize),
 }
@@ -79,6 +127,11 @@ impl Opened {
     fn attach(self, arrivals: &mut Arrivals, channel: Channel) -> ConnectionId {
         match self {
             Self::Stream(stream) => arrivals.attach(stream),
+            Self::Shared(stream, memory) => {
+                let id = arrivals.attach(stream);
+                arrivals.share(id, Arc::new(memory));
+                id
+            }
             #[cfg(feature = "mpi")]
             Self::Rank(rank) => {
                 let id = connection(rank, channel != Channel::Control);
@@ -95,17 +148,14 @@ pub fn connect_all(
     job: &Job,
     coupled: &Coupled,
     meeting: &Meeting,
-    sides: &[Side],
+    needs: &BTreeMap<u32, SlotNeeds>,
     end: Instant,
 ) -> Result<()> {
     let Coupled { welcome, secret, session } = coupled;
-    let peers =
-        sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages).map(|message| message.peer);
-    let processes: BTreeSet<u32> = peers.map(|rank| process_of(&welcome.processes, rank)).collect();
-    let count = processes.len();
-    for process in processes {
+    for (&process, needs) in needs {
         let channel = Channel::Data { consumer: welcome.consumer, process: job.process() as u32 };
-        let address = &welcome.processes[process as usize].address;
+        let there = &welcome.processes[process as usize];
+        let address = &there.address;
         let opened = match meeting {
             #[cfg(feature = "mpi")]
             Meeting::World { .. } => {
@@ -116,7 +166,10 @@ pub fn connect_all(
             }
             _ => {
                 let secret = Secret::from_hex(secret).ok_or_else(|| partner("the leader gave no secret"))?;
-                Opened::Stream(dial_until(address, &secret, channel, Some(session), end)?)
+                match dial_near(there, &secret, channel, session, needs, end) {
+                    Some((stream, memory)) => Opened::Shared(stream, memory),
+                    None => Opened::Stream(dial_until(address, &secret, channel, Some(session), end)?),
+                }
             }
         };
         let mut arrivals = io.shared().lock();
@@ -125,7 +178,7 @@ pub fn connect_all(
     }
     io.shared().wake();
     let opened = io.shared().wait(end, |arrivals| {
-        let opened = (arrivals.opened == count).then_some(Ok(()));
+        let opened = (arrivals.opened == needs.len()).then_some(Ok(()));
         opened.or_else(|| arrivals.over.clone().map(|why| Err(partner(why))))
     });
     opened.unwrap_or_else(|| Err(partner("the producer did not take all connections before the deadline")))
@@ -174,7 +227,7 @@ pub fn introduce(
 }
 
 /// Finds the producer: waits for its file, and until it listens.
-fn reach(meeting: &Meeting, end: Instant) -> Result<(TcpStream, SessionId, Secret)> {
+fn reach(meeting: &Meeting, end: Instant) -> Result<(Stream, SessionId, Secret)> {
     let mut last = match meeting {
         Meeting::File(path) => format!("no producer wrote the meeting file {}", path.display()),
         Meeting::At { address, .. } => format!("no producer listens at {address}"),
@@ -223,7 +276,7 @@ fn dial_until(
     channel: Channel,
     session: Option<&SessionId>,
     end: Instant,
-) -> Result<TcpStream> {
+) -> Result<Stream> {
     loop {
         match dial(address, secret, channel, session, end) {
             Ok((stream, _)) => return Ok(stream),
@@ -248,7 +301,7 @@ fn dial(
     channel: Channel,
     session: Option<&SessionId>,
     end: Instant,
-) -> std::result::Result<(TcpStream, SessionId), Dialled> {
+) -> std::result::Result<(Stream, SessionId), Dialled> {
     let not_there = |error: std::io::Error| {
         let hint = match error.raw_os_error() {
             // Too many open files, of this process or of the machine.
@@ -268,15 +321,53 @@ fn dial(
             break;
         }
     }
-    let mut stream = reached.map_err(not_there)?;
+    let stream = reached.map_err(not_there)?;
     let _ = stream.set_nodelay(true);
+    let mut stream = Stream::Tcp(stream);
+    let session = greet(&mut stream, address, secret, channel, session, end, not_there)?;
+    Ok((stream, session))
+}
+
+/// Connects to a process of the same machine, and shares memory with it; none if that is not possible.
+fn dial_near(
+    there: &Process,
+    secret: &Secret,
+    channel: Channel,
+    session: &SessionId,
+    needs: &SlotNeeds,
+    end: Instant,
+) -> Option<(Stream, SlotMemory)> {
+    let name = there.local.as_ref().filter(|_| needs.slots > 0)?;
+    let (memory, passed) = SlotMemory::new(needs.slots, needs.slot_bytes).ok()?;
+    let mut stream = Stream::Local(connect(name)?);
+    let not_there = |error: std::io::Error| Dialled::NotThere(error.to_string());
+    greet(&mut stream, name, secret, channel, Some(session), end, not_there).ok()?;
+    let head =
+        Head { array: needs.slot_bytes as u32, ..Head::new(FrameKind::Memory, 0, u64::from(needs.slots)) };
+    if let Stream::Local(stream) = &stream {
+        pass(stream, &head.encode(), &passed).ok()?;
+    }
+    Some((stream, memory))
+}
+
+/// Proves the secret.
+fn greet(
+    stream: &mut Stream,
+    address: &str,
+    secret: &Secret,
+    channel: Channel,
+    session: Option<&SessionId>,
+    end: Instant,
+    not_there: impl Fn(std::io::Error) -> Dialled,
+) -> std::result::Result<SessionId, Dialled> {
+    let left = || end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let mut visitor = Visitor::new(secret, channel).map_err(|error| Dialled::Wrong(error.to_string()))?;
     let mut exchange = |said: &[u8], heard: &mut [u8]| {
-        stream.set_write_timeout(Some(left()))?;
+        stream.set_timeout(left())?;
         stream.write_all(said)?;
         let mut at = 0;
         while at < heard.len() {
-            stream.set_read_timeout(Some(left()))?;
+            stream.set_timeout(left())?;
             match stream.read(&mut heard[at..]) {
                 Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => at += read,
@@ -291,11 +382,11 @@ fn dial(
     };
     let mut answer = [0; ANSWER_BYTES];
     let opening = visitor.opening().to_vec();
-    exchange(&opening, &mut answer).map_err(not_there)?;
+    exchange(&opening, &mut answer).map_err(&not_there)?;
     let wrong = |why: String| Dialled::Wrong(format!("at {address}: {why}"));
     let (session, proof) = visitor.prove(&answer, session).map_err(wrong)?;
     let mut verdict = [0; VERDICT_BYTES];
     exchange(&proof, &mut verdict).map_err(not_there)?;
     visitor.believe(&session, &verdict).map_err(wrong)?;
-    Ok((stream, session))
+    Ok(session)
 }

@@ -7,7 +7,7 @@
 //! Either may be started first. A job is one process that hosts all ranks of its layouts ([`Job::hosting_all`]), or, with the feature
 //! `mpi`, one process for each rank.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod addresses;
 mod arrivals;
@@ -24,11 +24,14 @@ mod meeting;
 mod messages;
 mod options;
 mod publisher;
+mod receiving;
 mod secret;
 mod service;
 mod serving;
 mod side;
+mod slots;
 mod state;
+mod stream;
 mod subscriber;
 mod terms;
 #[cfg(feature = "mpi")]

@@ -13,7 +13,12 @@ pub struct Options {
     pub(crate) bind: SocketAddr,
     pub(crate) advertise: Option<String>,
     pub(crate) max_consumers: usize,
+    pub(crate) shared_memory: bool,
+    pub(crate) min_slot_bytes: usize,
 }
+
+/// Shorter frames are sent with their heads, even where memory is shared.
+const MIN_SLOT_BYTES: usize = 4096;
 
 impl Default for Options {
     fn default() -> Self {
@@ -22,6 +27,8 @@ impl Default for Options {
             bind: SocketAddr::from(([127, 0, 0, 1], 0)),
             advertise: None,
             max_consumers: 1,
+            shared_memory: true,
+            min_slot_bytes: MIN_SLOT_BYTES,
         }
     }
 }
@@ -51,5 +58,19 @@ impl Options {
     #[must_use]
     pub fn with_consumers(self, most: usize) -> Self {
         Self { max_consumers: most, ..self }
+    }
+
+    /// Whether elements go through shared memory between processes of one machine, or over TCP as between machines. Default: true, if
+    /// both jobs say so.
+    #[must_use]
+    pub fn with_shared_memory(self, shared_memory: bool) -> Self {
+        Self { shared_memory, ..self }
+    }
+
+    /// Where memory is shared, shorter frames do not go through it: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_min_slot_bytes(self, min_slot_bytes: usize) -> Self {
+        Self { min_slot_bytes, ..self }
     }
 }

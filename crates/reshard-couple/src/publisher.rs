@@ -148,6 +148,11 @@ impl Publisher {
         open.io.shared().lock().consumers.values().filter(|one| one.stage == Stage::Admitted).count()
     }
 
+    /// True if this process sends something through shared memory, as consumers on the same machine let it.
+    pub fn shares_memory(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.io.shared().lock().shares_memory())
+    }
+
     /// Gives a step of an array to all consumers, with a number and a few bytes of the program's own. The parts are those of the ranks
     /// that this process hosts, in the order of ranks. When it returns they may be changed: what has not been sent is kept.
     ///

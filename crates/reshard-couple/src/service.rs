@@ -2,13 +2,16 @@
 
 use crate::frame::Head;
 use crate::greeting::Channel;
+use crate::slots::SlotMemory;
+use crate::stream::Stream;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A connection of this process. Numbers are not used again.
 pub type ConnectionId = usize;
 
 /// Numbers below stand for what is no connection.
-pub const FIRST: ConnectionId = 2;
+pub const FIRST: ConnectionId = 3;
 
 /// What is done with frames. All of it is called with the lock held, so none of it takes long.
 pub trait Service: Send + 'static {
@@ -20,6 +23,9 @@ pub trait Service: Send + 'static {
 
     /// A frame has come, with the right checksum. An error closes the connection.
     fn received(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) -> std::result::Result<(), String>;
+
+    /// The other process shares memory with this one. An error closes the connection.
+    fn shares(&mut self, id: ConnectionId, memory: Arc<SlotMemory>) -> std::result::Result<(), String>;
 
     /// The next frame to be sent, if there is one.
     fn next(&mut self, id: ConnectionId) -> Option<(Head, Vec<u8>)>;
@@ -41,7 +47,7 @@ pub trait Service: Send + 'static {
 #[derive(Default)]
 pub struct Orders {
     /// Connections that were made elsewhere, and have been greeted.
-    pub(crate) attach: Vec<(ConnectionId, std::net::TcpStream)>,
+    pub(crate) attach: Vec<(ConnectionId, Stream)>,
     /// Connections that have something to send.
     pub(crate) write: BTreeSet<ConnectionId>,
     /// Connections to be closed once all is sent that is waiting there.
@@ -52,7 +58,7 @@ pub struct Orders {
 
 impl Orders {
     /// Takes a connection over.
-    pub fn attach(&mut self, stream: std::net::TcpStream) -> ConnectionId {
+    pub fn attach(&mut self, stream: Stream) -> ConnectionId {
         let id = self.new_connection();
         self.attach.push((id, stream));
         id

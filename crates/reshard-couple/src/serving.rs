@@ -12,11 +12,13 @@ use crate::options::Options;
 use crate::secret::{Secret, random};
 use crate::side::{Role, Side};
 use crate::state::{ConsumerId, Stage, State};
+use crate::stream::{listen, local_name};
 use crate::terms::{Hello, Process, Published, Wanted, check_processes, moved, process_of, ranks};
 use reshard::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,6 +45,7 @@ struct Decision {
 struct Reached {
     way: Way,
     address: String,
+    local: Option<(String, UnixListener)>,
     /// The session and the secret, which the leader chooses for all.
     invites: Option<(SessionId, String)>,
 }
@@ -66,7 +69,8 @@ impl Reached {
                 world.leader(partner)?;
                 let leader = world.own_leader();
                 let io = MessageIo::new(world.transport(leader)?, leader, Role::Producer)?;
-                return Ok(Self { way: Way::Messages(io), address: world.rank().to_string(), invites });
+                let address = world.rank().to_string();
+                return Ok(Self { way: Way::Messages(io), address, local: None, invites });
             }
             Meeting::At { address, .. } if job.leads() => resolve(address)?[0],
             _ => options.bind,
@@ -79,7 +83,11 @@ impl Reached {
         };
         let listener = TcpListener::bind(bind).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        Ok(Self { way: Way::Listens(listener), address: advertised(options, bind.ip(), port), invites })
+        let address = advertised(options, bind.ip(), port);
+        // Without it, there is TCP.
+        let name = if options.shared_memory { local_name(u64::from_le_bytes(random()?)) } else { None };
+        let local = name.and_then(|name| listen(&name).ok().map(|listener| (name, listener)));
+        Ok(Self { way: Way::Listens(listener), address, local, invites })
     }
 }
 
@@ -88,11 +96,13 @@ impl Serving {
         let ranks = ranks(arrays.iter().map(|array| &array.layout));
         // A process that cannot be reached must not leave the others alone.
         let reached = job.agree(Reached::new(job, options, meeting), options.deadline)?;
-        let mine = serde_json::to_vec(&(&reached.invites, &reached.address)).expect("texts and numbers");
+        let (name, local) = reached.local.unzip();
+        let mine =
+            serde_json::to_vec(&(&reached.invites, &reached.address, name)).expect("texts and numbers");
         let all = job.gather(&mine, options.deadline)?;
-        type Said = (Option<(SessionId, String)>, String);
+        type Said = (Option<(SessionId, String)>, String, Option<String>);
         let all: Vec<Said> = all.iter().filter_map(|text| serde_json::from_slice(text).ok()).collect();
-        let leader = all.first().and_then(|(invites, _)| invites.clone());
+        let leader = all.first().and_then(|(invites, ..)| invites.clone());
         let secret = leader.as_ref().and_then(|(_, secret)| Secret::from_hex(secret));
         let (Some((session, _)), Some(secret), true) = (leader, secret, all.len() == job.processes()) else {
             return Err(Error::new(
@@ -103,13 +113,17 @@ impl Serving {
         let processes: Vec<Process> = all
             .into_iter()
             .enumerate()
-            .map(|(process, (_, address))| Process { address, ranks: job.hosted(process, ranks) })
+            .map(|(process, (_, address, local))| {
+                let ranks = job.hosted(process, ranks);
+                Process { address, local, ranks }
+            })
             .collect();
         check_processes("producer", &processes, ranks).map_err(|why| Error::new(ErrorKind::Mismatch, why))?;
-        let state = State::new(arrays.to_vec(), processes, options.max_consumers, job.leads());
+        let mut state = State::new(arrays.to_vec(), processes, options.max_consumers, job.leads());
+        state.min_slot_bytes = options.min_slot_bytes;
         let io = match reached.way {
             Way::Listens(listener) => {
-                let door = Door { listener, secret: secret.clone(), session };
+                let door = Door { listener, local, secret: secret.clone(), session };
                 IoThread::start(state, Some(door))?
             }
             #[cfg(feature = "mpi")]
@@ -275,7 +289,7 @@ impl Serving {
                 let from = rank.rank as u32;
                 rank.pack(
                     part,
-                    || shared.lock().memory(),
+                    |to, bytes| shared.lock().memory(id, process_of(&hello.processes, to), bytes),
                     |to, frame| {
                         let head =
                             Head { from, to: to as u32, ..Head::new(FrameKind::Data, array, sequence) };

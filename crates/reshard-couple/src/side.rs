@@ -2,8 +2,9 @@
 //! each rank alone, at a cost that does not depend on how many ranks the other job has.
 
 use crate::frame::data_bytes;
-use reshard::engine::{BufferTable, MessagesOptions};
-use reshard::rank::{MessageRange, RankPacker, messages};
+use crate::slots::Buffer;
+use reshard::engine::{BufferTable, Buffers, MessagesOptions};
+use reshard::rank::{Cursor, MessageRange, RankPacker, messages};
 use reshard::{Error, ErrorKind, Move, Plan, Result};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -31,6 +32,8 @@ pub struct RankSide {
     pub part_bytes: u64,
     packer: RankPacker,
     table: BufferTable,
+    /// Where a peer's message stands.
+    places: HashMap<u64, usize>,
     /// Its number in the plan.
     number: u64,
 }
@@ -100,15 +103,15 @@ impl RankSide {
             messages[place].ranges.push(range);
         }
         let table = BufferTable::new(Arc::clone(&plan));
-        Ok(Self { rank, messages, part_bytes, packer, table, number })
+        Ok(Self { rank, messages, part_bytes, packer, table, places, number })
     }
 
-    /// Packs all messages, frame by frame: `memory` gives a buffer to be used again, `packed` takes it with the peer.
+    /// Packs all messages, frame by frame: `memory` gives a buffer of a length for a peer, `packed` takes it.
     pub fn pack(
         &mut self,
         part: &[u8],
-        mut memory: impl FnMut() -> Vec<u8>,
-        mut packed: impl FnMut(u64, Vec<u8>) -> Result<()>,
+        mut memory: impl FnMut(u64, usize) -> Buffer,
+        mut packed: impl FnMut(u64, Buffer) -> Result<()>,
     ) -> Result<()> {
         let Self { packer, table, messages, number, .. } = self;
         let most = packer.fragment_bytes() as u64;
@@ -119,9 +122,8 @@ impl RankSide {
             for range in &message.ranges {
                 let (mut cursor, mut left) = (packer.open(&data, range), packer.bytes(range));
                 while !cursor.finished() {
-                    let mut frame = memory();
-                    frame.resize(left.min(most) as usize, 0);
-                    let bytes = packer.pack(&data, range, &mut cursor, &mut frame);
+                    let mut frame = memory(message.peer, left.min(most) as usize);
+                    let bytes = packer.pack(&data, range, &mut cursor, frame.bytes_mut());
                     frame.truncate(bytes);
                     left -= bytes as u64;
                     packed(message.peer, frame)?;
@@ -131,37 +133,67 @@ impl RankSide {
         Ok(())
     }
 
-    /// Unpacks all messages: `frames` gives those of a peer, in the order they were packed.
-    pub fn unpack<'f, I: Iterator<Item = &'f [u8]>>(
-        &mut self,
-        part: &mut [u8],
-        mut frames: impl FnMut(u64) -> I,
-    ) -> Result<()> {
-        let Self { packer, table, messages, number, rank, .. } = self;
+    /// Begins to unpack a step into this rank's part.
+    pub fn unpack<'s>(&'s mut self, part: &'s mut [u8]) -> Result<Unpacking<'s>> {
+        let Self { packer, table, messages, places, number, rank, .. } = self;
         let mut data = table.fill();
         data.enter_own_bytes(0, *number, &[], part)?;
         packer.begin(&data);
-        for message in messages {
-            let mut frames = frames(message.peer);
-            for range in &message.ranges {
-                let mut cursor = packer.open(&data, range);
-                while !cursor.finished() {
-                    let frame = frames.next().filter(|frame| frame.len() as u64 >= packer.max_elem_bytes());
-                    let used =
-                        frame.map(|frame| packer.unpack(&mut data, range, &mut cursor, frame) == frame.len());
-                    if used != Some(true) {
-                        return Err(Error::new(
-                            ErrorKind::Failed,
-                            format!(
-                                "rank {} of the producer sent rank {rank} frames of other lengths than both agreed on; \
-                                 the part is written only in places",
-                                message.peer
-                            ),
-                        ));
-                    }
-                }
-            }
+        let came = messages.iter().map(|_| Came::default()).collect();
+        Ok(Unpacking { rank: *rank, packer, messages, places, data, came })
+    }
+}
+
+/// A step that is being unpacked, as frames come: those of a message in their order, messages in any.
+pub struct Unpacking<'s> {
+    pub rank: u64,
+    packer: &'s mut RankPacker,
+    messages: &'s [Planned],
+    places: &'s HashMap<u64, usize>,
+    data: Buffers<'s>,
+    came: Vec<Came>,
+}
+
+/// How far a message has come.
+#[derive(Default)]
+struct Came {
+    range: usize,
+    cursor: Option<Cursor>,
+}
+
+impl Unpacking<'_> {
+    /// The next frame of a message.
+    pub fn frame(&mut self, peer: u64, frame: &[u8]) -> Result<()> {
+        match self.unpack_one(peer, frame) {
+            Some(()) => Ok(()),
+            None => Err(Error::new(
+                ErrorKind::Failed,
+                format!(
+                    "rank {peer} of the producer sent rank {} frames of other lengths than both agreed on; the part is written only in \
+                     places",
+                    self.rank
+                ),
+            )),
         }
-        Ok(())
+    }
+
+    fn unpack_one(&mut self, peer: u64, frame: &[u8]) -> Option<()> {
+        let Self { packer, messages, places, data, came, .. } = self;
+        let place = *places.get(&peer)?;
+        let (message, came) = (&messages[place], &mut came[place]);
+        if (frame.len() as u64) < packer.max_elem_bytes() {
+            return None;
+        }
+        let (range, mut cursor) = loop {
+            let range = message.ranges.get(came.range)?;
+            let cursor = came.cursor.take().unwrap_or_else(|| packer.open(data, range));
+            if !cursor.finished() {
+                break (range, cursor);
+            }
+            came.range += 1;
+        };
+        let used = packer.unpack(data, range, &mut cursor, frame);
+        came.cursor = Some(cursor);
+        (used == frame.len()).then_some(())
     }
 }

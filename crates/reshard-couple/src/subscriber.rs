@@ -1,12 +1,13 @@
 //! The consumer's side of a coupling.
 
 use crate::arrivals::{Arrivals, Arriving};
-use crate::connecting::{Coupled, begin, connect_all, introduce, partner, plan};
+use crate::connecting::{Coupled, begin, connect_all, introduce, needs, partner, plan};
 use crate::element::ElementType;
 use crate::io::IoThread;
 use crate::job::Job;
 use crate::meeting::Meeting;
 use crate::options::Options;
+use crate::receiving::{Receiving, unpack};
 use crate::side::Side;
 use crate::terms::{
     Announced, ArrayId, BYTE_ORDER, Hello, Part, Process, Queue, Text, Wanted, process_of, ranks,
@@ -81,6 +82,8 @@ pub struct Setup {
     pub bytes: u64,
     /// Connections of this process.
     pub connections: usize,
+    /// Of these, those to processes of the same machine, through shared memory.
+    pub shared_connections: usize,
 }
 
 impl Subscription {
@@ -224,8 +227,11 @@ impl Connected {
         // A process that cannot begin must not leave the others alone.
         let io = job.agree(begin(arrivals, meeting), options.deadline)?;
         let own_ranks = ranks(arrays.iter().map(|wanted| &wanted.layout));
-        let process =
-            |process: usize| Process { address: String::new(), ranks: job.hosted(process, own_ranks) };
+        let process = |process: usize| Process {
+            address: String::new(),
+            local: None,
+            ranks: job.hosted(process, own_ranks),
+        };
         let hello = Hello {
             byte_order: BYTE_ORDER.into(),
             processes: (0..job.processes()).map(process).collect(),
@@ -250,14 +256,15 @@ impl Connected {
         let planned = plan(job, arrays, &coupled.welcome, own_ranks);
         let planning_seconds = planning.elapsed().as_secs_f64();
         let connected = planned.and_then(|sides| {
-            connect_all(&io, job, &coupled, meeting, &sides, end)?;
+            let needs = needs(&sides, arrays, &coupled.welcome.processes, options.shared_memory);
+            connect_all(&io, job, &coupled, meeting, &needs, end)?;
             Ok(sides)
         });
         let sides = job.agree(connected, wait).inspect_err(|error| {
             io.shared().lock().leave(&Text::Bye { why: error.to_string() });
             io.shared().wake();
         })?;
-        let connections = {
+        let (connections, shared_connections) = {
             let mut arrivals = io.shared().lock();
             for (array, (side, wanted)) in sides.iter().zip(arrays).enumerate() {
                 let messages =
@@ -275,11 +282,11 @@ impl Connected {
                 }
             }
             arrivals.tell(&Text::Ready);
-            arrivals.data.len() + usize::from(arrivals.control.is_some())
+            (arrivals.data.len() + usize::from(arrivals.control.is_some()), arrivals.shared_count())
         };
         io.shared().wake();
         let seconds = began.elapsed().as_secs_f64();
-        let setup = Setup { seconds, planning_seconds, bytes, connections };
+        let setup = Setup { seconds, planning_seconds, bytes, connections, shared_connections };
         Ok(Self { io, sides, next: vec![0; arrays.len()], ended: vec![false; arrays.len()], setup })
     }
 
@@ -326,21 +333,35 @@ impl Connected {
             drop(arrivals);
             self.io.shared().wake();
         }
-        // All of it must be there, on all processes, before any part is written.
-        let came = checked.and_then(|()| self.complete(array, wanted, &announced, end, deadline));
-        if let Err(error) = job.agree(came, wait) {
-            if job.leads() {
-                // Still to be taken.
-                self.io.shared().lock().arrays[array].announced.push_front(announced);
+        let Self { io, sides, .. } = self;
+        let mut receiving = Receiving { io, array, wanted, announced: &announced, deadline, early: false };
+        let began = checked.and_then(|()| {
+            let ranks = sides[array].ranks.iter_mut().zip(parts);
+            ranks.map(|(rank, part)| rank.unpack(part)).collect::<Result<Vec<_>>>()
+        });
+        // All of it must be there, on all processes, before what came over connections is written to any part.
+        let came = began.and_then(|mut ranks| receiving.receive(&mut ranks, end).map(|()| ranks));
+        let early = receiving.early;
+        let mut ranks = match job.agree(came, wait) {
+            Ok(ranks) => ranks,
+            Err(error) => {
+                let mut arrivals = io.shared().lock();
+                if early {
+                    arrivals.over.get_or_insert(format!("an earlier step did not come whole: {error}"));
+                }
+                if job.leads() {
+                    // Still to be taken.
+                    arrivals.arrays[array].announced.push_front(announced);
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
-        let step = self.io.shared().lock().take(array, sequence);
+        };
+        let step = io.shared().lock().take(array, sequence);
         let mut unpacked = Ok(());
-        for (rank, part) in self.sides[array].ranks.iter_mut().zip(parts) {
-            let to = rank.rank;
-            unpacked = unpacked.and_then(|()| rank.unpack(part, |from| step.frames(from, to)));
+        for (from, to, frame) in step.frames() {
+            unpacked = unpacked.and_then(|()| unpack(&mut ranks, from, to, frame));
         }
+        drop(ranks);
         let dropped = sequence - self.next[array];
         self.next[array] = sequence + 1;
         {
@@ -385,32 +406,6 @@ impl Connected {
                 wanted.name,
                 deadline.as_secs_f64()
             ))
-        })
-    }
-
-    /// Waits until all of a step is there.
-    fn complete(
-        &self,
-        array: usize,
-        wanted: &Wanted,
-        announced: &Announced,
-        end: Instant,
-        deadline: Duration,
-    ) -> Result<()> {
-        let sequence = announced.sequence;
-        let found = self.io.shared().wait(end, |arrivals| {
-            let complete = arrivals.arrays[array].is_complete(sequence);
-            if complete { Some(Ok(())) } else { arrivals.over.clone().map(|why| Err(partner(why))) }
-        });
-        found.unwrap_or_else(|| {
-            let missing = self.io.shared().lock().arrays[array].missing(sequence);
-            let (from, to) = missing.unwrap_or_default();
-            Err(partner(format!(
-                "rank {to} waited {} s for what rank {from} of the producer sends it of step {} of the array '{}'",
-                deadline.as_secs_f64(),
-                announced.number,
-                wanted.name
-            )))
         })
     }
 

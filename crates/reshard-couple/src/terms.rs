@@ -69,6 +69,9 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub address: String,
+    /// A name by which processes of the same machine reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<String>,
     pub ranks: Range<u64>,
 }
 
@@ -244,7 +247,7 @@ mod tests {
     fn hello() -> Hello {
         Hello {
             byte_order: BYTE_ORDER.into(),
-            processes: vec![Process { address: String::new(), ranks: 0..3 }],
+            processes: vec![Process { address: String::new(), local: None, ranks: 0..3 }],
             arrays: vec![Wanted {
                 name: "t".into(),
                 element: ElementType::of::<f64>(),
@@ -257,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_found() {
-        let hosts = [Process { address: String::new(), ranks: 0..4 }];
+        let hosts = [Process { address: String::new(), local: None, ranks: 0..4 }];
         assert_eq!(check(&published(), &hello(), &hosts), Ok(vec![1]));
         let text = Text::Hello(hello());
         assert_eq!(Text::decode(&text.encode()), Ok(text));
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn each_thing_that_does_not_fit_is_named() {
-        let hosts = [Process { address: String::new(), ranks: 0..4 }];
+        let hosts = [Process { address: String::new(), local: None, ranks: 0..4 }];
         type Change = fn(&mut Hello);
         let changes: [(Change, &str); 10] = [
             (|hello| hello.byte_order = "big".into(), "big endian"),

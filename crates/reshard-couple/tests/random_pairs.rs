@@ -20,7 +20,7 @@ const STEPS: usize = 3;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// By a file, each job in one process or in one for each rank.
-    File { together: [bool; 2] },
+    File { together: [bool; 2], shared: bool },
     /// As two programs of one world, one process for each rank.
     World,
 }
@@ -35,7 +35,7 @@ fn processes(way: Way, ranks: [usize; 2], path: &Path) -> [Vec<Process>; 2] {
     let mut world = all.into_iter().zip(transports);
     [0, 1].map(|side| -> Vec<Process> {
         match way {
-            Way::File { together } if together[side] => {
+            Way::File { together, .. } if together[side] => {
                 let meeting = Meeting::file(path);
                 vec![Box::new(|| (Job::hosting_all(), meeting))]
             }
@@ -61,10 +61,14 @@ fn processes(way: Way, ranks: [usize; 2], path: &Path) -> [Vec<Process>; 2] {
     })
 }
 
+fn options(shared: bool) -> Options {
+    Options::default().with_deadline(DEADLINE).with_shared_memory(shared).with_min_slot_bytes(1)
+}
+
 /// What one process of the producer does with its parts of each step.
-fn produce(process: Process, case: &Case, steps: &[Vec<&[u8]>]) -> Result<()> {
+fn produce(process: Process, shared: bool, case: &Case, steps: &[Vec<&[u8]>]) -> Result<()> {
     let (job, meeting) = process();
-    let mut publisher = Publisher::new(job, Options::default().with_deadline(DEADLINE));
+    let mut publisher = Publisher::new(job, options(shared));
     let element = format!("bytes({})", case.moving.elem_bytes()).parse()?;
     let array = publisher.publish("array", case.moving.from(), element)?;
     publisher.open(&meeting)?;
@@ -76,9 +80,15 @@ fn produce(process: Process, case: &Case, steps: &[Vec<&[u8]>]) -> Result<()> {
 }
 
 /// What one process of the consumer does.
-fn consume(process: Process, case: &Case, drops: bool, steps: &mut [Vec<&mut [u8]>]) -> Result<Setup> {
+fn consume(
+    process: Process,
+    shared: bool,
+    case: &Case,
+    drops: bool,
+    steps: &mut [Vec<&mut [u8]>],
+) -> Result<Setup> {
     let (job, meeting) = process();
-    let mut subscriber = Subscriber::new(job, Options::default().with_deadline(DEADLINE));
+    let mut subscriber = Subscriber::new(job, options(shared));
     let element: ElementType = format!("bytes({})", case.moving.elem_bytes()).parse()?;
     let problem = case.moving.problem();
     let wanted = Subscription::new("array", case.moving.to(), element).with_depth(if drops { 3 } else { 1 });
@@ -116,9 +126,9 @@ fn judge(case: &Case, way: Way, drops: bool, path: &Path) {
     let sizes =
         layouts.map(|layout| layout.distribution().grid().max_rank().map_or(0, |rank| rank as usize + 1));
     let [producers, consumers] = processes(way, sizes, path);
-    let together = match way {
-        Way::File { together } => together,
-        Way::World => [false; 2],
+    let (together, shared) = match way {
+        Way::File { together, shared } => (together, shared),
+        Way::World => ([false; 2], true),
     };
     let of_step = |step: u64| Case { salt: case.salt.wrapping_add(step), ..case.clone() };
     let cases: Vec<Case> = (0..STEPS as u64).map(of_step).collect();
@@ -131,11 +141,14 @@ fn judge(case: &Case, way: Way, drops: bool, path: &Path) {
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (process, steps) in producers.into_iter().zip(from) {
-            threads.push(scope.spawn(move || produce(process, case, &steps).unwrap()));
+            threads.push(scope.spawn(move || produce(process, shared, case, &steps).unwrap()));
         }
         for (process, mut steps) in consumers.into_iter().zip(to) {
             threads.push(scope.spawn(move || {
-                consume(process, case, drops, &mut steps).unwrap();
+                let setup = consume(process, shared, case, drops, &mut steps).unwrap();
+                let through = if shared && way != Way::World { setup.connections } else { 0 };
+                // The leaders' connection is none for data.
+                assert!(through <= setup.shared_connections + 1 && (shared || setup.shared_connections == 0));
             }));
         }
         threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -149,7 +162,7 @@ fn random_pairs_of_layouts_are_right_byte_by_byte() {
     std::fs::create_dir_all(&folder).unwrap();
     let cases = if full_sweep() { 2_000 } else { 200 };
     let mut random = Random::new(if full_sweep() { 22_000 } else { 22 });
-    let (mut judged, mut ways) = (0, [0; 3]);
+    let (mut judged, mut ways) = (0, [0; 4]);
     while judged < cases {
         let kinds = Kinds { ranks: Some(8), procs: 3, ..Kinds::default() };
         let case = Case::random(&mut random, &kinds);
@@ -158,13 +171,15 @@ fn random_pairs_of_layouts_are_right_byte_by_byte() {
             continue;
         }
         let together = [random.one_in(2), random.one_in(2)];
-        let way = if random.one_in(3) { Way::World } else { Way::File { together } };
+        let shared = random.one_in(2);
+        let way = if random.one_in(3) { Way::World } else { Way::File { together, shared } };
         judge(&case, way, random.one_in(3), &folder.join(format!("{judged}.meet")));
         judged += 1;
         ways[match way {
             Way::World => 0,
-            Way::File { together: [true, true] } => 1,
-            Way::File { .. } => 2,
+            Way::File { together: [true, true], .. } => 1,
+            Way::File { shared: true, .. } => 2,
+            Way::File { .. } => 3,
         }] += 1;
     }
     assert!(ways.iter().all(|&count| count > cases / 10), "{ways:?}");

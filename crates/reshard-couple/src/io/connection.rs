@@ -1,11 +1,14 @@
 //! One connection: a greeting first, then frames.
 
 use super::Shared;
-use crate::frame::{HEAD_BYTES, Head};
+use crate::frame::{FrameKind, HEAD_BYTES, Head};
 use crate::greeting::{Greeter, Then};
 use crate::service::{ConnectionId, Service};
-use mio::net::TcpStream;
+use crate::slots::SlotMemory;
+use crate::stream::PolledStream;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Frames that are read or written on one connection before others have their turn.
@@ -13,7 +16,9 @@ const TURN: usize = 4;
 
 /// One connection.
 pub struct Connection {
-    pub stream: TcpStream,
+    pub stream: PolledStream,
+    /// Memory that was passed, and not spoken of yet.
+    passed: Option<OwnedFd>,
     /// As the system said last.
     pub readable: bool,
     pub writable: bool,
@@ -58,9 +63,10 @@ pub enum Turn {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, stage: Reading) -> Self {
+    pub fn new(stream: PolledStream, stage: Reading) -> Self {
         Self {
             stream,
+            passed: None,
             readable: true,
             writable: true,
             stage,
@@ -94,7 +100,7 @@ impl Connection {
                     (read, wants > have)
                 }
                 Reading::Head { bytes, read } => {
-                    let got = self.stream.read(&mut bytes[*read..]);
+                    let got = self.stream.receive(&mut bytes[*read..], &mut self.passed);
                     *read += got.as_ref().unwrap_or(&0);
                     (got, true)
                 }
@@ -155,6 +161,10 @@ impl Connection {
                     return Ok(());
                 }
                 let head = Head::decode(bytes)?;
+                if head.kind == FrameKind::Memory {
+                    self.stage = NEXT_HEAD;
+                    return shares(id, &head, self.passed.take(), shared);
+                }
                 let mut body = shared.tell(|service| service.room(id, &head))?;
                 body.resize(head.bytes as usize, 0);
                 self.stage = Reading::Body { head, body, read: 0 };
@@ -223,6 +233,20 @@ impl Connection {
         }
         Turn::Again
     }
+}
+
+/// Takes memory over that was passed with a frame.
+fn shares<S: Service>(
+    id: ConnectionId,
+    head: &Head,
+    passed: Option<OwnedFd>,
+    shared: &Shared<S>,
+) -> std::result::Result<(), String> {
+    let passed = passed.ok_or("it spoke of shared memory that it did not pass")?;
+    let slots = u32::try_from(head.sequence).map_err(|_| "it passed more slots than can be numbered")?;
+    let memory = SlotMemory::of(&passed, slots, head.array as usize);
+    let memory = memory.map_err(|error| format!("the memory that it passed cannot be shared: {error}"))?;
+    shared.tell(|service| service.shares(id, Arc::new(memory)))
 }
 
 /// A frame that is being written.

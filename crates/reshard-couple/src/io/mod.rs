@@ -12,7 +12,7 @@ use crate::greeting::SessionId;
 use crate::messages::MessageIo;
 use crate::secret::Secret;
 use crate::service::Service;
-use mio::net::TcpListener;
+use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Poll, Token, Waker};
 use reshard::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +20,11 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use turns::Turns;
+use turns::{Listening, Turns};
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
+const LOCAL_LISTENER: Token = Token(2);
 
 /// What the thread and the program share.
 pub struct Shared<S> {
@@ -115,6 +116,8 @@ pub struct IoThread<S: Service> {
 /// Where strangers may knock, and what they must prove.
 pub struct Door {
     pub listener: std::net::TcpListener,
+    /// For processes of the same machine.
+    pub local: Option<std::os::unix::net::UnixListener>,
     pub secret: Secret,
     pub session: SessionId,
 }
@@ -138,15 +141,25 @@ impl<S: Service> IoThread<S> {
             shared: Arc::clone(&shared),
             poll,
             door: None,
-            knocks: false,
+            knocks: [false; 2],
             connections: BTreeMap::new(),
             work: BTreeSet::new(),
         };
         if let Some(door) = door {
             door.listener.set_nonblocking(true).map_err(failed)?;
-            let mut listener = TcpListener::from_std(door.listener);
-            turns.poll.registry().register(&mut listener, LISTENER, Interest::READABLE).map_err(failed)?;
-            turns.door = Some((listener, door.secret, door.session));
+            let mut tcp = TcpListener::from_std(door.listener);
+            turns.poll.registry().register(&mut tcp, LISTENER, Interest::READABLE).map_err(failed)?;
+            let mut local = None;
+            if let Some(listener) = door.local {
+                listener.set_nonblocking(true).map_err(failed)?;
+                let listener = local.insert(UnixListener::from_std(listener));
+                turns
+                    .poll
+                    .registry()
+                    .register(listener, LOCAL_LISTENER, Interest::READABLE)
+                    .map_err(failed)?;
+            }
+            turns.door = Some(Listening { tcp, local, secret: door.secret, session: door.session });
         }
         let thread = std::thread::Builder::new().name("reshard-couple".into()).spawn(move || turns.run());
         Ok(Self { shared, thread: Some(thread.map_err(failed)?) })

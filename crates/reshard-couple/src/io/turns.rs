@@ -1,11 +1,12 @@
 //! The turns of the thread: who may come in, whose time is over, and which connection reads and writes next.
 
 use super::connection::{Connection, NEXT_HEAD, Reading, Turn};
-use super::{LISTENER, Shared, WAKER};
+use super::{LISTENER, LOCAL_LISTENER, Shared, WAKER};
 use crate::greeting::{Greeter, SessionId};
 use crate::secret::Secret;
 use crate::service::{ConnectionId, Service};
-use mio::net::{TcpListener, TcpStream};
+use crate::stream::PolledStream;
+use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -30,12 +31,30 @@ const STRANGER_LIMIT: Duration = Duration::from_secs(5);
 pub struct Turns<S: Service> {
     pub shared: Arc<Shared<S>>,
     pub poll: Poll,
-    pub door: Option<(TcpListener, Secret, SessionId)>,
-    /// Somebody may be waiting there.
-    pub knocks: bool,
+    pub door: Option<Listening>,
+    /// Somebody may be waiting there: over TCP, on this machine.
+    pub knocks: [bool; 2],
     pub connections: BTreeMap<ConnectionId, Connection>,
     /// Connections with something to do.
     pub work: BTreeSet<ConnectionId>,
+}
+
+/// Where strangers may knock, and what they must prove.
+pub struct Listening {
+    pub tcp: TcpListener,
+    pub local: Option<UnixListener>,
+    pub secret: Secret,
+    pub session: SessionId,
+}
+
+impl Listening {
+    fn accept(&self, way: usize) -> io::Result<PolledStream> {
+        match (way, &self.local) {
+            (0, _) => self.tcp.accept().map(|(stream, _)| PolledStream::Tcp(stream)),
+            (_, Some(local)) => local.accept().map(|(stream, _)| PolledStream::Local(stream)),
+            (_, None) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
 }
 
 impl<S: Service> Turns<S> {
@@ -56,7 +75,8 @@ impl<S: Service> Turns<S> {
             for event in &events {
                 match event.token() {
                     WAKER => {}
-                    LISTENER => self.knocks = true,
+                    LISTENER => self.knocks[0] = true,
+                    LOCAL_LISTENER => self.knocks[1] = true,
                     Token(id) => {
                         if let Some(connection) = self.connections.get_mut(&id) {
                             connection.readable |=
@@ -71,8 +91,10 @@ impl<S: Service> Turns<S> {
                 return self.last_words();
             }
             self.end_late();
-            if self.knocks {
-                self.accept();
+            for way in [0, 1] {
+                if self.knocks[way] {
+                    self.accept(way);
+                }
             }
             for id in std::mem::take(&mut self.work) {
                 match self.turn(id) {
@@ -123,9 +145,7 @@ impl<S: Service> Turns<S> {
             )
         };
         for (id, stream) in attach {
-            let attached = stream
-                .set_nonblocking(true)
-                .and_then(|()| self.add(id, TcpStream::from_std(stream), NEXT_HEAD));
+            let attached = stream.polled().and_then(|stream| self.add(id, stream, NEXT_HEAD));
             if let Err(error) = attached {
                 let why = format!("the connection cannot be waited for: {error}");
                 self.shared.tell(|service| service.closed(id, &why));
@@ -145,9 +165,9 @@ impl<S: Service> Turns<S> {
         stop
     }
 
-    fn add(&mut self, id: ConnectionId, mut stream: TcpStream, stage: Reading) -> io::Result<()> {
+    fn add(&mut self, id: ConnectionId, mut stream: PolledStream, stage: Reading) -> io::Result<()> {
         // A small frame is not to wait for a larger one.
-        let _ = stream.set_nodelay(true);
+        stream.set_nodelay();
         self.poll.registry().register(&mut stream, Token(id), Interest::READABLE | Interest::WRITABLE)?;
         self.connections.insert(id, Connection::new(stream, stage));
         self.work.insert(id);
@@ -155,7 +175,7 @@ impl<S: Service> Turns<S> {
     }
 
     /// Takes those who wait at the door, as long as there is room for strangers: one that has been there for a while makes room.
-    fn accept(&mut self) {
+    fn accept(&mut self, way: usize) {
         for _ in 0..MAX_STRANGERS {
             let strangers = self.connections.iter().filter_map(|(id, one)| match one.stage {
                 Reading::Stranger { until, .. } => Some((until, *id)),
@@ -168,11 +188,11 @@ impl<S: Service> Turns<S> {
                 }
                 self.close(id, "others knocked");
             }
-            let Some((listener, secret, session)) = &self.door else { return };
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
+            let Some(door) = &self.door else { return };
+            let stream = match door.accept(way) {
+                Ok(stream) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.knocks = false;
+                    self.knocks[way] = false;
                     return;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -182,7 +202,7 @@ impl<S: Service> Turns<S> {
                     return self.shared.tell(|service| service.refused(why));
                 }
             };
-            let greeter = Box::new(Greeter::new(secret, *session));
+            let greeter = Box::new(Greeter::new(&door.secret, door.session));
             let until = Instant::now() + STRANGER_LIMIT;
             let id = self.shared.lock().orders().new_connection();
             // One that cannot be registered is closed.
@@ -197,7 +217,7 @@ impl<S: Service> Turns<S> {
             .min()
             .map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
         // There was no room for who waits at the door.
-        if self.knocks { Some(limit.unwrap_or(DOOR_PAUSE).min(DOOR_PAUSE)) } else { limit }
+        if self.knocks != [false; 2] { Some(limit.unwrap_or(DOOR_PAUSE).min(DOOR_PAUSE)) } else { limit }
     }
 
     /// Closes connections whose time is over.

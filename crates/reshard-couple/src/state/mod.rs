@@ -7,6 +7,7 @@ mod tests;
 
 use crate::frame::{FrameKind, Head};
 use crate::service::{ConnectionId, Orders};
+use crate::slots::{Buffer, SlotPool, decode};
 use crate::terms::{Announced, Hello, Process, Published, Queue, Text};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct State {
     pub published: Vec<Published>,
     pub processes: Vec<Process>,
     pub max_consumers: usize,
+    /// Shorter frames do not go through shared memory.
+    pub min_slot_bytes: usize,
     /// This process speaks with consumers.
     pub leads: bool,
     last_consumer: ConsumerId,
@@ -56,6 +59,8 @@ struct ConsumerLink {
     in_flight: usize,
     /// Steps that were asked for and are not there yet.
     wanted: HashSet<(u32, u64)>,
+    /// Memory that both processes share.
+    pool: Option<SlotPool>,
 }
 
 /// A consumer, as one process sees it.
@@ -125,6 +130,7 @@ impl State {
             published,
             processes,
             max_consumers,
+            min_slot_bytes: 1,
             leads,
             last_consumer: 0,
             ended: false,
@@ -135,15 +141,24 @@ impl State {
         }
     }
 
-    /// Memory for a frame, of any length.
-    pub fn memory(&mut self) -> Vec<u8> {
-        let memory = self.spare.pop().unwrap_or_default();
+    /// Memory for a frame of so many bytes that goes to a process of a consumer: shared with it, if that is possible.
+    pub fn memory(&mut self, id: ConsumerId, process: u32, bytes: usize) -> Buffer {
+        if bytes >= self.min_slot_bytes
+            && let Some(connection) = self.consumers.get(&id).and_then(|one| one.data.get(&process))
+            && let Some(pool) = self.connections.get_mut(connection).and_then(|one| one.pool.as_mut())
+            && let Some(slot) = pool.take(bytes)
+        {
+            return Buffer::Slot(slot);
+        }
+        let mut memory = self.spare.pop().unwrap_or_default();
         self.spare_bytes -= memory.capacity();
-        memory
+        memory.resize(bytes, 0);
+        Buffer::Own(memory)
     }
 
-    fn keep(&mut self, memory: Vec<u8>) {
-        if memory.capacity() > 0 && self.spare_bytes + memory.capacity() <= MAX_SPARE_BYTES {
+    /// A frame that was sent, or is not to be sent: its memory may be used again.
+    fn keep(&mut self, (head, memory): (Head, Vec<u8>)) {
+        if head.kind == FrameKind::Data && self.spare_bytes + memory.capacity() <= MAX_SPARE_BYTES {
             self.spare_bytes += memory.capacity();
             self.spare.push(memory);
         }
@@ -181,7 +196,7 @@ impl State {
         for connection in connections {
             if let Some(why) = &why {
                 let output = self.connections.get_mut(&connection).map(|one| std::mem::take(&mut one.output));
-                output.into_iter().flatten().for_each(|(_, memory)| self.keep(memory));
+                output.into_iter().flatten().for_each(|frame| self.keep(frame));
                 self.send_text(connection, &Text::Bye { why: why.clone() });
             }
             self.orders.close(connection);
@@ -189,7 +204,7 @@ impl State {
         steps
             .into_iter()
             .flat_map(|step| step.held.into_values().flatten())
-            .for_each(|(_, memory)| self.keep(memory));
+            .for_each(|frame| self.keep(frame));
     }
 
     /// Begins a step for a consumer: frames follow. Returns its number.
@@ -213,7 +228,11 @@ impl State {
     }
 
     /// A frame of a step that was begun.
-    pub fn add_frame(&mut self, id: ConsumerId, process: u32, head: Head, memory: Vec<u8>) {
+    pub fn add_frame(&mut self, id: ConsumerId, process: u32, head: Head, buffer: Buffer) {
+        let (head, memory) = match buffer {
+            Buffer::Own(bytes) => (head, bytes),
+            Buffer::Slot(slot) => (Head { kind: FrameKind::Slot, ..head }, slot.encode()),
+        };
         let key = (head.array, head.sequence);
         let found = self.consumers.get_mut(&id).and_then(|consumer| {
             let connection = *consumer.data.get(&process)?;
@@ -222,7 +241,7 @@ impl State {
             step.unsent += 1;
             Some((connection, step))
         });
-        let Some((connection, step)) = found else { return self.keep(memory) };
+        let Some((connection, step)) = found else { return self.keep((head, memory)) };
         match self.connections.get_mut(&connection) {
             Some(one) if one.wanted.contains(&key) => {
                 one.output.push_back((head, memory));
@@ -266,8 +285,23 @@ impl State {
         };
         let place = steps.waiting.iter().position(|step| step.announced.sequence == sequence);
         let dropped = place.and_then(|place| steps.waiting.remove(place));
-        let held = dropped.into_iter().flat_map(|step| step.held.into_values().flatten());
-        held.for_each(|(_, memory)| self.keep(memory));
+        for (process, frames) in dropped.into_iter().flat_map(|step| step.held) {
+            for (head, memory) in frames {
+                self.give_back(id, process, &head, &memory);
+                self.keep((head, memory));
+            }
+        }
+    }
+
+    /// A slot that was never sent.
+    fn give_back(&mut self, id: ConsumerId, process: u32, head: &Head, memory: &[u8]) {
+        if head.kind == FrameKind::Slot
+            && let Some(connection) = self.consumers.get(&id).and_then(|one| one.data.get(&process))
+            && let Some(pool) = self.connections.get_mut(connection).and_then(|one| one.pool.as_mut())
+            && let Some((slot, _)) = decode(memory)
+        {
+            pool.give_back(slot);
+        }
     }
 
     /// The oldest step of each consumer's queue that is full and may drop steps: they make room for the next step of the array.
@@ -363,6 +397,11 @@ impl State {
         if matches!(consumer.stage, Stage::Comes | Stage::Ready) {
             consumer.stage = Stage::Admitted;
         }
+    }
+
+    /// True if something is sent through shared memory.
+    pub fn shares_memory(&self) -> bool {
+        self.connections.values().any(|connection| connection.pool.is_some())
     }
 
     /// The processes of a consumer that have a connection to this one.

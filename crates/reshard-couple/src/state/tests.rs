@@ -10,7 +10,7 @@ const DATA: ConnectionId = 3;
 
 /// A producer of one array with one consumer.
 fn state(queue: Queue) -> State {
-    let process = |ranks| Process { address: "127.0.0.1:1".into(), ranks };
+    let process = |ranks| Process { address: "127.0.0.1:1".into(), local: None, ranks };
     let published =
         Published { name: "t".into(), element: "u32".parse().unwrap(), layout: "3/2 of 12".parse().unwrap() };
     let wanted = Wanted {
@@ -39,7 +39,7 @@ fn want(state: &mut State, sequence: u64) {
 fn put(state: &mut State, number: u64, frames: usize) {
     let sequence = state.begin_step(1, 0, number, b"").unwrap();
     for _ in 0..frames {
-        state.add_frame(1, 0, Head::new(FrameKind::Data, 0, sequence), vec![7; 8]);
+        state.add_frame(1, 0, Head::new(FrameKind::Data, 0, sequence), Buffer::Own(vec![7; 8]));
     }
     state.end_step(1, 0, sequence);
 }
