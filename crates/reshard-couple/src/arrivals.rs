@@ -230,7 +230,8 @@ impl Arrivals {
         let step = array.steps.get(&head.sequence).ok_or_else(out_of_turn)?;
         let expected = array.expected.get(&(head.from, head.to)).ok_or_else(out_of_turn)?;
         let got = step.messages.get(&(head.from, head.to)).map_or(0, |(bytes, _)| *bytes);
-        let fits = bytes > 0 && (bytes as u64).is_multiple_of(array.element) && bytes <= data_bytes(array.element);
+        let fits =
+            bytes > 0 && (bytes as u64).is_multiple_of(array.element) && bytes <= data_bytes(array.element);
         if fits && got + bytes as u64 <= *expected { Ok(()) } else { Err(out_of_turn()) }
     }
 
@@ -339,5 +340,66 @@ impl Service for Arrivals {
 
     fn orders(&mut self) -> &mut Orders {
         &mut self.orders
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::slots::SlotPool;
+
+    const DATA: ConnectionId = 3;
+
+    #[test]
+    fn what_comes_through_shared_memory_is_handed_out_as_it_comes() {
+        let memory = Arc::new(SlotMemory::new(2, 4096).unwrap().0);
+        let mut pool = SlotPool::new(Arc::clone(&memory));
+        let mut arrivals = Arrivals::default();
+        let expected = [((0, 0), 8), ((1, 0), 4)].into_iter().collect();
+        arrivals.arrays = vec![Arriving { expected, element: 4, ..Arriving::default() }];
+        arrivals.outputs.insert(DATA, VecDeque::new());
+        arrivals.share(DATA, memory);
+        arrivals.want(0, 0);
+        assert!(arrivals.coming(0, 0).is_none());
+        let mut send = |arrivals: &mut Arrivals, from: u32, bytes: &[u8]| {
+            let mut slot = pool.take(bytes.len()).unwrap();
+            slot.copy_from_slice(bytes);
+            let head = Head { from, ..Head::new(FrameKind::Slot, 0, 0) };
+            arrivals.received(DATA, &head, slot.encode())
+        };
+        send(&mut arrivals, 0, b"elements").unwrap();
+        let Some(Coming::Frames(frames)) = arrivals.coming(0, 0) else { panic!("it is there") };
+        assert_eq!((frames.len(), frames[0].from, frames[0].bytes()), (1, 0, &b"elements"[..]));
+        arrivals.give_back(frames);
+        let freed = arrivals.next(DATA).unwrap().0;
+        assert_eq!((freed.kind, freed.array), (FrameKind::Free, 0));
+        assert_eq!(arrivals.arrays[0].missing(0), Some((1, 0)));
+        assert!(send(&mut arrivals, 0, b"more").is_err(), "all of it has come");
+        // What is short comes with its head, and is handed out as well.
+        let head = Head { from: 1, ..Head::new(FrameKind::Data, 0, 0) }.with(b"four");
+        arrivals.room(DATA, &head).unwrap();
+        arrivals.received(DATA, &head, b"four".to_vec()).unwrap();
+        assert!(matches!(arrivals.coming(0, 0), Some(Coming::Frames(frames)) if frames.len() == 1));
+        assert!(matches!(arrivals.coming(0, 0), Some(Coming::Complete)));
+    }
+
+    #[test]
+    fn memory_that_is_not_shared_is_not_looked_at() {
+        let mut arrivals = Arrivals::default();
+        let expected = [((0, 0), 8)].into_iter().collect();
+        arrivals.arrays = vec![Arriving { expected, element: 4, ..Arriving::default() }];
+        arrivals.want(0, 0);
+        let head = Head { bytes: 8, ..Head::new(FrameKind::Slot, 0, 0) };
+        assert!(arrivals.room(DATA, &head).is_err());
+        arrivals.share(DATA, Arc::new(SlotMemory::new(2, 4096).unwrap().0));
+        assert_eq!(arrivals.room(DATA, &head), Ok(Vec::new()));
+        let slot = |number: u32, bytes: u32| [number.to_le_bytes(), bytes.to_le_bytes()].concat();
+        for (wrong, why) in
+            [(slot(2, 8), "no such slot"), (slot(0, 4097), "too long"), (slot(0, 12), "not asked for")]
+        {
+            assert!(arrivals.received(DATA, &head, wrong).is_err(), "{why}");
+        }
+        arrivals.received(DATA, &head, slot(1, 8)).unwrap();
     }
 }
