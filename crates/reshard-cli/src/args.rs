@@ -206,6 +206,9 @@ pub struct CoupleJob {
     /// For consumers: steps that the producer keeps before it waits for this job
     #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
+    /// For consumers: connections for data that a process holds at a time, if not all it needs
+    #[arg(long, value_name = "N")]
+    pub connections: Option<usize>,
     /// For consumers: the producer never waits, and drops the oldest step instead
     #[arg(long)]
     pub drop_oldest: bool,

@@ -193,6 +193,7 @@ impl<'a> CoupleRequest<'a> {
             ("consumer", "--bind", args.bind.is_some()),
             ("consumer", "--consumers", args.consumers.is_some()),
             ("producer", "--depth", args.depth.is_some()),
+            ("producer", "--connections", args.connections.is_some()),
             ("producer", "--drop-oldest", args.drop_oldest),
         ];
         if let Some((_, flag, _)) = for_others.iter().find(|(of, _, given)| *given && *of == role) {
@@ -209,6 +210,12 @@ impl<'a> CoupleRequest<'a> {
             options = options.with_bind(bind);
         }
         options = options.with_consumers(args.consumers.unwrap_or(1));
+        if let Some(most) = args.connections {
+            if most == 0 {
+                return Err(Failure::usage("--connections 0 was given; give at least 1"));
+            }
+            options = options.with_connections(most);
+        }
         Ok(Self { args, layout, shape, element, meeting, options })
     }
 

@@ -55,22 +55,25 @@ fn coupled(
     shape: &str,
     steps: u64,
     consumer_first: bool,
+    via: &str,
 ) -> [Value; 2] {
     let (meet, count) = (meeting(), steps.to_string());
     let side = |side: usize| {
         let role = ["produce", "consume"][side];
         let words =
             ["--name", "t", "--shape", shape, "--layout", layouts[side], "--steps", &count, "--meet", &meet];
-        start(launchers[side], &[&[role], &words[..], &["--deadline", "60s", "--json"]].concat())
+        let last = ["--via", via, "--deadline", "60s", "--json"];
+        start(launchers[side], &[&[role], &words[..], &last].concat())
     };
     let mut children = [side(usize::from(consumer_first)), side(usize::from(!consumer_first))];
     if consumer_first {
         children.reverse();
     }
     let answers = children.map(|child| answer(&child.wait_with_output().unwrap()));
+    let carrier = if via == "auto" { "shared memory" } else { via };
     for (answer, role) in answers.iter().zip(["producer", "consumer"]) {
         assert_eq!((answer["role"].as_str(), answer["steps"].as_u64()), (Some(role), Some(steps)));
-        assert_eq!((answer["name"].as_str(), answer["via"].as_str()), (Some("t"), Some("tcp")));
+        assert_eq!((answer["name"].as_str(), answer["via"].as_str()), (Some("t"), Some(carrier)));
         assert_eq!(answer["verified"], Value::Bool(true));
         let elements: u64 = shape.split('x').map(|one| one.parse::<u64>().unwrap()).product();
         assert_eq!(answer["bytes"].as_u64(), Some(8 * elements * steps));
@@ -83,10 +86,11 @@ fn coupled(
 
 #[test]
 fn two_processes_that_host_all_their_ranks() {
-    coupled([&[], &[]], ["2x2/64x64", "3x1/50x50"], "500x300", 100, false);
-    coupled([&[], &[]], ["4x4/8x8", "3x3/5x7 memory=row"], "100x120", 10, true);
-    coupled([&[], &[]], ["1/1000", "8/3"], "1000", 10, true);
-    coupled([&[], &[]], ["2x2x2/3x4x5", "1x3x1/9x2x11"], "20x30x25", 10, false);
+    coupled([&[], &[]], ["2x2/64x64", "3x1/50x50"], "500x300", 100, false, "tcp");
+    coupled([&[], &[]], ["2x2/64x64", "3x1/50x50"], "500x300", 100, false, "auto");
+    coupled([&[], &[]], ["4x4/8x8", "3x3/5x7 memory=row"], "100x120", 10, true, "auto");
+    coupled([&[], &[]], ["1/1000", "8/3"], "1000", 10, true, "tcp");
+    coupled([&[], &[]], ["2x2x2/3x4x5", "1x3x1/9x2x11"], "20x30x25", 10, false, "auto");
 }
 
 /// The launchers that are here.
@@ -105,9 +109,11 @@ fn launchers() -> Vec<&'static [&'static str]> {
 fn jobs_of_mpi_and_jobs_without() {
     for launcher in launchers() {
         let of = |ranks: &'static str| [launcher, &[ranks]].concat();
-        coupled([&of("4"), &of("3")], ["2x2/64x64", "3x1/50x50"], "500x300", 100, false);
-        coupled([&of("2"), &[]], ["2x1/7x9", "4x2/5x5"], "60x50", 10, true);
-        coupled([&[], &of("2")], ["4x2/5x5", "2x1/7x9"], "60x50", 10, false);
+        for via in ["tcp", "auto"] {
+            coupled([&of("4"), &of("3")], ["2x2/64x64", "3x1/50x50"], "500x300", 100, false, via);
+        }
+        coupled([&of("2"), &[]], ["2x1/7x9", "4x2/5x5"], "60x50", 10, true, "auto");
+        coupled([&[], &of("2")], ["4x2/5x5", "2x1/7x9"], "60x50", 10, false, "tcp");
     }
 }
 
@@ -174,13 +180,14 @@ fn who_is_alone_says_so_and_wrong_flags_are_wrong_usage() {
         assert!(said.contains(expected), "{said}");
     }
     assert!(began.elapsed() < Duration::from_secs(10));
-    let wrong: [(&[&str], &str); 7] = [
+    let wrong: [(&[&str], &str); 8] = [
         (&[], "--meet FILE"),
         (&["--at", "localhost:1"], "RESHARD_SECRET"),
         (&["--meet", "x", "--deadline", "soon"], "soon"),
         (&["--meet", "x", "--type", "double"], "'double'"),
         (&["--meet", "x", "--via", "pigeons"], "pigeons"),
         (&["--meet", "x", "--depth", "3"], "--depth was given to a producer"),
+        (&["--meet", "x", "--connections", "3"], "--connections was given to a producer"),
         (&["--meet", "x", "--bind", "everywhere"], "everywhere"),
     ];
     for (flags, expected) in wrong {

@@ -6,7 +6,7 @@ use crate::service::{ConnectionId, Orders, Service};
 use crate::slots::{ReadSlot, SlotMemory, decode};
 use crate::stream::Stream;
 use crate::terms::{Announced, Text};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Frames that are kept for the next step, in bytes.
@@ -20,6 +20,8 @@ pub struct Arrivals {
     /// The connection of the leaders, and those to processes of the producer.
     pub control: Option<ConnectionId>,
     pub data: BTreeMap<u32, ConnectionId>,
+    /// Connections that are closed for now.
+    paused: BTreeSet<ConnectionId>,
     /// Memory that is shared with processes of the producer.
     shared: BTreeMap<ConnectionId, Arc<SlotMemory>>,
     /// Connections for data that the other side has.
@@ -41,6 +43,9 @@ pub struct Arriving {
     pub element: u64,
     /// The processes of the producer from which something comes.
     pub processes: Vec<u32>,
+    /// Where connections come and go: the process of each rank from which something comes, and how many messages come from each process.
+    pub process_of: HashMap<u32, u32>,
+    pub messages_of: HashMap<u32, usize>,
     /// Steps that were asked for, and what has come of them.
     pub steps: BTreeMap<u64, Arrived>,
     /// Steps that were announced, and not taken yet.
@@ -56,6 +61,9 @@ pub struct Arriving {
 pub struct Arrived {
     messages: HashMap<(u32, u32), ArrivedMessage>,
     complete: usize,
+    /// Where connections come and go: messages that are complete, by process, and processes of which all are.
+    complete_of: HashMap<u32, usize>,
+    done: Vec<u32>,
     /// Frames of processes that share memory with this one: they are unpacked as they come, to make room for the next.
     early: Vec<ArrivedFrame>,
 }
@@ -89,15 +97,38 @@ impl ArrivedFrame {
 pub enum Coming {
     /// These frames are to be unpacked, and given back.
     Frames(Vec<ArrivedFrame>),
+    /// All is there that this process of the producer sends.
+    Done(u32),
     Complete,
     Over(String),
 }
 
 impl Arriving {
+    /// Messages come from these ranks, in the order of the schedule.
+    pub fn comes_from(&mut self, ranks: impl Iterator<Item = u64>, process_of: impl Fn(u64) -> u32) {
+        for rank in ranks {
+            let process = process_of(rank);
+            self.process_of.insert(rank as u32, process);
+            let messages = self.messages_of.entry(process).or_default();
+            if *messages == 0 {
+                self.processes.push(process);
+            }
+            *messages += 1;
+        }
+    }
+
     /// True if all messages of a step are there.
     pub fn is_complete(&self, sequence: u64) -> bool {
         self.expected.is_empty()
             || self.steps.get(&sequence).is_some_and(|step| step.complete == self.expected.len())
+    }
+
+    /// The processes of which not all of a step is there, in the order of the schedule.
+    pub fn not_done(&self, sequence: u64) -> Vec<u32> {
+        let step = self.steps.get(&sequence);
+        let complete = |process: &u32| step.and_then(|step| step.complete_of.get(process)).copied();
+        let done = |process: &u32| complete(process) == self.messages_of.get(process).copied();
+        self.processes.iter().copied().filter(|process| !done(process)).collect()
     }
 
     /// A message of a step that is not there.
@@ -188,10 +219,29 @@ impl Arrivals {
         if let Some(step) = arriving.steps.get_mut(&sequence).filter(|step| !step.early.is_empty()) {
             return Some(Coming::Frames(std::mem::take(&mut step.early)));
         }
+        if let Some(process) = arriving.steps.get_mut(&sequence).and_then(|step| step.done.pop()) {
+            return Some(Coming::Done(process));
+        }
         if arriving.is_complete(sequence) {
             return Some(Coming::Complete);
         }
         self.over.clone().map(Coming::Over)
+    }
+
+    /// A process of the producer was connected to for this step of this array.
+    pub fn connected(&mut self, process: u32, id: ConnectionId, array: usize, sequence: u64) {
+        self.data.insert(process, id);
+        self.arrays[array].steps.entry(sequence).or_default();
+        self.send(id, Head::new(FrameKind::Want, array as u32, sequence), Vec::new());
+    }
+
+    /// Closes a connection for now.
+    pub fn pause(&mut self, process: u32) {
+        if let Some(id) = self.data.remove(&process) {
+            self.paused.insert(id);
+            self.send(id, Head::new(FrameKind::Text, 0, 0), Text::Pause.encode());
+            self.orders.close(id);
+        }
     }
 
     /// Gives frames back that were unpacked.
@@ -301,15 +351,23 @@ impl Service for Arrivals {
         let frame = ArrivedFrame { from: head.from, to: head.to, memory, connection: id };
         let bytes_come = frame.bytes().len() as u64;
         let array = self.arrays.get_mut(head.array as usize);
-        let expected = array.as_ref().and_then(|one| one.expected.get(&(head.from, head.to))).copied();
-        let Some(step) = array.and_then(|array| array.steps.get_mut(&head.sequence)) else {
+        let Some(array) = array.filter(|array| array.steps.contains_key(&head.sequence)) else {
             // Given up meanwhile.
             self.give_back(vec![frame]);
             return Ok(());
         };
+        let expected = array.expected.get(&(head.from, head.to)).copied();
+        let step = array.steps.entry(head.sequence).or_default();
         let (bytes, frames) = step.messages.entry((head.from, head.to)).or_default();
         *bytes += bytes_come;
-        step.complete += usize::from(Some(*bytes) == expected);
+        if Some(*bytes) == expected {
+            step.complete += 1;
+            if let Some(&process) = array.process_of.get(&head.from) {
+                let complete = step.complete_of.entry(process).or_default();
+                *complete += 1;
+                step.done.extend((array.messages_of.get(&process) == Some(complete)).then_some(process));
+            }
+        }
         match frame.memory {
             FrameMemory::Own(bytes) if !early => frames.push(bytes),
             _ => step.early.push(frame),
@@ -330,6 +388,9 @@ impl Service for Arrivals {
     fn closed(&mut self, id: ConnectionId, why: &str) {
         self.outputs.remove(&id);
         self.shared.remove(&id);
+        if self.paused.remove(&id) {
+            return;
+        }
         let process = self.data.iter().find(|(_, other)| **other == id).map(|(process, _)| *process);
         let who =
             process.map_or("the producer".into(), |process| format!("process {process} of the producer"));

@@ -42,6 +42,13 @@ pub struct Coupled {
     session: SessionId,
 }
 
+impl Coupled {
+    /// Not over MPI, where connections are no open files.
+    pub fn by_sockets(&self) -> bool {
+        !self.secret.is_empty()
+    }
+}
+
 /// An error about the other job.
 pub fn partner(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Partner, message.into())
@@ -182,6 +189,41 @@ pub fn connect_all(
         opened.or_else(|| arrivals.over.clone().map(|why| Err(partner(why))))
     });
     opened.unwrap_or_else(|| Err(partner("the producer did not take all connections before the deadline")))
+}
+
+/// Connects again in every step, to a few processes at a time.
+pub struct Redialling {
+    most: usize,
+    processes: Vec<Process>,
+    channel: Channel,
+    secret: Secret,
+    session: SessionId,
+}
+
+impl Redialling {
+    /// None if all connections may be held.
+    pub fn new(job: &Job, coupled: &Coupled, needed: usize, most: Option<usize>) -> Result<Option<Self>> {
+        let Some(most) = most.filter(|most| *most < needed) else { return Ok(None) };
+        let Coupled { welcome, secret, session } = coupled;
+        let secret = Secret::from_hex(secret).ok_or_else(|| partner("the leader gave no secret"))?;
+        Ok(Some(Self {
+            most,
+            processes: welcome.processes.clone(),
+            channel: Channel::Data { consumer: welcome.consumer, process: job.process() as u32 },
+            secret,
+            session: *session,
+        }))
+    }
+
+    /// True if there may be one more than so many.
+    pub fn may(&self, open: usize) -> bool {
+        open < self.most
+    }
+
+    pub fn dial(&self, process: u32, end: Instant) -> Result<Stream> {
+        let address = &self.processes[process as usize].address;
+        dial_until(address, &self.secret, self.channel, Some(&self.session), end)
+    }
 }
 
 /// The leaders agree.

@@ -133,6 +133,7 @@ fn producer() -> State {
         byte_order: crate::terms::BYTE_ORDER.into(),
         processes: vec![process(0..2)],
         arrays: vec![wanted()],
+        few_connections: false,
     };
     state.greeted(CONTROL, Channel::Control).expect("the leader is called");
     let text = Text::Hello(hello.clone()).encode();

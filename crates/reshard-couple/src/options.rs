@@ -14,6 +14,7 @@ pub struct Options {
     pub(crate) advertise: Option<String>,
     pub(crate) max_consumers: usize,
     pub(crate) shared_memory: bool,
+    pub(crate) max_connections: Option<usize>,
     pub(crate) min_slot_bytes: usize,
 }
 
@@ -28,6 +29,7 @@ impl Default for Options {
             advertise: None,
             max_consumers: 1,
             shared_memory: true,
+            max_connections: None,
             min_slot_bytes: MIN_SLOT_BYTES,
         }
     }
@@ -65,6 +67,14 @@ impl Options {
     #[must_use]
     pub fn with_shared_memory(self, shared_memory: bool) -> Self {
         Self { shared_memory, ..self }
+    }
+
+    /// How many connections for data each process of a consumer may have at a time; each needs an open file at both ends. With fewer than
+    /// the processes from which it gets something, a step comes from a few of them at a time, in the order of the schedule, and
+    /// connections are made anew in every step. Default: any number.
+    #[must_use]
+    pub fn with_connections(self, most: usize) -> Self {
+        Self { max_connections: Some(most.max(1)), ..self }
     }
 
     /// Where memory is shared, shorter frames do not go through it: for tests.

@@ -2,11 +2,12 @@
 //! comes over connections only when all of it is there.
 
 use crate::arrivals::{Arrivals, Coming};
-use crate::connecting::partner;
+use crate::connecting::{Redialling, partner};
 use crate::io::IoThread;
 use crate::side::Unpacking;
 use crate::terms::{Announced, Wanted};
 use reshard::{Error, ErrorKind, Result};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// A step that comes.
@@ -16,20 +17,32 @@ pub struct Receiving<'s> {
     pub wanted: &'s Wanted,
     pub announced: &'s Announced,
     pub deadline: Duration,
+    /// Where not all connections are held.
+    pub redialling: Option<&'s Redialling>,
     /// Something was unpacked already.
     pub early: bool,
+    /// It cannot be asked for again, as not all of it would come.
+    pub once: bool,
 }
 
 impl Receiving<'_> {
     /// Waits until all of it is there. What comes through shared memory is unpacked at once.
     pub fn receive(&mut self, ranks: &mut [Unpacking<'_>], end: Instant) -> Result<()> {
         let (shared, sequence) = (self.io.shared(), self.announced.sequence);
+        let mut later = self.redialling.map_or(VecDeque::new(), |_| {
+            let processes = shared.lock().arrays[self.array].not_done(sequence);
+            processes.into()
+        });
         loop {
+            if let Some(redialling) = self.redialling {
+                self.once = true;
+                self.connect_some(redialling, &mut later, end)?;
+            }
             let coming = shared.wait(end, |arrivals| arrivals.coming(self.array, sequence));
             match coming {
                 Some(Coming::Complete) => return Ok(()),
                 Some(Coming::Frames(frames)) => {
-                    self.early = true;
+                    (self.early, self.once) = (true, true);
                     let mut unpacked = Ok(());
                     for frame in &frames {
                         unpacked = unpacked.and_then(|()| unpack(ranks, frame.from, frame.to, frame.bytes()));
@@ -38,9 +51,34 @@ impl Receiving<'_> {
                     shared.wake();
                     unpacked?;
                 }
+                Some(Coming::Done(process)) => {
+                    if self.redialling.is_some() {
+                        shared.lock().pause(process);
+                        shared.wake();
+                    }
+                }
                 Some(Coming::Over(why)) => return Err(self.failed(why)),
                 None => return Err(self.late()),
             }
+        }
+    }
+
+    /// Connects to the next processes in the order of the schedule, as many as may be at a time.
+    fn connect_some(&self, redialling: &Redialling, later: &mut VecDeque<u32>, end: Instant) -> Result<()> {
+        let shared = self.io.shared();
+        loop {
+            let open = shared.lock().data.len();
+            let Some(process) = later.front().copied().filter(|_| redialling.may(open)) else {
+                return Ok(());
+            };
+            let stream = redialling.dial(process, end)?;
+            later.pop_front();
+            let mut arrivals = shared.lock();
+            let id = arrivals.attach(stream);
+            arrivals.connected(process, id, self.array, self.announced.sequence);
+            debug_assert!(arrivals.data.len() == open + 1);
+            drop(arrivals);
+            shared.wake();
         }
     }
 

@@ -248,7 +248,7 @@ impl Serving {
         let state = self.shared().lock();
         for message in sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages) {
             let process = process_of(&hello.processes, message.peer);
-            if !state.has_connection(id, process) {
+            if !hello.few_connections && !state.has_connection(id, process) {
                 return Err(Error::new(
                     ErrorKind::Partner,
                     format!(

@@ -1,7 +1,7 @@
 //! The consumer's side of a coupling.
 
 use crate::arrivals::{Arrivals, Arriving};
-use crate::connecting::{Coupled, begin, connect_all, introduce, needs, partner, plan};
+use crate::connecting::{Coupled, Redialling, begin, connect_all, introduce, needs, partner, plan};
 use crate::element::ElementType;
 use crate::io::IoThread;
 use crate::job::Job;
@@ -15,7 +15,7 @@ use crate::terms::{
 use bytemuck::Pod;
 use reshard::{Error, ErrorKind, Layout, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Gets arrays from another job, step after step. The other side, and both together: [`Publisher`](crate::Publisher).
@@ -64,6 +64,8 @@ pub struct StepInfo {
 struct Connected {
     io: IoThread<Arrivals>,
     sides: Vec<Side>,
+    /// Where not all connections are held.
+    redialling: Option<Redialling>,
     /// The number of the next step of each array.
     next: Vec<u64>,
     /// Arrays of which there are no more steps.
@@ -236,6 +238,7 @@ impl Connected {
             byte_order: BYTE_ORDER.into(),
             processes: (0..job.processes()).map(process).collect(),
             arrays: arrays.to_vec(),
+            few_connections: options.max_connections.is_some(),
         };
         // The leader speaks; all hear what came of it.
         let mut bytes = 0;
@@ -256,11 +259,16 @@ impl Connected {
         let planned = plan(job, arrays, &coupled.welcome, own_ranks);
         let planning_seconds = planning.elapsed().as_secs_f64();
         let connected = planned.and_then(|sides| {
-            let needs = needs(&sides, arrays, &coupled.welcome.processes, options.shared_memory);
-            connect_all(&io, job, &coupled, meeting, &needs, end)?;
-            Ok(sides)
+            let shared = options.shared_memory && options.max_connections.is_none();
+            let needs = needs(&sides, arrays, &coupled.welcome.processes, shared);
+            let most = if coupled.by_sockets() { options.max_connections } else { None };
+            let redialling = Redialling::new(job, &coupled, needs.len(), most)?;
+            if redialling.is_none() {
+                connect_all(&io, job, &coupled, meeting, &needs, end)?;
+            }
+            Ok((sides, redialling))
         });
-        let sides = job.agree(connected, wait).inspect_err(|error| {
+        let (sides, redialling) = job.agree(connected, wait).inspect_err(|error| {
             io.shared().lock().leave(&Text::Bye { why: error.to_string() });
             io.shared().wake();
         })?;
@@ -271,13 +279,11 @@ impl Connected {
                     side.ranks.iter().flat_map(|rank| rank.messages.iter().map(move |one| (rank.rank, one)));
                 let expected: HashMap<(u32, u32), u64> =
                     messages.map(|(rank, one)| ((one.peer as u32, rank as u32), one.bytes)).collect();
-                let processes: BTreeSet<u32> = expected
-                    .keys()
-                    .map(|(from, _)| process_of(&coupled.welcome.processes, u64::from(*from)))
-                    .collect();
-                arrivals.arrays[array].processes = processes.into_iter().collect();
-                arrivals.arrays[array].expected = expected;
-                if !wanted.queue.drops {
+                let order = side.ranks.iter().flat_map(|rank| rank.messages.iter().map(|one| one.peer));
+                let arriving = &mut arrivals.arrays[array];
+                arriving.comes_from(order, |rank| process_of(&coupled.welcome.processes, rank));
+                arriving.expected = expected;
+                if !wanted.queue.drops && redialling.is_none() {
                     (0..u64::from(wanted.queue.depth)).for_each(|sequence| arrivals.want(array, sequence));
                 }
             }
@@ -287,7 +293,8 @@ impl Connected {
         io.shared().wake();
         let seconds = began.elapsed().as_secs_f64();
         let setup = Setup { seconds, planning_seconds, bytes, connections, shared_connections };
-        Ok(Self { io, sides, next: vec![0; arrays.len()], ended: vec![false; arrays.len()], setup })
+        let (next, ended) = (vec![0; arrays.len()], vec![false; arrays.len()]);
+        Ok(Self { io, sides, redialling, next, ended, setup })
     }
 
     fn get(
@@ -325,7 +332,7 @@ impl Connected {
         if sequence < self.next[array] {
             return Err(partner("the producer announced a step that it had announced before"));
         }
-        if wanted.queue.drops {
+        if wanted.queue.drops && self.redialling.is_none() {
             let mut arrivals = self.io.shared().lock();
             if !arrivals.arrays[array].steps.contains_key(&sequence) {
                 arrivals.want(array, sequence);
@@ -333,20 +340,30 @@ impl Connected {
             drop(arrivals);
             self.io.shared().wake();
         }
-        let Self { io, sides, .. } = self;
-        let mut receiving = Receiving { io, array, wanted, announced: &announced, deadline, early: false };
+        let Self { io, sides, redialling, .. } = self;
+        let redialling = redialling.as_ref();
+        let mut receiving = Receiving {
+            io,
+            array,
+            wanted,
+            announced: &announced,
+            deadline,
+            redialling,
+            early: false,
+            once: false,
+        };
         let began = checked.and_then(|()| {
             let ranks = sides[array].ranks.iter_mut().zip(parts);
             ranks.map(|(rank, part)| rank.unpack(part)).collect::<Result<Vec<_>>>()
         });
         // All of it must be there, on all processes, before what came over connections is written to any part.
         let came = began.and_then(|mut ranks| receiving.receive(&mut ranks, end).map(|()| ranks));
-        let early = receiving.early;
+        let once = receiving.once;
         let mut ranks = match job.agree(came, wait) {
             Ok(ranks) => ranks,
             Err(error) => {
                 let mut arrivals = io.shared().lock();
-                if early {
+                if once {
                     arrivals.over.get_or_insert(format!("an earlier step did not come whole: {error}"));
                 }
                 if job.leads() {
@@ -367,7 +384,7 @@ impl Connected {
         {
             let mut arrivals = self.io.shared().lock();
             arrivals.keep(step);
-            if !wanted.queue.drops {
+            if !wanted.queue.drops && self.redialling.is_none() {
                 arrivals.want(array, sequence + u64::from(wanted.queue.depth));
             }
         }

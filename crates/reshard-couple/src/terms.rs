@@ -81,6 +81,9 @@ pub struct Hello {
     pub byte_order: String,
     pub processes: Vec<Process>,
     pub arrays: Vec<Wanted>,
+    /// It does not hold all its connections all the time.
+    #[serde(default)]
+    pub few_connections: bool,
 }
 
 /// The producer's answer.
@@ -121,6 +124,8 @@ pub enum Text {
         array: u32,
     },
     Step(Announced),
+    /// The consumer closes this connection, and will come again.
+    Pause,
     /// There are no more steps of this array.
     End {
         array: u32,
@@ -255,6 +260,7 @@ mod tests {
                 window: None,
                 queue: Queue { depth: 1, drops: false },
             }],
+            few_connections: false,
         }
     }
 

@@ -6,7 +6,7 @@ mod common;
 
 use common::{DEADLINE, layout, meeting, options, value};
 use reshard::{ErrorKind, Layout, Result};
-use reshard_couple::{ElementType, Job, Meeting, Publisher, Subscriber};
+use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Subscriber};
 use reshard_mpi::communicator::Communicator;
 use reshard_mpi::in_process;
 use std::sync::Arc;
@@ -57,7 +57,17 @@ fn produce(
 
 /// A consumer whose ranks are processes: checks every element.
 fn consume(job: Job, rank: usize, meeting: &Meeting, arrays: &[(&str, &Layout)]) -> Result<u64> {
-    let mut subscriber = Subscriber::new(job, options());
+    consume_with(options(), job, rank, meeting, arrays)
+}
+
+fn consume_with(
+    options: Options,
+    job: Job,
+    rank: usize,
+    meeting: &Meeting,
+    arrays: &[(&str, &Layout)],
+) -> Result<u64> {
+    let mut subscriber = Subscriber::new(job, options);
     let element = ElementType::of::<u64>();
     let subscribe = |(name, layout): &(&str, &Layout)| subscriber.subscribe(name, layout, element);
     let ids = arrays.iter().map(subscribe).collect::<Result<Vec<_>>>()?;
@@ -99,6 +109,26 @@ fn arrays_that_go_between_different_ranks() {
         assert_eq!(got, [300; 3]);
         assert_eq!(producers.join().unwrap(), [1; 4]);
     });
+}
+
+/// Fewer connections than there are processes to get something from: they are made anew in every step.
+#[test]
+fn few_connections_at_a_time() {
+    let meeting = meeting();
+    let (matrix, vector) = (layout("3x2/4x4 of 50x60"), layout("6/1 of 50"));
+    let (columns, copy) = (layout("1x2/5x5 of 50x60"), layout("2/9 of 50"));
+    for most in [1, 2, 5, 6] {
+        let arrays = [("m", &matrix), ("v", &vector)];
+        std::thread::scope(|scope| {
+            let producers =
+                scope.spawn(|| on_all(6, |job, rank| produce(job, rank, &meeting, &arrays, 20).unwrap()));
+            let arrays = [("m", &columns), ("v", &copy)];
+            let few = || options().with_connections(most);
+            let got = on_all(2, |job, rank| consume_with(few(), job, rank, &meeting, &arrays).unwrap());
+            assert_eq!(got, [20; 2], "{most}");
+            assert_eq!(producers.join().unwrap(), [1; 6]);
+        });
+    }
 }
 
 /// More connections at once than strangers are let in.

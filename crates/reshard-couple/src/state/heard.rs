@@ -43,12 +43,28 @@ impl State {
                 self.end(consumer, Stage::Left);
                 Ok(())
             }
+            (Text::Pause, Some(consumer)) => self.pause(id, consumer),
             (Text::Bye { why }, Some(consumer)) => {
                 self.end(consumer, Stage::Lost(why));
                 Ok(())
             }
             _ => Err("it said something out of turn".into()),
         }
+    }
+
+    /// A consumer closes a connection for now.
+    fn pause(&mut self, id: ConnectionId, consumer: ConsumerId) -> Result<(), String> {
+        let pauses = |one: &&mut Consumer| one.few_connections;
+        let one = self.consumers.get_mut(&consumer).filter(pauses);
+        let link = self.connections.get_mut(&id).filter(|link| link.process.is_some());
+        let (Some(one), Some(link)) = (one, link) else { return Err("it said something out of turn".into()) };
+        if !link.output.is_empty() || link.in_flight > 0 {
+            return Err("it closed a connection on which it had asked for more".into());
+        }
+        one.data.retain(|_, other| *other != id);
+        link.consumer = None;
+        self.orders.close(id);
+        Ok(())
     }
 
     /// A consumer waits for the next step of an array that may drop steps.
@@ -134,10 +150,15 @@ impl Service for State {
         if let Channel::Data { consumer, process } = channel {
             (connection.consumer, connection.process) = (Some(consumer), Some(process));
             let one = self.consumer(consumer);
-            if matches!(one.stage, Stage::Left | Stage::Lost(_)) || one.data.contains_key(&process) {
+            let again = one.data.contains_key(&process) && !one.few_connections;
+            if matches!(one.stage, Stage::Left | Stage::Lost(_)) || again {
                 return Err("it came for a consumer that has gone, or has this connection already".into());
             }
-            one.data.insert(process, id);
+            // That the one before is closed may not have been heard yet.
+            if let Some(before) = one.data.insert(process, id) {
+                self.connections.get_mut(&before).into_iter().for_each(|link| link.consumer = None);
+                self.orders.close(before);
+            }
         } else if !self.leads {
             return Err("the first process speaks for the producer, and this is another".into());
         }

@@ -21,7 +21,8 @@ fn state(queue: Queue) -> State {
         queue,
     };
     let byte_order = crate::terms::BYTE_ORDER.into();
-    let hello = Hello { byte_order, processes: vec![process(0..2)], arrays: vec![wanted] };
+    let hello =
+        Hello { byte_order, processes: vec![process(0..2)], arrays: vec![wanted], few_connections: false };
     let mut state = State::new(vec![published], vec![process(0..3)], 1, true);
     state.greeted(CONTROL, Channel::Control).unwrap();
     state.text(CONTROL, Text::Hello(hello.clone())).unwrap();
