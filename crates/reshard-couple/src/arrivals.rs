@@ -3,7 +3,7 @@
 use crate::frame::{FrameKind, Head, data_bytes};
 use crate::greeting::Channel;
 use crate::service::{ConnectionId, Orders, Service};
-use crate::slots::{ReadSlot, SlotMemory, decode};
+use crate::slots::{Filled, ReadSlot, SlotMemory, SlotReader};
 use crate::stream::Stream;
 use crate::terms::{Announced, Text};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -23,7 +23,7 @@ pub struct Arrivals {
     /// Connections that are closed for now.
     paused: BTreeSet<ConnectionId>,
     /// Memory that is shared with processes of the producer.
-    shared: BTreeMap<ConnectionId, Arc<SlotMemory>>,
+    shared: BTreeMap<ConnectionId, SlotReader>,
     /// Connections for data that the other side has.
     pub opened: usize,
     pub arrays: Vec<Arriving>,
@@ -46,6 +46,8 @@ pub struct Arriving {
     /// Where connections come and go: the process of each rank from which something comes, and how many messages come from each process.
     pub process_of: HashMap<u32, u32>,
     pub messages_of: HashMap<u32, usize>,
+    /// Steps before this one are taken, or were given up.
+    pub first: u64,
     /// Steps that were asked for, and what has come of them.
     pub steps: BTreeMap<u64, Arrived>,
     /// Steps that were announced, and not taken yet.
@@ -75,22 +77,8 @@ type ArrivedMessage = (u64, Vec<Vec<u8>>);
 pub struct ArrivedFrame {
     pub from: u32,
     pub to: u32,
-    memory: FrameMemory,
+    pub slot: ReadSlot,
     connection: ConnectionId,
-}
-
-enum FrameMemory {
-    Own(Vec<u8>),
-    Slot(ReadSlot),
-}
-
-impl ArrivedFrame {
-    pub fn bytes(&self) -> &[u8] {
-        match &self.memory {
-            FrameMemory::Own(bytes) => bytes,
-            FrameMemory::Slot(slot) => slot,
-        }
-    }
 }
 
 /// What there is to do about a step that is wanted.
@@ -123,6 +111,32 @@ impl Arriving {
             || self.steps.get(&sequence).is_some_and(|step| step.complete == self.expected.len())
     }
 
+    /// Fails unless so many bytes of a message were asked for, and have not come yet.
+    fn check(&self, sequence: u64, message: (u32, u32), bytes: u32) -> Result<(), String> {
+        let step = self.steps.get(&sequence).ok_or_else(out_of_turn)?;
+        let expected = self.expected.get(&message).ok_or_else(out_of_turn)?;
+        let got = step.messages.get(&message).map_or(0, |(bytes, _)| *bytes);
+        let whole = bytes > 0 && u64::from(bytes).is_multiple_of(self.element);
+        let fits = whole && bytes as usize <= data_bytes(self.element) && got + u64::from(bytes) <= *expected;
+        if fits { Ok(()) } else { Err(out_of_turn()) }
+    }
+
+    /// So many bytes of a message have come.
+    fn count(&mut self, sequence: u64, message: (u32, u32), bytes: u64) {
+        let step = self.steps.entry(sequence).or_default();
+        let got = &mut step.messages.entry(message).or_default().0;
+        *got += bytes;
+        if Some(&*got) != self.expected.get(&message) {
+            return;
+        }
+        step.complete += 1;
+        if let Some(&process) = self.process_of.get(&message.0) {
+            let complete = step.complete_of.entry(process).or_default();
+            *complete += 1;
+            step.done.extend((self.messages_of.get(&process) == Some(complete)).then_some(process));
+        }
+    }
+
     /// The processes of which not all of a step is there, in the order of the schedule.
     pub fn not_done(&self, sequence: u64) -> Vec<u32> {
         let step = self.steps.get(&sequence);
@@ -139,6 +153,32 @@ impl Arriving {
         };
         self.expected.iter().filter(|(key, bytes)| !there(key, **bytes)).map(|(key, _)| *key).min()
     }
+}
+
+fn out_of_turn() -> String {
+    "the producer sent something that was not asked for".into()
+}
+
+/// Takes note of a slot that was filled.
+fn take_slot(
+    arrays: &mut [Arriving],
+    reader: &mut SlotReader,
+    connection: ConnectionId,
+    filled: &Filled,
+    slot: ReadSlot,
+) -> Result<(), String> {
+    let array = arrays.get_mut(filled.array as usize).ok_or_else(out_of_turn)?;
+    if filled.sequence < array.first && !array.steps.contains_key(&filled.sequence) {
+        // Given up meanwhile.
+        reader.free(&slot);
+        return Ok(());
+    }
+    let message = (filled.from, filled.to);
+    array.check(filled.sequence, message, filled.bytes)?;
+    array.count(filled.sequence, message, u64::from(filled.bytes));
+    let step = array.steps.entry(filled.sequence).or_default();
+    step.early.push(ArrivedFrame { from: filled.from, to: filled.to, slot, connection });
+    Ok(())
 }
 
 impl Arrived {
@@ -159,7 +199,7 @@ impl Arrivals {
 
     /// A process of the producer has memory of this one.
     pub fn share(&mut self, id: ConnectionId, memory: Arc<SlotMemory>) {
-        self.shared.insert(id, memory);
+        self.shared.insert(id, SlotReader::new(memory));
     }
 
     /// How many connections share memory.
@@ -215,6 +255,7 @@ impl Arrivals {
 
     /// What has come of a step since the last time.
     pub fn coming(&mut self, array: usize, sequence: u64) -> Option<Coming> {
+        self.look();
         let arriving = &mut self.arrays[array];
         if let Some(step) = arriving.steps.get_mut(&sequence).filter(|step| !step.early.is_empty()) {
             return Some(Coming::Frames(std::mem::take(&mut step.early)));
@@ -244,20 +285,42 @@ impl Arrivals {
         }
     }
 
-    /// Gives frames back that were unpacked.
-    pub fn give_back(&mut self, frames: Vec<ArrivedFrame>) {
-        for ArrivedFrame { memory, connection, .. } in frames {
-            match memory {
-                FrameMemory::Own(bytes) => self.keep_frame(bytes),
-                FrameMemory::Slot(slot) => {
-                    self.send(connection, Head::new(FrameKind::Free, slot.number(), 0), Vec::new());
+    /// Takes note of what has come through shared memory.
+    fn look(&mut self) {
+        let Self { shared, arrays, over, .. } = self;
+        for (&connection, reader) in shared {
+            loop {
+                let took = match reader.next() {
+                    Ok(None) => break,
+                    Ok(Some((filled, slot))) => take_slot(arrays, reader, connection, &filled, slot),
+                    Err(why) => Err(why),
+                };
+                if let Err(why) = took {
+                    over.get_or_insert(why);
+                    break;
                 }
             }
         }
     }
 
+    /// Gives a frame back that was unpacked.
+    pub fn give_back(&mut self, frame: &ArrivedFrame) {
+        self.shared.get_mut(&frame.connection).into_iter().for_each(|reader| reader.free(&frame.slot));
+    }
+
+    /// Says to those that share memory whether a step is taken right now.
+    pub fn receives(&self, receives: bool) {
+        self.shared.values().for_each(|reader| reader.receives(receives));
+    }
+
+    /// Those that share memory are to wake this process from now on.
+    pub fn sleeps(&self) {
+        self.shared.values().for_each(SlotReader::sleeps);
+    }
+
     /// Takes a step out; it is to be given back.
     pub fn take(&mut self, array: usize, sequence: u64) -> Arrived {
+        self.arrays[array].first = sequence + 1;
         self.arrays[array].steps.remove(&sequence).unwrap_or_default()
     }
 
@@ -271,18 +334,6 @@ impl Arrivals {
             self.spare_bytes += frame.capacity();
             self.spare.push(frame);
         }
-    }
-
-    /// Fails unless so many bytes of a message were asked for, and have not come yet.
-    fn check(&self, head: &Head, bytes: usize) -> Result<(), String> {
-        let out_of_turn = || "the producer sent something that was not asked for".to_string();
-        let array = self.arrays.get(head.array as usize).ok_or_else(out_of_turn)?;
-        let step = array.steps.get(&head.sequence).ok_or_else(out_of_turn)?;
-        let expected = array.expected.get(&(head.from, head.to)).ok_or_else(out_of_turn)?;
-        let got = step.messages.get(&(head.from, head.to)).map_or(0, |(bytes, _)| *bytes);
-        let fits =
-            bytes > 0 && (bytes as u64).is_multiple_of(array.element) && bytes <= data_bytes(array.element);
-        if fits && got + bytes as u64 <= *expected { Ok(()) } else { Err(out_of_turn()) }
     }
 
     fn text(&mut self, text: Text) -> Result<(), String> {
@@ -319,9 +370,11 @@ impl Service for Arrivals {
 
     fn room(&mut self, id: ConnectionId, head: &Head) -> Result<Vec<u8>, String> {
         match head.kind {
-            FrameKind::Text | FrameKind::Open => return Ok(Vec::new()),
-            FrameKind::Slot if self.shared.contains_key(&id) => return Ok(Vec::new()),
-            FrameKind::Data => self.check(head, head.bytes as usize)?,
+            FrameKind::Text | FrameKind::Open | FrameKind::Wake => return Ok(Vec::new()),
+            FrameKind::Data if !self.shared.contains_key(&id) => {
+                let array = self.arrays.get(head.array as usize).ok_or_else(out_of_turn)?;
+                array.check(head.sequence, (head.from, head.to), head.bytes)?;
+            }
             _ => return Err("the producer sent a frame that producers do not send".into()),
         }
         let memory = self.spare.pop().unwrap_or_default();
@@ -329,48 +382,23 @@ impl Service for Arrivals {
         Ok(memory)
     }
 
-    fn received(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) -> Result<(), String> {
+    fn received(&mut self, _: ConnectionId, head: &Head, body: Vec<u8>) -> Result<(), String> {
         match head.kind {
             FrameKind::Text => return self.text(Text::decode(&body)?),
             FrameKind::Open => {
                 self.opened += 1;
                 return Ok(());
             }
-            _ => {}
+            FrameKind::Data => {}
+            // Whoever waits looks now.
+            _ => return Ok(()),
         }
-        let memory = match (head.kind, self.shared.get(&id)) {
-            (FrameKind::Slot, Some(shared)) => {
-                let slot = decode(&body).and_then(|(slot, bytes)| shared.read(slot, bytes));
-                let slot = slot.ok_or("the producer named memory that is not shared")?;
-                self.check(head, slot.len())?;
-                FrameMemory::Slot(slot)
-            }
-            _ => FrameMemory::Own(body),
-        };
-        let early = self.shared.contains_key(&id);
-        let frame = ArrivedFrame { from: head.from, to: head.to, memory, connection: id };
-        let bytes_come = frame.bytes().len() as u64;
         let array = self.arrays.get_mut(head.array as usize);
-        let Some(array) = array.filter(|array| array.steps.contains_key(&head.sequence)) else {
-            // Given up meanwhile.
-            self.give_back(vec![frame]);
-            return Ok(());
-        };
-        let expected = array.expected.get(&(head.from, head.to)).copied();
-        let step = array.steps.entry(head.sequence).or_default();
-        let (bytes, frames) = step.messages.entry((head.from, head.to)).or_default();
-        *bytes += bytes_come;
-        if Some(*bytes) == expected {
-            step.complete += 1;
-            if let Some(&process) = array.process_of.get(&head.from) {
-                let complete = step.complete_of.entry(process).or_default();
-                *complete += 1;
-                step.done.extend((array.messages_of.get(&process) == Some(complete)).then_some(process));
-            }
-        }
-        match frame.memory {
-            FrameMemory::Own(bytes) if !early => frames.push(bytes),
-            _ => step.early.push(frame),
+        // Given up meanwhile, if it is not there.
+        if let Some(array) = array.filter(|array| array.steps.contains_key(&head.sequence)) {
+            array.count(head.sequence, (head.from, head.to), body.len() as u64);
+            let step = array.steps.entry(head.sequence).or_default();
+            step.messages.entry((head.from, head.to)).or_default().1.push(body);
         }
         Ok(())
     }
@@ -387,6 +415,8 @@ impl Service for Arrivals {
 
     fn closed(&mut self, id: ConnectionId, why: &str) {
         self.outputs.remove(&id);
+        // What it sent before is there.
+        self.look();
         self.shared.remove(&id);
         if self.paused.remove(&id) {
             return;
@@ -408,59 +438,64 @@ impl Service for Arrivals {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::slots::SlotPool;
+    use crate::slots::SlotWriter;
 
     const DATA: ConnectionId = 3;
 
-    #[test]
-    fn what_comes_through_shared_memory_is_handed_out_as_it_comes() {
-        let memory = Arc::new(SlotMemory::new(2, 4096).unwrap().0);
-        let mut pool = SlotPool::new(Arc::clone(&memory));
+    /// A consumer that waits for a step of two messages through shared memory, and the producer's end of it.
+    fn arrivals() -> (Arrivals, SlotWriter) {
+        let (memory, passed) = SlotMemory::new(2, 4096).unwrap();
+        let writer = SlotWriter::new(Arc::new(SlotMemory::of(&passed, 2, 4096).unwrap()));
         let mut arrivals = Arrivals::default();
         let expected = [((0, 0), 8), ((1, 0), 4)].into_iter().collect();
         arrivals.arrays = vec![Arriving { expected, element: 4, ..Arriving::default() }];
         arrivals.outputs.insert(DATA, VecDeque::new());
-        arrivals.share(DATA, memory);
+        arrivals.share(DATA, Arc::new(memory));
         arrivals.want(0, 0);
+        (arrivals, writer)
+    }
+
+    fn send(writer: &mut SlotWriter, from: u32, bytes: &[u8]) {
+        let mut slot = writer.take(bytes.len()).unwrap().unwrap();
+        slot.copy_from_slice(bytes);
+        let (slot, bytes) = slot.filled();
+        writer.send(Filled { sequence: 0, array: 0, from, to: 0, slot, bytes, unused: 0 });
+    }
+
+    #[test]
+    fn what_comes_through_shared_memory_is_handed_out_as_it_comes() {
+        let (mut arrivals, mut writer) = arrivals();
         assert!(arrivals.coming(0, 0).is_none());
-        let mut send = |arrivals: &mut Arrivals, from: u32, bytes: &[u8]| {
-            let mut slot = pool.take(bytes.len()).unwrap();
-            slot.copy_from_slice(bytes);
-            let head = Head { from, ..Head::new(FrameKind::Slot, 0, 0) };
-            arrivals.received(DATA, &head, slot.encode())
-        };
-        send(&mut arrivals, 0, b"elements").unwrap();
+        send(&mut writer, 0, b"elements");
         let Some(Coming::Frames(frames)) = arrivals.coming(0, 0) else { panic!("it is there") };
-        assert_eq!((frames.len(), frames[0].from, frames[0].bytes()), (1, 0, &b"elements"[..]));
-        arrivals.give_back(frames);
-        let freed = arrivals.next(DATA).unwrap().0;
-        assert_eq!((freed.kind, freed.array), (FrameKind::Free, 0));
+        assert_eq!((frames.len(), frames[0].from, &frames[0].slot[..]), (1, 0, &b"elements"[..]));
+        assert_eq!(writer.taken(), Ok(1));
+        arrivals.give_back(&frames[0]);
+        assert_eq!(writer.taken(), Ok(0));
         assert_eq!(arrivals.arrays[0].missing(0), Some((1, 0)));
-        assert!(send(&mut arrivals, 0, b"more").is_err(), "all of it has come");
-        // What is short comes with its head, and is handed out as well.
-        let head = Head { from: 1, ..Head::new(FrameKind::Data, 0, 0) }.with(b"four");
-        arrivals.room(DATA, &head).unwrap();
-        arrivals.received(DATA, &head, b"four".to_vec()).unwrap();
-        assert!(matches!(arrivals.coming(0, 0), Some(Coming::Frames(frames)) if frames.len() == 1));
+        // What was sent before a producer is gone is there.
+        send(&mut writer, 1, b"four");
+        arrivals.closed(DATA, "the end");
+        assert!(
+            matches!(arrivals.coming(0, 0), Some(Coming::Frames(frames)) if frames[0].slot[..] == *b"four")
+        );
         assert!(matches!(arrivals.coming(0, 0), Some(Coming::Complete)));
     }
 
     #[test]
-    fn memory_that_is_not_shared_is_not_looked_at() {
-        let mut arrivals = Arrivals::default();
-        let expected = [((0, 0), 8)].into_iter().collect();
-        arrivals.arrays = vec![Arriving { expected, element: 4, ..Arriving::default() }];
-        arrivals.want(0, 0);
-        let head = Head { bytes: 8, ..Head::new(FrameKind::Slot, 0, 0) };
-        assert!(arrivals.room(DATA, &head).is_err());
-        arrivals.share(DATA, Arc::new(SlotMemory::new(2, 4096).unwrap().0));
-        assert_eq!(arrivals.room(DATA, &head), Ok(Vec::new()));
-        let slot = |number: u32, bytes: u32| [number.to_le_bytes(), bytes.to_le_bytes()].concat();
-        for (wrong, why) in
-            [(slot(2, 8), "no such slot"), (slot(0, 4097), "too long"), (slot(0, 12), "not asked for")]
-        {
-            assert!(arrivals.received(DATA, &head, wrong).is_err(), "{why}");
+    fn what_was_not_asked_for_ends_the_coupling() {
+        for (from, bytes) in [(0, &b"twelve bytes"[..]), (2, b"four"), (1, b"odd")] {
+            let (mut arrivals, mut writer) = arrivals();
+            send(&mut writer, from, bytes);
+            assert!(
+                matches!(arrivals.coming(0, 0), Some(Coming::Over(why)) if why.contains("not asked for"))
+            );
         }
-        arrivals.received(DATA, &head, slot(1, 8)).unwrap();
+        // Nor does data come by the socket of who shares memory.
+        let (mut arrivals, _) = arrivals();
+        let head = Head::new(FrameKind::Data, 0, 0).with(b"elements");
+        assert!(arrivals.room(DATA, &head).is_err());
+        arrivals.shared.clear();
+        assert_eq!(arrivals.room(DATA, &head), Ok(Vec::new()));
     }
 }

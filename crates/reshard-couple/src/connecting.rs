@@ -90,11 +90,8 @@ pub struct SlotNeeds {
     slot_bytes: usize,
 }
 
-/// The most memory that is shared with one process.
-const MAX_SHARED_BYTES: usize = 4 << 30;
-
 /// The processes of the producer from which this one gets something, and what they need to send it through shared memory: slots for all
-/// steps of the queues and for one that is being unpacked. None where that is not wanted.
+/// steps of the queues, one that is being packed and one that is being unpacked. None where that is not wanted.
 pub fn needs(
     sides: &[Side],
     arrays: &[Wanted],
@@ -108,14 +105,11 @@ pub fn needs(
             if shared {
                 let frame = data_bytes(wanted.element.bytes()).min(message.bytes as usize);
                 let frames =
-                    message.bytes.div_ceil(frame as u64).max(1) * (u64::from(wanted.queue.depth) + 1);
+                    message.bytes.div_ceil(frame as u64).max(1) * (u64::from(wanted.queue.depth) + 2);
                 needs.slots = needs.slots.saturating_add(u32::try_from(frames).unwrap_or(u32::MAX));
                 needs.slot_bytes = needs.slot_bytes.max(frame.next_multiple_of(PAGE_BYTES));
             }
         }
-    }
-    for one in needs.values_mut().filter(|one| one.slots > 0) {
-        one.slots = one.slots.min((MAX_SHARED_BYTES / one.slot_bytes) as u32);
     }
     needs
 }
@@ -185,7 +179,8 @@ pub fn connect_all(
     }
     io.shared().wake();
     let opened = io.shared().wait(end, |arrivals| {
-        let opened = (arrivals.opened == needs.len()).then_some(Ok(()));
+        // Memory that is shared is answered as well.
+        let opened = (arrivals.opened == needs.len() + arrivals.shared_count()).then_some(Ok(()));
         opened.or_else(|| arrivals.over.clone().map(|why| Err(partner(why))))
     });
     opened.unwrap_or_else(|| Err(partner("the producer did not take all connections before the deadline")))

@@ -1,8 +1,6 @@
 //! Frames: what goes over a connection once both sides have proved who they are. A head of fixed length says what follows and how
 //! long it is; both have checksums. Numbers are little endian. What does not fit is an error, and the connection is closed.
 
-use crate::slots::SLOT_BYTES;
-
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 40;
 
@@ -26,12 +24,10 @@ pub enum FrameKind {
     /// The first of a connection over MPI, where nobody has to prove anything: `array` is 0 for the leaders' connection and 1 for data, then
     /// `sequence` is the consumer and `from` its process.
     Open = 4,
-    /// As `Data`, but the elements are in a slot of memory that both processes share; see `slots.rs`.
-    Slot = 5,
-    /// The slot whose number is `array` may be written to again.
-    Free = 6,
-    /// Memory is passed along: `sequence` slots of `array` bytes.
-    Memory = 7,
+    /// Memory is passed along: `sequence` slots of `array` bytes; see `slots.rs`.
+    Memory = 5,
+    /// There is something in the memory that both share.
+    Wake = 6,
 }
 
 /// The head of a frame.
@@ -92,16 +88,14 @@ impl Head {
             2 => FrameKind::Want,
             3 => FrameKind::Text,
             4 => FrameKind::Open,
-            5 => FrameKind::Slot,
-            6 => FrameKind::Free,
-            7 => FrameKind::Memory,
+            5 => FrameKind::Memory,
+            6 => FrameKind::Wake,
             other => return Err(format!("a frame of the unknown kind {other} came")),
         };
         let sequence = u64::from(word(20)) | u64::from(word(24)) << 32;
         let most = match kind {
             FrameKind::Data => MAX_DATA_BYTES.max(MAX_ELEMENT_BYTES),
-            FrameKind::Slot => SLOT_BYTES,
-            FrameKind::Want | FrameKind::Open | FrameKind::Free | FrameKind::Memory => 0,
+            FrameKind::Want | FrameKind::Open | FrameKind::Memory | FrameKind::Wake => 0,
             FrameKind::Text => MAX_TEXT_BYTES,
         };
         if word(28) as usize > most {
@@ -164,9 +158,8 @@ mod tests {
             (FrameKind::Data, MAX_ELEMENT_BYTES),
             (FrameKind::Want, 0),
             (FrameKind::Open, 0),
-            (FrameKind::Slot, SLOT_BYTES),
-            (FrameKind::Free, 0),
             (FrameKind::Memory, 0),
+            (FrameKind::Wake, 0),
             (FrameKind::Text, MAX_TEXT_BYTES),
         ] {
             let fits = Head { bytes: most as u32, ..Head::new(kind, 0, 0) };

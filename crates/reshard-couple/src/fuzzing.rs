@@ -6,10 +6,9 @@ use crate::frame::{FrameKind, HEAD_BYTES, Head};
 use crate::greeting::{ANSWER_BYTES, Channel, Greeter, Then, VERDICT_BYTES, Visitor};
 use crate::secret::Secret;
 use crate::service::Service;
-use crate::slots::{SLOT_BYTES, SlotMemory};
 use crate::state::{Stage, State};
 use crate::terms::{Hello, Process, Published, Queue, Text, Wanted};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Any bytes as a greeting, to the side that is called and to the side that calls.
 ///
@@ -68,13 +67,11 @@ fn converse(service: &mut dyn Service, bytes: &[u8]) {
     let mut rest = bytes;
     let mut closed = [false; 2];
     while let Some((decision, after)) = rest.split_first_chunk::<6>() {
-        const KINDS: [FrameKind; 5] =
-            [FrameKind::Data, FrameKind::Want, FrameKind::Text, FrameKind::Slot, FrameKind::Free];
+        const KINDS: [FrameKind; 4] = [FrameKind::Data, FrameKind::Want, FrameKind::Text, FrameKind::Wake];
         let kind = KINDS[decision[0] as usize % KINDS.len()];
         let id = if decision[1] & 1 == 0 { CONTROL } else { DATA };
         let length = match kind {
-            FrameKind::Want | FrameKind::Free => 0,
-            FrameKind::Slot => SLOT_BYTES.min(after.len()),
+            FrameKind::Want | FrameKind::Wake => 0,
             _ => (decision[5] as usize * 4).min(after.len()),
         };
         let (body, after) = after.split_at(length);
@@ -116,13 +113,6 @@ fn wanted() -> Wanted {
     }
 }
 
-/// A few slots, the same for all.
-fn shared() -> Arc<SlotMemory> {
-    static SHARED: OnceLock<Arc<SlotMemory>> = OnceLock::new();
-    let new = || Arc::new(SlotMemory::new(4, 4096).expect("the system has memory").0);
-    Arc::clone(SHARED.get_or_init(new))
-}
-
 /// A producer of one array with a consumer, and steps of which that was not told yet.
 fn producer() -> State {
     let Wanted { name, element, .. } = wanted();
@@ -140,13 +130,12 @@ fn producer() -> State {
     let head = Head::new(FrameKind::Text, 0, 0).with(&text);
     state.received(CONTROL, &head, text).expect("it fits");
     state.greeted(DATA, Channel::Data { consumer: 1, process: 0 }).expect("it is new");
-    state.shares(DATA, shared()).expect("nothing was shared before");
     state.admit(1, &Arc::new(hello));
     assert_eq!(state.consumers[&1].stage, Stage::Admitted);
     for number in 0..2 {
         let sequence = state.begin_step(1, 0, number, b"header").expect("it is there");
         for (from, to) in [(0, 0), (1, 0), (2, 1)] {
-            let memory = state.memory(1, 0, 8);
+            let memory = state.memory(1, 0, 8, true).expect("none is shared");
             state.add_frame(1, 0, Head { from, to, ..Head::new(FrameKind::Data, 0, sequence) }, memory);
         }
         state.end_step(1, 0, sequence);
@@ -159,7 +148,6 @@ fn consumer() -> Arrivals {
     let mut arrivals = Arrivals::default();
     let expected = [((0, 0), 8), ((1, 0), 16), ((2, 1), 4)].into_iter().collect();
     arrivals.arrays = vec![Arriving { expected, element: 4, ..Arriving::default() }];
-    arrivals.share(DATA, shared());
     arrivals.want(0, 0);
     arrivals.want(0, 1);
     arrivals

@@ -15,11 +15,7 @@ pub struct Options {
     pub(crate) max_consumers: usize,
     pub(crate) shared_memory: bool,
     pub(crate) max_connections: Option<usize>,
-    pub(crate) min_slot_bytes: usize,
 }
-
-/// Shorter frames are sent with their heads, even where memory is shared.
-const MIN_SLOT_BYTES: usize = 4096;
 
 impl Default for Options {
     fn default() -> Self {
@@ -30,7 +26,6 @@ impl Default for Options {
             max_consumers: 1,
             shared_memory: true,
             max_connections: None,
-            min_slot_bytes: MIN_SLOT_BYTES,
         }
     }
 }
@@ -75,12 +70,5 @@ impl Options {
     #[must_use]
     pub fn with_connections(self, most: usize) -> Self {
         Self { max_connections: Some(most.max(1)), ..self }
-    }
-
-    /// Where memory is shared, shorter frames do not go through it: for tests.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_min_slot_bytes(self, min_slot_bytes: usize) -> Self {
-        Self { min_slot_bytes, ..self }
     }
 }

@@ -193,7 +193,7 @@ impl Publisher {
             return decided;
         }
         open.wait_for_room(array.0, deadline);
-        open.pack(array.0, number, header, parts)?;
+        open.pack(array.0, number, header, parts, deadline)?;
         open.io.hand_over(deadline, State::is_handed_over);
         if job.processes() > 1 {
             // What this process noticed meanwhile, all say at the next call.

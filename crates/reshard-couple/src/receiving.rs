@@ -10,6 +10,9 @@ use reshard::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+/// How long to look for something in shared memory before this process sleeps.
+const POLLING: Duration = Duration::from_micros(200);
+
 /// A step that comes.
 pub struct Receiving<'s> {
     pub io: &'s IoThread<Arrivals>,
@@ -33,23 +36,37 @@ impl Receiving<'_> {
             let processes = shared.lock().arrays[self.array].not_done(sequence);
             processes.into()
         });
+        shared.lock().receives(true);
+        let received = self.receive_all(ranks, &mut later, end);
+        shared.lock().receives(false);
+        received
+    }
+
+    fn receive_all(
+        &mut self,
+        ranks: &mut [Unpacking<'_>],
+        later: &mut VecDeque<u32>,
+        end: Instant,
+    ) -> Result<()> {
+        let (shared, sequence) = (self.io.shared(), self.announced.sequence);
+        let polls = shared.lock().shared_count() > 0;
         loop {
             if let Some(redialling) = self.redialling {
                 self.once = true;
-                self.connect_some(redialling, &mut later, end)?;
+                self.connect_some(redialling, later, end)?;
             }
-            let coming = shared.wait(end, |arrivals| arrivals.coming(self.array, sequence));
+            let mut coming = if polls { self.poll() } else { None };
+            if coming.is_none() {
+                coming = shared.wait(end, |arrivals| arrivals.coming(self.array, sequence));
+            }
             match coming {
                 Some(Coming::Complete) => return Ok(()),
                 Some(Coming::Frames(frames)) => {
                     (self.early, self.once) = (true, true);
-                    let mut unpacked = Ok(());
                     for frame in &frames {
-                        unpacked = unpacked.and_then(|()| unpack(ranks, frame.from, frame.to, frame.bytes()));
+                        unpack(ranks, frame.from, frame.to, &frame.slot)?;
+                        shared.lock().give_back(frame);
                     }
-                    shared.lock().give_back(frames);
-                    shared.wake();
-                    unpacked?;
                 }
                 Some(Coming::Done(process)) => {
                     if self.redialling.is_some() {
@@ -60,6 +77,24 @@ impl Receiving<'_> {
                 Some(Coming::Over(why)) => return Err(self.failed(why)),
                 None => return Err(self.late()),
             }
+        }
+    }
+
+    /// Looks for a moment whether something comes through shared memory. If nothing does, it is said that this process is to be woken.
+    fn poll(&self) -> Option<Coming> {
+        let (shared, sequence) = (self.io.shared(), self.announced.sequence);
+        let began = Instant::now();
+        loop {
+            let mut arrivals = shared.lock();
+            if let Some(coming) = arrivals.coming(self.array, sequence) {
+                return Some(coming);
+            }
+            if began.elapsed() > POLLING {
+                arrivals.sleeps();
+                return None;
+            }
+            drop(arrivals);
+            std::thread::yield_now();
         }
     }
 

@@ -11,6 +11,7 @@ use crate::messages::MessageIo;
 use crate::options::Options;
 use crate::secret::{Secret, random};
 use crate::side::{Role, Side};
+use crate::slots::Buffer;
 use crate::state::{ConsumerId, Stage, State};
 use crate::stream::{listen, local_name};
 use crate::terms::{Hello, Process, Published, Wanted, check_processes, moved, process_of, ranks};
@@ -119,8 +120,7 @@ impl Serving {
             })
             .collect();
         check_processes("producer", &processes, ranks).map_err(|why| Error::new(ErrorKind::Mismatch, why))?;
-        let mut state = State::new(arrays.to_vec(), processes, options.max_consumers, job.leads());
-        state.min_slot_bytes = options.min_slot_bytes;
+        let state = State::new(arrays.to_vec(), processes, options.max_consumers, job.leads());
         let io = match reached.way {
             Way::Listens(listener) => {
                 let door = Door { listener, local, secret: secret.clone(), session };
@@ -274,7 +274,14 @@ impl Serving {
         }
     }
 
-    pub fn pack(&mut self, place: usize, number: u64, header: &[u8], parts: &[&[u8]]) -> Result<()> {
+    pub fn pack(
+        &mut self,
+        place: usize,
+        number: u64,
+        header: &[u8],
+        parts: &[&[u8]],
+        deadline: Duration,
+    ) -> Result<()> {
         let shared = Arc::clone(self.io.shared());
         for (&(id, array), side) in &mut self.sides {
             let found = {
@@ -285,11 +292,15 @@ impl Serving {
                 hello.and_then(|hello| Some((hello, state.begin_step(id, array, number, header)?)))
             };
             let Some((hello, sequence)) = found else { continue };
+            let mut patient = true;
             for (rank, part) in side.ranks.iter_mut().zip(parts) {
                 let from = rank.rank as u32;
                 rank.pack(
                     part,
-                    |to, bytes| shared.lock().memory(id, process_of(&hello.processes, to), bytes),
+                    |to, bytes| {
+                        let process = process_of(&hello.processes, to);
+                        memory(&shared, id, process, bytes, &mut patient, deadline)
+                    },
                     |to, frame| {
                         let head =
                             Head { from, to: to as u32, ..Head::new(FrameKind::Data, array, sequence) };
@@ -303,6 +314,39 @@ impl Serving {
             shared.wake();
         }
         Ok(())
+    }
+}
+
+/// How long to wait for a consumer that will have read a little in a moment.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// How long to look for memory again and again before sleeping in between.
+const POLLING: Duration = Duration::from_millis(2);
+
+/// Memory for a frame. Who frees none before the deadline is given up.
+fn memory(
+    shared: &Shared<State>,
+    id: ConsumerId,
+    process: u32,
+    bytes: usize,
+    patient: &mut bool,
+    deadline: Duration,
+) -> Buffer {
+    let began = Instant::now();
+    loop {
+        if let Some(buffer) = shared.lock().memory(id, process, bytes, *patient) {
+            return buffer;
+        }
+        let waited = began.elapsed();
+        *patient &= waited < PATIENCE;
+        if waited > deadline {
+            let why = format!("consumer {id} took no step within {} s", deadline.as_secs_f64());
+            shared.lock().end(id, Stage::Lost(why));
+        } else if waited > POLLING {
+            std::thread::sleep(POLLING / 10);
+        } else {
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -62,7 +62,7 @@ fn processes(way: Way, ranks: [usize; 2], path: &Path) -> [Vec<Process>; 2] {
 }
 
 fn options(shared: bool) -> Options {
-    Options::default().with_deadline(DEADLINE).with_shared_memory(shared).with_min_slot_bytes(1)
+    Options::default().with_deadline(DEADLINE).with_shared_memory(shared)
 }
 
 /// What one process of the producer does with its parts of each step.

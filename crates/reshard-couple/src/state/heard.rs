@@ -4,7 +4,7 @@ use super::{COMING_LIMIT, Consumer, ConsumerId, ConsumerLink, MAX_WANTED, Stage,
 use crate::frame::{FrameKind, Head, MAX_TEXT_BYTES};
 use crate::greeting::Channel;
 use crate::service::{ConnectionId, Orders, Service};
-use crate::slots::{SlotMemory, SlotPool};
+use crate::slots::{SlotMemory, SlotWriter};
 use crate::terms::{Hello, Text, Welcome, check};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl Service for State {
             in_flight: 0,
             since: Instant::now(),
             wanted: HashSet::new(),
-            pool: None,
+            slots: None,
         };
         if let Channel::Data { consumer, process } = channel {
             (connection.consumer, connection.process) = (Some(consumer), Some(process));
@@ -174,7 +174,7 @@ impl Service for State {
     fn room(&mut self, id: ConnectionId, head: &Head) -> Result<Vec<u8>, String> {
         let data = self.connections.get(&id).is_some_and(|connection| connection.process.is_some());
         match (head.kind, data) {
-            (FrameKind::Want | FrameKind::Free, true) => Ok(Vec::new()),
+            (FrameKind::Want, true) => Ok(Vec::new()),
             (FrameKind::Text, _) if head.bytes as usize <= MAX_TEXT_BYTES => Ok(Vec::new()),
             _ => Err("it sent a frame that consumers do not send".into()),
         }
@@ -185,10 +185,6 @@ impl Service for State {
             return self.text(id, Text::decode(&body)?);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
-        if head.kind == FrameKind::Free {
-            let given = connection.pool.as_mut().is_some_and(|pool| pool.give_back(head.array));
-            return if given { Ok(()) } else { Err("it gave memory back that it did not have".into()) };
-        }
         let (Some(consumer), Some(process)) = (connection.consumer, connection.process) else {
             return Ok(());
         };
@@ -208,16 +204,19 @@ impl Service for State {
         }
         if let Some(step) = step {
             step.taken = true;
-            connection.output.extend(step.held.remove(&process).into_iter().flatten());
-            self.orders.write(id);
+            let held = step.held.remove(&process).into_iter().flatten();
+            held.for_each(|(head, buffer)| self.dispatch(id, head, buffer));
         }
         Ok(())
     }
 
     fn shares(&mut self, id: ConnectionId, memory: Arc<SlotMemory>) -> Result<(), String> {
         match self.connections.get_mut(&id) {
-            Some(one) if one.process.is_some() && one.pool.is_none() => {
-                one.pool = Some(SlotPool::new(memory));
+            Some(one) if one.process.is_some() && one.slots.is_none() => {
+                one.slots = Some(SlotWriter::new(memory));
+                // So that the consumer knows that all of it goes there from now on.
+                one.output.push_back((Head::new(FrameKind::Open, 0, 0), Vec::new()));
+                self.orders.write(id);
                 Ok(())
             }
             _ => Err("it shared memory that nothing is sent through".into()),
@@ -234,15 +233,15 @@ impl Service for State {
     fn sent(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.in_flight -= 1;
-        if let (FrameKind::Data | FrameKind::Slot, Some(consumer)) = (head.kind, connection.consumer) {
+        if let (FrameKind::Data, Some(consumer)) = (head.kind, connection.consumer) {
             self.with_step(consumer, head.array, head.sequence, |step| step.unsent -= 1);
-            self.keep((*head, body));
+            self.keep(body);
         }
     }
 
     fn closed(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.connections.remove(&id) else { return };
-        connection.output.into_iter().for_each(|frame| self.keep(frame));
+        connection.output.into_iter().for_each(|(_, memory)| self.keep(memory));
         let Some(consumer) = connection.consumer else { return };
         if let Some(one) = self.consumers.get_mut(&consumer) {
             one.data.retain(|_, other| *other != id);

@@ -7,7 +7,7 @@ mod tests;
 
 use crate::frame::{FrameKind, Head};
 use crate::service::{ConnectionId, Orders};
-use crate::slots::{Buffer, SlotPool, decode};
+use crate::slots::{Buffer, Filled, SlotWriter};
 use crate::terms::{Announced, Hello, Process, Published, Queue, Text};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,6 +18,9 @@ const MAX_SPARE_BYTES: usize = 1 << 30;
 
 /// Steps that a consumer may ask for before they are there.
 const MAX_WANTED: usize = 1 << 16;
+
+/// Where the consumer reads as fast as this side writes, slots that are written ahead of it: few, so that they stay in the caches.
+const AHEAD: usize = 3;
 
 /// How long a consumer may take from its first word until it is ready.
 const COMING_LIMIT: Duration = Duration::from_secs(60);
@@ -33,8 +36,6 @@ pub struct State {
     pub published: Vec<Published>,
     pub processes: Vec<Process>,
     pub max_consumers: usize,
-    /// Shorter frames do not go through shared memory.
-    pub min_slot_bytes: usize,
     /// This process speaks with consumers.
     pub leads: bool,
     last_consumer: ConsumerId,
@@ -60,7 +61,7 @@ struct ConsumerLink {
     /// Steps that were asked for and are not there yet.
     wanted: HashSet<(u32, u64)>,
     /// Memory that both processes share.
-    pool: Option<SlotPool>,
+    slots: Option<SlotWriter>,
 }
 
 /// A consumer, as one process sees it.
@@ -111,7 +112,7 @@ pub struct Step {
     /// The consumer has been told of it: it is not dropped any more.
     pub taken: bool,
     /// Frames that were not asked for yet, by process.
-    held: BTreeMap<u32, Vec<(Head, Vec<u8>)>>,
+    held: BTreeMap<u32, Vec<(Head, Buffer)>>,
     /// Frames that were not given to the system yet.
     unsent: usize,
     /// There will be more of them.
@@ -132,7 +133,6 @@ impl State {
             published,
             processes,
             max_consumers,
-            min_slot_bytes: 1,
             leads,
             last_consumer: 0,
             ended: false,
@@ -143,26 +143,63 @@ impl State {
         }
     }
 
-    /// Memory for a frame of so many bytes that goes to a process of a consumer: shared with it, if that is possible.
-    pub fn memory(&mut self, id: ConsumerId, process: u32, bytes: usize) -> Buffer {
-        if bytes >= self.min_slot_bytes
-            && let Some(connection) = self.consumers.get(&id).and_then(|one| one.data.get(&process))
-            && let Some(pool) = self.connections.get_mut(connection).and_then(|one| one.pool.as_mut())
-            && let Some(slot) = pool.take(bytes)
-        {
-            return Buffer::Slot(slot);
+    /// Memory for a frame of so many bytes that goes to a process of a consumer: shared with it, if that is possible. None if it is to be
+    /// waited for: nothing is free or, if one is patient, the consumer will have read a little in a moment.
+    pub fn memory(&mut self, id: ConsumerId, process: u32, bytes: usize, patient: bool) -> Option<Buffer> {
+        let connection = self.consumers.get(&id).and_then(|one| one.data.get(&process));
+        let link = connection.and_then(|connection| self.connections.get_mut(connection));
+        if let Some(slots) = link.and_then(|link| link.slots.as_mut()) {
+            let waits = patient && slots.is_awaited();
+            let slot = slots.taken().and_then(|taken| match waits && taken >= AHEAD {
+                true => Ok(None),
+                false => slots.take(bytes),
+            });
+            match slot {
+                Ok(slot) => return slot.map(Buffer::Slot),
+                Err(why) => self.end(id, Stage::Lost(format!("process {process} of consumer {id}: {why}"))),
+            }
         }
         let mut memory = self.spare.pop().unwrap_or_default();
         self.spare_bytes -= memory.capacity();
         memory.resize(bytes, 0);
-        Buffer::Own(memory)
+        Some(Buffer::Own(memory))
     }
 
-    /// A frame that was sent, or is not to be sent: its memory may be used again.
-    fn keep(&mut self, (head, memory): (Head, Vec<u8>)) {
-        if head.kind == FrameKind::Data && self.spare_bytes + memory.capacity() <= MAX_SPARE_BYTES {
+    /// The memory of a frame that was sent, or is not to be sent, may be used again.
+    fn keep(&mut self, memory: Vec<u8>) {
+        if memory.capacity() > 0 && self.spare_bytes + memory.capacity() <= MAX_SPARE_BYTES {
             self.spare_bytes += memory.capacity();
             self.spare.push(memory);
+        }
+    }
+
+    fn keep_buffer(&mut self, buffer: Buffer) {
+        // Slots end with their connection.
+        if let Buffer::Own(memory) = buffer {
+            self.keep(memory);
+        }
+    }
+
+    /// Sends a frame that was asked for.
+    fn dispatch(&mut self, connection: ConnectionId, head: Head, buffer: Buffer) {
+        let Some(link) = self.connections.get_mut(&connection) else { return self.keep_buffer(buffer) };
+        let frame = match (buffer, &mut link.slots) {
+            (Buffer::Own(memory), _) => Some((head, memory)),
+            (Buffer::Slot(slot), Some(slots)) => {
+                let (slot, bytes) = slot.filled();
+                let Head { sequence, array, from, to, .. } = head;
+                let wake = slots.send(Filled { sequence, array, from, to, slot, bytes, unused: 0 });
+                wake.then(|| (Head::new(FrameKind::Wake, 0, 0), Vec::new()))
+            }
+            (Buffer::Slot(_), None) => None,
+        };
+        let by_socket = matches!(&frame, Some((head, _)) if head.kind == FrameKind::Data);
+        if let Some(frame) = frame {
+            link.output.push_back(frame);
+            self.orders.write(connection);
+        }
+        if let Some(consumer) = link.consumer.filter(|_| !by_socket) {
+            self.with_step(consumer, head.array, head.sequence, |step| step.unsent -= 1);
         }
     }
 
@@ -198,7 +235,7 @@ impl State {
         for connection in connections {
             if let Some(why) = &why {
                 let output = self.connections.get_mut(&connection).map(|one| std::mem::take(&mut one.output));
-                output.into_iter().flatten().for_each(|frame| self.keep(frame));
+                output.into_iter().flatten().for_each(|(_, memory)| self.keep(memory));
                 self.send_text(connection, &Text::Bye { why: why.clone() });
             }
             self.orders.close(connection);
@@ -206,7 +243,7 @@ impl State {
         steps
             .into_iter()
             .flat_map(|step| step.held.into_values().flatten())
-            .for_each(|frame| self.keep(frame));
+            .for_each(|(_, buffer)| self.keep_buffer(buffer));
     }
 
     /// Begins a step for a consumer: frames follow. Returns its number.
@@ -231,10 +268,6 @@ impl State {
 
     /// A frame of a step that was begun.
     pub fn add_frame(&mut self, id: ConsumerId, process: u32, head: Head, buffer: Buffer) {
-        let (head, memory) = match buffer {
-            Buffer::Own(bytes) => (head, bytes),
-            Buffer::Slot(slot) => (Head { kind: FrameKind::Slot, ..head }, slot.encode()),
-        };
         let key = (head.array, head.sequence);
         let found = self.consumers.get_mut(&id).and_then(|consumer| {
             let connection = consumer.data.get(&process).copied();
@@ -246,13 +279,11 @@ impl State {
             step.unsent += 1;
             Some((connection, step))
         });
-        let Some((connection, step)) = found else { return self.keep((head, memory)) };
-        match connection.and_then(|id| Some((id, self.connections.get_mut(&id)?))) {
-            Some((connection, one)) if one.wanted.contains(&key) => {
-                one.output.push_back((head, memory));
-                self.orders.write(connection);
-            }
-            _ => step.held.entry(process).or_default().push((head, memory)),
+        let Some((connection, step)) = found else { return self.keep_buffer(buffer) };
+        let wants = |id: &ConnectionId| self.connections.get(id).is_some_and(|one| one.wanted.contains(&key));
+        match connection.filter(wants) {
+            Some(connection) => self.dispatch(connection, head, buffer),
+            None => step.held.entry(process).or_default().push((head, buffer)),
         }
     }
 
@@ -291,21 +322,18 @@ impl State {
         let place = steps.waiting.iter().position(|step| step.announced.sequence == sequence);
         let dropped = place.and_then(|place| steps.waiting.remove(place));
         for (process, frames) in dropped.into_iter().flat_map(|step| step.held) {
-            for (head, memory) in frames {
-                self.give_back(id, process, &head, &memory);
-                self.keep((head, memory));
+            let connection = self.consumers.get(&id).and_then(|one| one.data.get(&process)).copied();
+            for (_, buffer) in frames {
+                match buffer {
+                    Buffer::Own(memory) => self.keep(memory),
+                    Buffer::Slot(slot) => {
+                        let link = connection.and_then(|connection| self.connections.get_mut(&connection));
+                        if let Some(slots) = link.and_then(|link| link.slots.as_mut()) {
+                            slots.give_back(slot.filled().0);
+                        }
+                    }
+                }
             }
-        }
-    }
-
-    /// A slot that was never sent.
-    fn give_back(&mut self, id: ConsumerId, process: u32, head: &Head, memory: &[u8]) {
-        if head.kind == FrameKind::Slot
-            && let Some(connection) = self.consumers.get(&id).and_then(|one| one.data.get(&process))
-            && let Some(pool) = self.connections.get_mut(connection).and_then(|one| one.pool.as_mut())
-            && let Some((slot, _)) = decode(memory)
-        {
-            pool.give_back(slot);
         }
     }
 
@@ -413,7 +441,7 @@ impl State {
 
     /// True if something is sent through shared memory.
     pub fn shares_memory(&self) -> bool {
-        self.connections.values().any(|connection| connection.pool.is_some())
+        self.connections.values().any(|connection| connection.slots.is_some())
     }
 
     /// The processes of a consumer that have a connection to this one.

@@ -129,27 +129,35 @@ fn another_consumer_is_refused_while_there_is_one_and_after_the_end() {
 fn slots_come_back_when_they_are_read_or_their_step_is_dropped() {
     let mut state = state(Queue { depth: 1, drops: true });
     let memory = Arc::new(crate::slots::SlotMemory::new(2, 4096).unwrap().0);
+    let mut reader = crate::slots::SlotReader::new(Arc::clone(&memory));
     state.shares(DATA, Arc::clone(&memory)).unwrap();
     assert!(state.shares(DATA, memory).is_err(), "once is enough");
     let put_one = |state: &mut State, number: u64| {
         let sequence = state.begin_step(1, 0, number, b"").unwrap();
-        let buffer = state.memory(1, 0, 4096);
-        let in_slot = matches!(buffer, Buffer::Slot(_));
-        state.add_frame(1, 0, Head::new(FrameKind::Data, 0, sequence), buffer);
+        let buffer = state.memory(1, 0, 4096, false);
+        let there = buffer.is_some();
+        if let Some(buffer) = buffer {
+            assert!(matches!(buffer, Buffer::Slot(_)));
+            state.add_frame(1, 0, Head::new(FrameKind::Data, 0, sequence), buffer);
+        }
         state.end_step(1, 0, sequence);
-        in_slot
+        there
     };
     assert!(put_one(&mut state, 0) && put_one(&mut state, 1));
     assert!(!put_one(&mut state, 2), "there are two slots");
     state.drop_step(1, 0, 0);
     assert!(put_one(&mut state, 3), "the slot of the step that was dropped");
     // The second step is sent, and read.
+    assert!(reader.next().unwrap().is_none());
     want(&mut state, 1);
-    let slot = std::iter::from_fn(|| state.next(DATA)).find(|(head, _)| head.kind == FrameKind::Slot);
-    let (slot, bytes) = decode(&slot.unwrap().1).unwrap();
-    assert_eq!(bytes, 4096);
-    let free = Head::new(FrameKind::Free, slot, 0);
-    state.received(DATA, &free, Vec::new()).unwrap();
-    assert!(state.received(DATA, &free, Vec::new()).is_err_and(|why| why.contains("gave memory back")));
+    let (filled, slot) = reader.next().unwrap().unwrap();
+    assert_eq!((filled.sequence, filled.bytes), (1, 4096));
+    assert!(state.memory(1, 0, 1, false).is_none());
+    reader.free(&slot);
     assert!(put_one(&mut state, 4));
+    // A consumer that frees what it does not have is given up.
+    reader.free(&slot);
+    reader.free(&slot);
+    assert!(matches!(state.memory(1, 0, 1, false), Some(Buffer::Own(_))));
+    assert!(matches!(&state.consumers[&1].stage, Stage::Lost(why) if why.contains("did not have")));
 }
