@@ -61,24 +61,36 @@ pub struct Arriving {
 /// What has come of a step.
 #[derive(Default)]
 pub struct Arrived {
-    messages: HashMap<(u32, u32), ArrivedMessage>,
+    /// Bytes that have come of each message.
+    messages: HashMap<(u32, u32), u64>,
     complete: usize,
     /// Where connections come and go: messages that are complete, by process, and processes of which all are.
     complete_of: HashMap<u32, usize>,
     done: Vec<u32>,
-    /// Frames of processes that share memory with this one: they are unpacked as they come, to make room for the next.
-    early: Vec<ArrivedFrame>,
+    /// Frames that were not unpacked yet; those of a message are in their order.
+    frames: Vec<ArrivedFrame>,
 }
 
-/// What has come of a message: bytes, and frames.
-type ArrivedMessage = (u64, Vec<Vec<u8>>);
-
-/// A frame of a process that shares memory with this one.
+/// A frame that has come.
 pub struct ArrivedFrame {
     pub from: u32,
     pub to: u32,
-    pub slot: ReadSlot,
-    connection: ConnectionId,
+    memory: FrameMemory,
+}
+
+enum FrameMemory {
+    Own(Vec<u8>),
+    /// Shared with the other end of this connection.
+    Slot(ReadSlot, ConnectionId),
+}
+
+impl ArrivedFrame {
+    pub fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            FrameMemory::Own(bytes) => bytes,
+            FrameMemory::Slot(slot, _) => slot,
+        }
+    }
 }
 
 /// What there is to do about a step that is wanted.
@@ -115,7 +127,7 @@ impl Arriving {
     fn check(&self, sequence: u64, message: (u32, u32), bytes: u32) -> Result<(), String> {
         let step = self.steps.get(&sequence).ok_or_else(out_of_turn)?;
         let expected = self.expected.get(&message).ok_or_else(out_of_turn)?;
-        let got = step.messages.get(&message).map_or(0, |(bytes, _)| *bytes);
+        let got = step.messages.get(&message).copied().unwrap_or(0);
         let whole = bytes > 0 && u64::from(bytes).is_multiple_of(self.element);
         let fits = whole && bytes as usize <= data_bytes(self.element) && got + u64::from(bytes) <= *expected;
         if fits { Ok(()) } else { Err(out_of_turn()) }
@@ -124,7 +136,7 @@ impl Arriving {
     /// So many bytes of a message have come.
     fn count(&mut self, sequence: u64, message: (u32, u32), bytes: u64) {
         let step = self.steps.entry(sequence).or_default();
-        let got = &mut step.messages.entry(message).or_default().0;
+        let got = step.messages.entry(message).or_default();
         *got += bytes;
         if Some(&*got) != self.expected.get(&message) {
             return;
@@ -149,7 +161,7 @@ impl Arriving {
     pub fn missing(&self, sequence: u64) -> Option<(u32, u32)> {
         let step = self.steps.get(&sequence);
         let there = |key: &(u32, u32), bytes: u64| {
-            step.and_then(|step| step.messages.get(key)).is_some_and(|(got, _)| *got == bytes)
+            step.and_then(|step| step.messages.get(key)).is_some_and(|got| *got == bytes)
         };
         self.expected.iter().filter(|(key, bytes)| !there(key, **bytes)).map(|(key, _)| *key).min()
     }
@@ -177,16 +189,9 @@ fn take_slot(
     array.check(filled.sequence, message, filled.bytes)?;
     array.count(filled.sequence, message, u64::from(filled.bytes));
     let step = array.steps.entry(filled.sequence).or_default();
-    step.early.push(ArrivedFrame { from: filled.from, to: filled.to, slot, connection });
+    let memory = FrameMemory::Slot(slot, connection);
+    step.frames.push(ArrivedFrame { from: filled.from, to: filled.to, memory });
     Ok(())
-}
-
-impl Arrived {
-    /// All frames that were not unpacked early: rank of the producer, rank of the consumer, bytes. Those of a message are in their order.
-    pub fn frames(&self) -> impl Iterator<Item = (u32, u32, &[u8])> {
-        let messages = self.messages.iter();
-        messages.flat_map(|(&(from, to), (_, frames))| frames.iter().map(move |frame| (from, to, &frame[..])))
-    }
 }
 
 impl Arrivals {
@@ -253,20 +258,20 @@ impl Arrivals {
         }
     }
 
-    /// What has come of a step since the last time.
-    pub fn coming(&mut self, array: usize, sequence: u64) -> Option<Coming> {
+    /// What has come of a step since the last time; if it is to be `whole`, only that all of it has.
+    pub fn coming(&mut self, array: usize, sequence: u64, whole: bool) -> Option<Coming> {
         self.look();
         let arriving = &mut self.arrays[array];
-        if let Some(step) = arriving.steps.get_mut(&sequence).filter(|step| !step.early.is_empty()) {
-            return Some(Coming::Frames(std::mem::take(&mut step.early)));
+        let complete = arriving.is_complete(sequence);
+        if let Some(step) = arriving.steps.get_mut(&sequence) {
+            if !whole && !step.frames.is_empty() {
+                return Some(Coming::Frames(std::mem::take(&mut step.frames)));
+            }
+            if let Some(process) = step.done.pop() {
+                return Some(Coming::Done(process));
+            }
         }
-        if let Some(process) = arriving.steps.get_mut(&sequence).and_then(|step| step.done.pop()) {
-            return Some(Coming::Done(process));
-        }
-        if arriving.is_complete(sequence) {
-            return Some(Coming::Complete);
-        }
-        self.over.clone().map(Coming::Over)
+        if complete { Some(Coming::Complete) } else { self.over.clone().map(Coming::Over) }
     }
 
     /// A process of the producer was connected to for this step of this array.
@@ -304,8 +309,18 @@ impl Arrivals {
     }
 
     /// Gives a frame back that was unpacked.
-    pub fn give_back(&mut self, frame: &ArrivedFrame) {
-        self.shared.get_mut(&frame.connection).into_iter().for_each(|reader| reader.free(&frame.slot));
+    pub fn give_back(&mut self, frame: ArrivedFrame) {
+        match frame.memory {
+            FrameMemory::Slot(slot, connection) => {
+                self.shared.get_mut(&connection).into_iter().for_each(|reader| reader.free(&slot));
+            }
+            FrameMemory::Own(bytes) => {
+                if self.spare_bytes + bytes.capacity() <= MAX_SPARE_BYTES {
+                    self.spare_bytes += bytes.capacity();
+                    self.spare.push(bytes);
+                }
+            }
+        }
     }
 
     /// Says to those that share memory whether a step is taken right now.
@@ -318,22 +333,10 @@ impl Arrivals {
         self.shared.values().for_each(SlotReader::sleeps);
     }
 
-    /// Takes a step out; it is to be given back.
-    pub fn take(&mut self, array: usize, sequence: u64) -> Arrived {
+    /// Takes a step: what of it was not unpacked yet.
+    pub fn take(&mut self, array: usize, sequence: u64) -> Vec<ArrivedFrame> {
         self.arrays[array].first = sequence + 1;
-        self.arrays[array].steps.remove(&sequence).unwrap_or_default()
-    }
-
-    /// Keeps the memory of a step for the next.
-    pub fn keep(&mut self, step: Arrived) {
-        step.messages.into_values().flat_map(|(_, frames)| frames).for_each(|frame| self.keep_frame(frame));
-    }
-
-    fn keep_frame(&mut self, frame: Vec<u8>) {
-        if self.spare_bytes + frame.capacity() <= MAX_SPARE_BYTES {
-            self.spare_bytes += frame.capacity();
-            self.spare.push(frame);
-        }
+        self.arrays[array].steps.remove(&sequence).map_or(Vec::new(), |step| step.frames)
     }
 
     fn text(&mut self, text: Text) -> Result<(), String> {
@@ -398,7 +401,7 @@ impl Service for Arrivals {
         if let Some(array) = array.filter(|array| array.steps.contains_key(&head.sequence)) {
             array.count(head.sequence, (head.from, head.to), body.len() as u64);
             let step = array.steps.entry(head.sequence).or_default();
-            step.messages.entry((head.from, head.to)).or_default().1.push(body);
+            step.frames.push(ArrivedFrame { from: head.from, to: head.to, memory: FrameMemory::Own(body) });
         }
         Ok(())
     }
@@ -465,21 +468,32 @@ mod tests {
     #[test]
     fn what_comes_through_shared_memory_is_handed_out_as_it_comes() {
         let (mut arrivals, mut writer) = arrivals();
-        assert!(arrivals.coming(0, 0).is_none());
+        assert!(arrivals.coming(0, 0, false).is_none());
         send(&mut writer, 0, b"elements");
-        let Some(Coming::Frames(frames)) = arrivals.coming(0, 0) else { panic!("it is there") };
-        assert_eq!((frames.len(), frames[0].from, &frames[0].slot[..]), (1, 0, &b"elements"[..]));
+        let Some(Coming::Frames(frames)) = arrivals.coming(0, 0, false) else { panic!("it is there") };
+        assert_eq!((frames.len(), frames[0].from, frames[0].bytes()), (1, 0, &b"elements"[..]));
         assert_eq!(writer.taken(), Ok(1));
-        arrivals.give_back(&frames[0]);
+        frames.into_iter().for_each(|frame| arrivals.give_back(frame));
         assert_eq!(writer.taken(), Ok(0));
         assert_eq!(arrivals.arrays[0].missing(0), Some((1, 0)));
         // What was sent before a producer is gone is there.
         send(&mut writer, 1, b"four");
         arrivals.closed(DATA, "the end");
         assert!(
-            matches!(arrivals.coming(0, 0), Some(Coming::Frames(frames)) if frames[0].slot[..] == *b"four")
+            matches!(arrivals.coming(0, 0, false), Some(Coming::Frames(frames)) if frames[0].bytes() == b"four")
         );
-        assert!(matches!(arrivals.coming(0, 0), Some(Coming::Complete)));
+        assert!(matches!(arrivals.coming(0, 0, false), Some(Coming::Complete)));
+    }
+
+    #[test]
+    fn who_wants_whole_steps_gets_them_when_all_is_there() {
+        let (mut arrivals, mut writer) = arrivals();
+        send(&mut writer, 0, b"elements");
+        assert!(arrivals.coming(0, 0, true).is_none());
+        send(&mut writer, 1, b"four");
+        assert!(matches!(arrivals.coming(0, 0, true), Some(Coming::Complete)));
+        let frames = arrivals.take(0, 0);
+        assert_eq!(frames.iter().map(ArrivedFrame::bytes).collect::<Vec<_>>(), [&b"elements"[..], b"four"]);
     }
 
     #[test]
@@ -488,7 +502,7 @@ mod tests {
             let (mut arrivals, mut writer) = arrivals();
             send(&mut writer, from, bytes);
             assert!(
-                matches!(arrivals.coming(0, 0), Some(Coming::Over(why)) if why.contains("not asked for"))
+                matches!(arrivals.coming(0, 0, false), Some(Coming::Over(why)) if why.contains("not asked for"))
             );
         }
         // Nor does data come by the socket of who shares memory.

@@ -110,6 +110,7 @@ fn wanted() -> Wanted {
         layout: "2/3 of 12".parse().expect("a layout"),
         window: None,
         queue: Queue { depth: 2, drops: true },
+        whole: false,
     }
 }
 

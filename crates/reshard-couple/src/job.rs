@@ -5,6 +5,10 @@ use reshard::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::time::Duration;
 
+/// What processes tell each other in one go.
+#[cfg(feature = "mpi")]
+const SHORT_BYTES: usize = 160;
+
 /// What an error may be about.
 const KINDS: [ErrorKind; 9] = [
     ErrorKind::Notation,
@@ -93,16 +97,26 @@ impl Job {
             Processes::Communicator(comm) => {
                 // Another process may wait for the other job as long as the deadline before it comes here.
                 let deadline = deadline * 2 + Duration::from_secs(2);
-                let lengths = comm.gather_numbers(mine.len() as u64, Some(deadline))?;
-                let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
-                if longest == 0 {
-                    return Ok(vec![Vec::new(); lengths.len()]);
+                // Lengths, and what is short along with them.
+                let mut first = [0; SHORT_BYTES];
+                let length = &mut first[..8];
+                length.copy_from_slice(&(mine.len() as u64).to_ne_bytes());
+                let short = mine.len().min(SHORT_BYTES - 8);
+                first[8..8 + short].copy_from_slice(&mine[..short]);
+                let all = comm.gather(&first, Some(deadline))?;
+                let (all, _) = all.as_chunks::<SHORT_BYTES>();
+                let length = |one: &[u8; SHORT_BYTES]| {
+                    one.first_chunk::<8>().map_or(0, |length| u64::from_ne_bytes(*length) as usize)
+                };
+                let longest = all.iter().map(length).max().unwrap_or(0);
+                if longest <= SHORT_BYTES - 8 {
+                    return Ok(all.iter().map(|one| one[8..8 + length(one)].to_vec()).collect());
                 }
                 let mut padded = mine.to_vec();
                 padded.resize(longest, 0);
-                let all = comm.gather(&padded, Some(deadline))?;
-                let texts = all.chunks_exact(longest).zip(lengths);
-                Ok(texts.map(|(text, length)| text[..length as usize].to_vec()).collect())
+                let texts = comm.gather(&padded, Some(deadline))?;
+                let texts = texts.chunks_exact(longest).zip(all);
+                Ok(texts.map(|(text, one)| text[..length(one)].to_vec()).collect())
             }
         }
     }
@@ -117,11 +131,8 @@ impl Job {
         });
         let all = self.gather(&said, deadline)?;
         let Some(process) = all.iter().position(|said| !said.is_empty()) else { return mine };
-        let kind = KINDS.into_iter().find(|kind| kind.code() as u8 == all[process][0]);
         let said = String::from_utf8_lossy(&all[process][1..]);
-        // What two processes agreed on is not said by a third once more.
-        let who = if said.starts_with("process ") { String::new() } else { format!("process {process}: ") };
-        Err(Error::new(kind.unwrap_or(ErrorKind::Failed), format!("{who}{said}")))
+        Err(error_of(process, u32::from(all[process][0]), &said))
     }
 
     /// What the leader says, on all processes.
@@ -132,4 +143,12 @@ impl Job {
         let text = if self.leads() { mine } else { Vec::new() };
         Ok(self.gather(&text, deadline)?.swap_remove(0))
     }
+}
+
+/// The error that a process had, as the others tell it.
+pub(crate) fn error_of(process: usize, kind: u32, said: &str) -> Error {
+    let kind = KINDS.into_iter().find(|one| one.code() as u32 == kind);
+    // What two processes agreed on is not said by a third once more.
+    let who = if said.starts_with("process ") { String::new() } else { format!("process {process}: ") };
+    Error::new(kind.unwrap_or(ErrorKind::Failed), format!("{who}{said}"))
 }

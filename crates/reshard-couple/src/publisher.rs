@@ -124,7 +124,7 @@ impl Publisher {
             match job.broadcast(vec![verdict], deadline)?.first() {
                 Some(&WAITS) => {}
                 Some(&CAME) => {
-                    open.decide(job, deadline, None)?;
+                    open.decide(job, Ok(()), deadline, None)?;
                     // One that is gone again does not count.
                     let admitted = |one: &&Consumer| one.stage == Stage::Admitted;
                     let count = shared.lock().consumers.values().filter(admitted).count();
@@ -186,9 +186,7 @@ impl Publisher {
         let checked = fits.and_then(|()| self.check(array, header, parts));
         let (job, deadline) = (&self.job, self.options.deadline);
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        // A process that was called wrongly must not leave the others alone.
-        job.agree(checked, deadline)?;
-        let decided = open.decide(job, deadline, Some(array.0));
+        let decided = open.decide(job, checked, deadline, Some(array.0));
         if decided.as_ref().is_err_and(|error| error.kind() != ErrorKind::Partner) {
             return decided;
         }
@@ -210,7 +208,7 @@ impl Publisher {
     pub fn finish(mut self) -> Result<usize> {
         let (job, deadline) = (&self.job, self.options.deadline);
         let open = self.open.as_mut().ok_or_else(not_open)?;
-        let decided = open.decide(job, deadline, None);
+        let decided = open.decide(job, Ok(()), deadline, None);
         let shared = Arc::clone(open.io.shared());
         shared.lock().end_all();
         shared.wake();
@@ -228,7 +226,7 @@ impl Publisher {
                 state.end(id, Stage::Lost(why));
             }
         }
-        let lost = open.decide(job, deadline, None);
+        let lost = open.decide(job, Ok(()), deadline, None);
         decided.and(lost)?;
         let complete = shared.lock().complete as u64;
         let complete = job.broadcast(complete.to_le_bytes().to_vec(), deadline)?;

@@ -1,7 +1,7 @@
-//! How a consumer takes a step: what comes through shared memory is unpacked as it comes, as its memory is wanted for the next frames; what
-//! comes over connections only when all of it is there.
+//! How a consumer takes a step: what comes is unpacked at once, while it is in the caches, and its memory is used for the next frames. Who
+//! wants whole steps has nothing unpacked until all of it is there.
 
-use crate::arrivals::{Arrivals, Coming};
+use crate::arrivals::{Arrivals, ArrivedFrame, Coming};
 use crate::connecting::{Redialling, partner};
 use crate::io::IoThread;
 use crate::side::Unpacking;
@@ -29,7 +29,7 @@ pub struct Receiving<'s> {
 }
 
 impl Receiving<'_> {
-    /// Waits until all of it is there. What comes through shared memory is unpacked at once.
+    /// Waits until all of it is there.
     pub fn receive(&mut self, ranks: &mut [Unpacking<'_>], end: Instant) -> Result<()> {
         let (shared, sequence) = (self.io.shared(), self.announced.sequence);
         let mut later = self.redialling.map_or(VecDeque::new(), |_| {
@@ -57,14 +57,15 @@ impl Receiving<'_> {
             }
             let mut coming = if polls { self.poll() } else { None };
             if coming.is_none() {
-                coming = shared.wait(end, |arrivals| arrivals.coming(self.array, sequence));
+                coming =
+                    shared.wait(end, |arrivals| arrivals.coming(self.array, sequence, self.wanted.whole));
             }
             match coming {
                 Some(Coming::Complete) => return Ok(()),
                 Some(Coming::Frames(frames)) => {
                     (self.early, self.once) = (true, true);
-                    for frame in &frames {
-                        unpack(ranks, frame.from, frame.to, &frame.slot)?;
+                    for frame in frames {
+                        unpack(ranks, &frame)?;
                         shared.lock().give_back(frame);
                     }
                 }
@@ -86,7 +87,7 @@ impl Receiving<'_> {
         let began = Instant::now();
         loop {
             let mut arrivals = shared.lock();
-            if let Some(coming) = arrivals.coming(self.array, sequence) {
+            if let Some(coming) = arrivals.coming(self.array, sequence, self.wanted.whole) {
                 return Some(coming);
             }
             if began.elapsed() > POLLING {
@@ -134,9 +135,10 @@ impl Receiving<'_> {
 }
 
 /// Unpacks a frame into the part of the rank it is for; ranks are in their order.
-pub fn unpack(ranks: &mut [Unpacking<'_>], from: u32, to: u32, frame: &[u8]) -> Result<()> {
-    match ranks.binary_search_by_key(&u64::from(to), |rank| rank.rank) {
-        Ok(place) => ranks[place].frame(u64::from(from), frame),
+pub fn unpack(ranks: &mut [Unpacking<'_>], frame: &ArrivedFrame) -> Result<()> {
+    let to = u64::from(frame.to);
+    match ranks.binary_search_by_key(&to, |rank| rank.rank) {
+        Ok(place) => ranks[place].frame(u64::from(frame.from), frame.bytes()),
         Err(_) => {
             Err(Error::new(ErrorKind::Failed, format!("something came for rank {to}, which is not here")))
         }

@@ -4,7 +4,7 @@ use crate::addresses::{advertised, resolve};
 use crate::frame::{FrameKind, Head};
 use crate::greeting::SessionId;
 use crate::io::{Door, IoThread, Shared};
-use crate::job::Job;
+use crate::job::{Job, error_of};
 use crate::meeting::{Meeting, WrittenFile};
 #[cfg(feature = "mpi")]
 use crate::messages::MessageIo;
@@ -40,6 +40,8 @@ struct Decision {
     drop: Vec<(ConsumerId, u32, u64)>,
     lost: Vec<(ConsumerId, String)>,
     left: Vec<ConsumerId>,
+    /// This process was called wrongly: the kind of the error, and what it says.
+    wrong: Option<(u32, String)>,
 }
 
 /// How a process of the producer can be reached.
@@ -144,13 +146,25 @@ impl Serving {
     }
 
     /// What all processes do before a step of an array: new consumers come in, those that are gone go, full queues drop a step.
-    pub fn decide(&mut self, job: &Job, deadline: Duration, place: Option<usize>) -> Result<()> {
+    /// A process that was called wrongly must not leave the others alone: all fail.
+    pub fn decide(
+        &mut self,
+        job: &Job,
+        checked: Result<()>,
+        deadline: Duration,
+        place: Option<usize>,
+    ) -> Result<()> {
+        if job.processes() == 1 {
+            checked.clone()?;
+        }
         // Over MPI nothing was heard since the last call.
         self.shared().wake();
         let mine = {
             let mut state = self.shared().lock();
             let left = state.consumers.iter().filter(|(_, one)| one.stage == Stage::Left).map(|(id, _)| *id);
-            let mut mine = Decision { lost: lost_in(&state), left: left.collect(), ..Decision::default() };
+            let wrong = checked.err().map(|error| (error.kind().code() as u32, error.to_string()));
+            let mut mine =
+                Decision { lost: lost_in(&state), left: left.collect(), wrong, ..Decision::default() };
             if job.leads() {
                 let ready = state.consumers.iter().filter(|(_, one)| one.stage == Stage::Ready);
                 let hello = ready.filter_map(|(id, one)| Some((*id, Hello::clone(one.hello.as_ref()?))));
@@ -161,8 +175,8 @@ impl Serving {
             }
             mine
         };
-        let mut decision = match job.processes() {
-            1 => mine,
+        let (mut decision, wrong) = match job.processes() {
+            1 => (mine, Ok(())),
             _ => shared_decision(job, &mine, deadline)?,
         };
         for (id, hello) in std::mem::take(&mut decision.admit) {
@@ -180,7 +194,8 @@ impl Serving {
             }
             self.sides.retain(|(id, _), _| !decision.left.contains(id));
         }
-        self.forget(&decision.lost)
+        let forgotten = self.forget(&decision.lost);
+        wrong.and(forgotten)
     }
 
     /// Forgets consumers that are gone, and says so.
@@ -292,7 +307,8 @@ impl Serving {
                 hello.and_then(|hello| Some((hello, state.begin_step(id, array, number, header)?)))
             };
             let Some((hello, sequence)) = found else { continue };
-            let mut patient = true;
+            // Over MPI nothing is sent while this waits.
+            let mut patient = self.io.has_thread();
             for (rank, part) in side.ranks.iter_mut().zip(parts) {
                 let from = rank.rank as u32;
                 rank.pack(
@@ -359,10 +375,11 @@ fn lost_in(state: &State) -> Vec<(ConsumerId, String)> {
 }
 
 /// What the leader decides, and what any process knows of consumers that are gone.
-fn shared_decision(job: &Job, mine: &Decision, deadline: Duration) -> Result<Decision> {
-    let empty = mine.admit.is_empty() && mine.drop.is_empty() && mine.lost.is_empty() && mine.left.is_empty();
+fn shared_decision(job: &Job, mine: &Decision, deadline: Duration) -> Result<(Decision, Result<()>)> {
+    let Decision { admit, drop, lost, left, wrong } = mine;
+    let empty = admit.is_empty() && drop.is_empty() && lost.is_empty() && left.is_empty() && wrong.is_none();
     let text = if empty { Vec::new() } else { serde_json::to_vec(mine).expect("texts and numbers") };
-    let mut all = Decision::default();
+    let (mut all, mut outcome) = (Decision::default(), Ok(()));
     for (process, text) in
         job.gather(&text, deadline)?.iter().enumerate().filter(|(_, text)| !text.is_empty())
     {
@@ -375,10 +392,13 @@ fn shared_decision(job: &Job, mine: &Decision, deadline: Duration) -> Result<Dec
         if process == 0 {
             (all.admit, all.drop) = (said.admit, said.drop);
         }
+        if let Some((kind, why)) = &said.wrong {
+            outcome = outcome.and_then(|()| Err(error_of(process, *kind, why)));
+        }
         let known = |lost: &(ConsumerId, String)| all.lost.iter().any(|(id, _)| *id == lost.0);
         let new: Vec<_> = said.lost.into_iter().filter(|lost| !known(lost)).collect();
         all.lost.extend(new);
         all.left.extend(said.left);
     }
-    Ok(all)
+    Ok((all, outcome))
 }

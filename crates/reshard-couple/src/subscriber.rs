@@ -92,7 +92,16 @@ impl Subscription {
     /// All of an array, into this layout. Its ranks are those of this job.
     pub fn new(name: &str, layout: &Layout, element: ElementType) -> Self {
         let queue = Queue { depth: 2, drops: false };
-        Self { wanted: Wanted { name: name.into(), element, layout: layout.clone(), window: None, queue } }
+        Self {
+            wanted: Wanted {
+                name: name.into(),
+                element,
+                layout: layout.clone(),
+                window: None,
+                queue,
+                whole: false,
+            },
+        }
     }
 
     /// A part of an array: `shape` elements from index `from` on, along each dimension of the producer's array, to index `to` on of this
@@ -108,6 +117,14 @@ impl Subscription {
     #[must_use]
     pub fn with_depth(mut self, steps: u32) -> Self {
         self.wanted.queue.depth = steps;
+        self
+    }
+
+    /// Steps are written whole or not at all: on an error the parts are as they were. Otherwise what comes is written at once, which is faster
+    /// and takes less memory, and after an error in the middle of a step the parts are written in places.
+    #[must_use]
+    pub fn whole_steps(mut self) -> Self {
+        self.wanted.whole = true;
         self
     }
 
@@ -160,7 +177,8 @@ impl Subscriber {
     }
 
     /// Gets the next step of an array into the parts of the ranks that this process hosts, in the order of ranks; none if there are no
-    /// more. On an error the parts are as they were. After one of kind [`Partner`](ErrorKind::Partner) because the step did not come within the
+    /// more. After an error the parts may be written in places, and the error says so, unless [whole
+    /// steps](Subscription::whole_steps) were asked for. After one of kind [`Partner`](ErrorKind::Partner) because the step did not come within the
     /// deadline, it may be asked for again.
     pub fn get<T: Pod>(&mut self, array: ArrayId, parts: &mut [impl AsMut<[T]>]) -> Result<Option<StepInfo>> {
         let wanted = self.arrays.get(array.0).ok_or_else(|| no_array(array.0, self.arrays.len()))?;
@@ -356,7 +374,7 @@ impl Connected {
             let ranks = sides[array].ranks.iter_mut().zip(parts);
             ranks.map(|(rank, part)| rank.unpack(part)).collect::<Result<Vec<_>>>()
         });
-        // All of it must be there, on all processes, before what came over connections is written to any part.
+        // Where whole steps are wanted, all of it must be there, on all processes, before anything is written.
         let came = began.and_then(|mut ranks| receiving.receive(&mut ranks, end).map(|()| ranks));
         let once = receiving.once;
         let mut ranks = match job.agree(came, wait) {
@@ -373,17 +391,17 @@ impl Connected {
                 return Err(error);
             }
         };
-        let step = io.shared().lock().take(array, sequence);
+        let frames = io.shared().lock().take(array, sequence);
         let mut unpacked = Ok(());
-        for (from, to, frame) in step.frames() {
-            unpacked = unpacked.and_then(|()| unpack(&mut ranks, from, to, frame));
+        for frame in frames {
+            unpacked = unpacked.and_then(|()| unpack(&mut ranks, &frame));
+            io.shared().lock().give_back(frame);
         }
         drop(ranks);
         let dropped = sequence - self.next[array];
         self.next[array] = sequence + 1;
         {
             let mut arrivals = self.io.shared().lock();
-            arrivals.keep(step);
             if !wanted.queue.drops && self.redialling.is_none() {
                 arrivals.want(array, sequence + u64::from(wanted.queue.depth));
             }

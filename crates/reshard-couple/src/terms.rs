@@ -48,6 +48,9 @@ pub struct Wanted {
     /// Which part of the producer's array, and where to; all of it, if there is none.
     pub window: Option<Part>,
     pub queue: Queue,
+    /// Nothing is written until all of a step is there; the producer need not know.
+    #[serde(skip)]
+    pub whole: bool,
 }
 
 /// A window, as it is sent.
@@ -259,6 +262,7 @@ mod tests {
                 layout: "3x1/5x5 of 20x30".parse().unwrap(),
                 window: None,
                 queue: Queue { depth: 1, drops: false },
+                whole: false,
             }],
             few_connections: false,
         }

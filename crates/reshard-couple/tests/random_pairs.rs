@@ -94,7 +94,9 @@ fn consume(
     let wanted = Subscription::new("array", case.moving.to(), element).with_depth(if drops { 3 } else { 1 });
     let wanted =
         wanted.of_window(problem.shape(), problem.from_offset(), problem.to_offset(), problem.axes());
-    let array = subscriber.subscribe_to(if drops { wanted.dropping_oldest() } else { wanted })?;
+    let wanted = if drops { wanted.dropping_oldest() } else { wanted };
+    let array =
+        subscriber.subscribe_to(if case.salt.is_multiple_of(2) { wanted.whole_steps() } else { wanted })?;
     let setup = subscriber.connect(&meeting)?;
     for (number, parts) in (0..).zip(steps.iter_mut()) {
         let info = subscriber.get_bytes(array, parts)?.expect("there is a step");

@@ -177,6 +177,11 @@ impl<S: Service> IoThread<S> {
         &self.shared
     }
 
+    /// True if frames move while the program computes.
+    pub fn has_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
     /// Where there is no thread that sends while the program computes, sends all there is to send.
     pub fn hand_over(&self, deadline: Duration, done: fn(&S) -> bool) {
         if self.thread.is_none() {

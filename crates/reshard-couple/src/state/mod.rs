@@ -19,7 +19,7 @@ const MAX_SPARE_BYTES: usize = 1 << 30;
 /// Steps that a consumer may ask for before they are there.
 const MAX_WANTED: usize = 1 << 16;
 
-/// Where the consumer reads as fast as this side writes, slots that are written ahead of it: few, so that they stay in the caches.
+/// Where the consumer reads as fast as this side packs, frames that are packed ahead of it: few, so that they stay in the caches.
 const AHEAD: usize = 3;
 
 /// How long a consumer may take from its first word until it is ready.
@@ -144,11 +144,14 @@ impl State {
     }
 
     /// Memory for a frame of so many bytes that goes to a process of a consumer: shared with it, if that is possible. None if it is to be
-    /// waited for: nothing is free or, if one is patient, the consumer will have read a little in a moment.
+    /// waited for: nothing is free or, if one is patient, a little will have been sent or read in a moment.
     pub fn memory(&mut self, id: ConsumerId, process: u32, bytes: usize, patient: bool) -> Option<Buffer> {
         let connection = self.consumers.get(&id).and_then(|one| one.data.get(&process));
-        let link = connection.and_then(|connection| self.connections.get_mut(connection));
-        if let Some(slots) = link.and_then(|link| link.slots.as_mut()) {
+        let mut link = connection.and_then(|connection| self.connections.get_mut(connection));
+        if patient && link.as_ref().is_some_and(|link| link.output.len() >= AHEAD) {
+            return None;
+        }
+        if let Some(slots) = link.as_mut().and_then(|link| link.slots.as_mut()) {
             let waits = patient && slots.is_awaited();
             let slot = slots.taken().and_then(|taken| match waits && taken >= AHEAD {
                 true => Ok(None),
@@ -386,9 +389,12 @@ impl State {
         }
     }
 
-    /// True if nothing waits to be sent that was asked for.
+    /// True if all was sent but what consumers may still drop.
     pub fn is_handed_over(&self) -> bool {
+        let mut admitted = self.consumers.values().filter(|one| one.stage == Stage::Admitted);
         self.connections.values().all(|connection| connection.output.is_empty() && connection.in_flight == 0)
+            && admitted
+                .all(|one| one.arrays.iter().all(|steps| steps.queue.drops || steps.waiting.is_empty()))
     }
 
     /// True if nobody is left who gets steps from this process.

@@ -19,6 +19,7 @@ fn state(queue: Queue) -> State {
         layout: "2/3 of 12".parse().unwrap(),
         window: None,
         queue,
+        whole: false,
     };
     let byte_order = crate::terms::BYTE_ORDER.into();
     let hello =
