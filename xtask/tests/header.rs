@@ -19,7 +19,8 @@ fn written() -> String {
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
     let library = fs::read_to_string(folder.join("src/lib.rs")).unwrap();
     // In the order in which a reader wants them.
-    let files = ["border", "layout", "index", "plan", "arrays", "engine", "run", "ring"];
+    let files =
+        ["border", "layout", "index", "plan", "arrays", "engine", "run", "ring", "publisher", "subscriber"];
     assert!(files.iter().all(|file| library.contains(&format!("mod {file};"))));
     let builder = files.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| {
         builder.with_src(folder.join("src").join(format!("{file}.rs")))

@@ -290,6 +290,43 @@ fn programs_of_c_run_between_processes() {
     }
 }
 
+/// A producer and a consumer: launched apart, and as two programs of one launch.
+#[test]
+fn programs_of_c_are_coupled() {
+    if !are_here(&["mpicc.openmpi", "mpicc.mpich", "mpirun.openmpi", "mpirun.mpich", "pkg-config"]) {
+        return;
+    }
+    let libraries = flags("reshard", &["--cflags", "--libs"]);
+    for family in [&OPEN_MPI, &MPICH] {
+        let folder = folder(&format!("coupled-{}", family.name));
+        let source = root().join("examples/c/coupled.c");
+        let program = compiled(
+            &format!("mpicc.{}", family.name),
+            &["-Wall", "-Wextra", "-Werror"],
+            &[source],
+            &libraries,
+            &folder,
+        );
+        let (launcher, flags) = (family.launch[0], &family.launch[1..family.launch.len() - 1]);
+        let meeting = folder.join("run.meet");
+        let side = |role: &str, ranks: &str| {
+            let mut command = with_libraries(launcher);
+            command.args(flags).arg(ranks).arg(&program).arg(role).arg(&meeting);
+            command
+        };
+        let mut consumer = side("consume", "3");
+        let consumer = std::thread::spawn(move || run(&mut consumer));
+        let said = run(&mut side("produce", "4"));
+        assert!(said.contains("put 10 steps, 1 consumer took them all"), "{said}");
+        assert!(consumer.join().unwrap().contains("got 10 steps, every element right"));
+        let mut both = with_libraries(launcher);
+        both.args(flags).arg("4").arg(&program).arg("produce");
+        both.args([":", "-n", "3"]).arg(&program).arg("consume");
+        let said = run(&mut both);
+        assert!(said.contains("put 10 steps") && said.contains("got 10 steps"), "{said}");
+    }
+}
+
 /// A program that calls pdgemr2d, as it always was: with ScaLAPACK alone, with our library linked first, and with it preloaded.
 #[test]
 fn a_program_that_calls_pdgemr2d_is_not_changed() {

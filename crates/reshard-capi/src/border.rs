@@ -62,23 +62,9 @@ impl Failure {
 
     /// This error as Rust's, which the other ranks are told. What only C can get wrong has no kind there, so it is a mismatch.
     pub fn to_error(&self) -> Error {
-        let kind = KINDS.into_iter().find(|kind| kind.code() == self.code);
-        Error::new(kind.unwrap_or(ErrorKind::Mismatch), self.message.clone())
+        Error::new(ErrorKind::from_code(self.code).unwrap_or(ErrorKind::Mismatch), self.message.clone())
     }
 }
-
-/// All kinds of the library's errors, whose codes are those of the header.
-const KINDS: [ErrorKind; 9] = [
-    ErrorKind::Notation,
-    ErrorKind::Mismatch,
-    ErrorKind::OutOfRange,
-    ErrorKind::TooLarge,
-    ErrorKind::Unsupported,
-    ErrorKind::Memory,
-    ErrorKind::Failed,
-    ErrorKind::External,
-    ErrorKind::Partner,
-];
 
 thread_local! {
     /// The message of the last call that failed on this thread.
@@ -293,7 +279,7 @@ mod tests {
         ];
         // SAFETY: names are texts that are never freed.
         let name = |code| unsafe { CStr::from_ptr(reshard_error_name(code)) }.to_str().unwrap();
-        for (kind, code) in KINDS.into_iter().zip(codes) {
+        for (kind, code) in ErrorKind::ALL.into_iter().zip(codes) {
             assert_eq!((kind.code(), kind.name()), (code, name(code)));
             assert_eq!(Failure::of(kind, "so").to_error(), Error::new(kind, "so"));
         }

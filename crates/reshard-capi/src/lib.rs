@@ -17,6 +17,9 @@
 //! | `slot.rs` | what an engine shares with its run |
 //! | `run.rs` | a run in flight |
 //! | `ring.rs` | loads between neighbours |
+//! | `coupling.rs` | the processes of a job, and where it meets another |
+//! | `publisher.rs` | arrays that another job gets |
+//! | `subscriber.rs` | arrays of another job |
 
 #![allow(unsafe_code, non_camel_case_types)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -24,14 +27,17 @@
 mod arrays;
 mod border;
 mod comm;
+mod coupling;
 mod engine;
 mod index;
 mod layout;
 mod options;
 mod plan;
+mod publisher;
 mod ring;
 mod run;
 mod slot;
+mod subscriber;
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use crate::border::{Failure, Outcome};
 use reshard::engine::{MessagesOptions, ThreadsOptions};
 use reshard::{Error, ErrorKind};
+use reshard_couple::{Options, Subscription};
 use reshard_mpi::{MpiOptions, MpiRingOptions};
 use std::str::FromStr;
 use std::time::Duration;
@@ -117,4 +118,64 @@ pub fn of_ring(text: &str, between_processes: bool) -> Outcome<RingOptions> {
         }
     }
     Ok(options)
+}
+
+/// What both sides of a coupling are told.
+pub struct Coupling {
+    pub options: Options,
+    pub deadline: Duration,
+    /// The names of this program and of the other, where one launch began both.
+    pub programs: Option<(String, String)>,
+}
+
+pub fn of_coupling(text: &str) -> Outcome<Coupling> {
+    let (mut options, mut wait) = (Options::default(), COUPLING_DEADLINE);
+    let (mut program, mut partner) = (None, None);
+    for (key, value) in words(text) {
+        match key {
+            "deadline" => {
+                wait = deadline(value)?
+                    .ok_or_else(|| wrong(key, value, "a number of seconds above 0, such as deadline=30"))?;
+            }
+            "consumers" => options = options.with_consumers(number(key, value, "a number of consumers")?),
+            "connections" => {
+                options = options.with_connections(number(key, value, "a number of connections")?);
+            }
+            "bind" => {
+                options = options.with_bind(number(key, value, "an address and a port, such as 0.0.0.0:0")?);
+            }
+            "host" => options = options.with_advertised_host(value),
+            "tcp" => options = options.with_shared_memory(false),
+            "program" => program = Some(value.to_string()),
+            "partner" => partner = Some(value.to_string()),
+            _ => {
+                let known = "deadline=, consumers=, connections=, bind=, host=, tcp, program=, partner=";
+                return Err(unknown(key, value, "a coupling", known));
+            }
+        }
+    }
+    let programs = match (program, partner) {
+        (None, None) => None,
+        (Some(program), Some(partner)) => Some((program, partner)),
+        _ => {
+            let why = "program= and partner= belong together; give both or neither";
+            return Err(Failure::of(ErrorKind::Notation, why));
+        }
+    };
+    Ok(Coupling { options: options.with_deadline(wait), deadline: wait, programs })
+}
+
+/// The deadline of a coupling, if none is given.
+const COUPLING_DEADLINE: Duration = Duration::from_secs(30);
+
+pub fn of_subscription(mut wanted: Subscription, text: &str) -> Outcome<Subscription> {
+    for (key, value) in words(text) {
+        wanted = match key {
+            "depth" => wanted.with_depth(number(key, value, "a number of steps")?),
+            "drop-oldest" => wanted.dropping_oldest(),
+            "whole" => wanted.whole_steps(),
+            _ => return Err(unknown(key, value, "a subscription", "depth=, drop-oldest, whole")),
+        };
+    }
+    Ok(wanted)
 }

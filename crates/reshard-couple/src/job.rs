@@ -9,19 +9,6 @@ use std::time::Duration;
 #[cfg(feature = "mpi")]
 const SHORT_BYTES: usize = 160;
 
-/// What an error may be about.
-const KINDS: [ErrorKind; 9] = [
-    ErrorKind::Notation,
-    ErrorKind::Mismatch,
-    ErrorKind::OutOfRange,
-    ErrorKind::TooLarge,
-    ErrorKind::Unsupported,
-    ErrorKind::Memory,
-    ErrorKind::Failed,
-    ErrorKind::External,
-    ErrorKind::Partner,
-];
-
 /// The processes of one side of a coupling.
 ///
 /// ```
@@ -147,7 +134,7 @@ impl Job {
 
 /// The error that a process had, as the others tell it.
 pub(crate) fn error_of(process: usize, kind: u32, said: &str) -> Error {
-    let kind = KINDS.into_iter().find(|one| one.code() as u32 == kind);
+    let kind = ErrorKind::from_code(kind as i32);
     // What two processes agreed on is not said by a third once more.
     let who = if said.starts_with("process ") { String::new() } else { format!("process {process}: ") };
     Error::new(kind.unwrap_or(ErrorKind::Failed), format!("{who}{said}"))

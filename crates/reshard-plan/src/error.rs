@@ -30,6 +30,24 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::Notation,
+        Self::Mismatch,
+        Self::OutOfRange,
+        Self::TooLarge,
+        Self::Unsupported,
+        Self::Memory,
+        Self::Failed,
+        Self::External,
+        Self::Partner,
+    ];
+
+    /// The kind of this number.
+    pub fn from_code(code: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
     /// The number of the kind, for other languages: stable, from 1 on.
     pub fn code(self) -> i32 {
         self as i32

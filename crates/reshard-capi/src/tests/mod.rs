@@ -2,6 +2,7 @@
 //!
 //! Between processes they are tested by programs of C and Fortran: `xtask/tests/installed.rs`.
 
+mod couplings;
 mod layouts;
 mod refused;
 mod rings;
@@ -13,8 +14,10 @@ use crate::engine::*;
 use crate::index::*;
 use crate::layout::*;
 use crate::plan::*;
+use crate::publisher::*;
 use crate::ring::*;
 use crate::run::*;
+use crate::subscriber::*;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
