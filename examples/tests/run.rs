@@ -15,6 +15,7 @@ fn examples_run() {
         env!("CARGO_BIN_EXE_schedule_simulate"),
         env!("CARGO_BIN_EXE_ring"),
         env!("CARGO_BIN_EXE_threads_as_ranks"),
+        env!("CARGO_BIN_EXE_gaussian"),
     ] {
         let output = Command::new(example).output().expect("it was built");
         assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));

@@ -33,15 +33,29 @@ pub enum Policy {
 /// // The first process needs 3 units of time for an item, the second 1: a step takes 150 instead of 75.
 /// let solution = advisor.after_step(&ring, &[3, 1], 1000)?.expect("25 items in 13 units pay at once");
 /// assert_eq!((solution.makespan(), solution.net_flow()), (25, vec![25, 0]));
+/// // If the program has to reconnect after a redistribution, it must lose as much first: here in four steps.
+/// let mut advisor = Advisor::default().with_overhead(260);
+/// for step in 0..4 {
+///     assert_eq!(advisor.after_step(&ring, &[3, 1], 1000)?.is_some(), step == 3);
+/// }
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Advisor {
     /// Time lost to imbalance since the last redistribution.
     lost: u64,
+    /// Time of a redistribution besides that of its items.
+    overhead: u64,
 }
 
 impl Advisor {
+    /// Sets what a redistribution takes besides moving items, however many: planning, new buffers, new connections. In the unit of
+    /// the link costs; 0 if it is not set.
+    #[must_use]
+    pub fn with_overhead(self, time: u64) -> Self {
+        Self { overhead: time, ..self }
+    }
+
     /// Call after each step: returns the program to run now, if it is time to redistribute. `ring` has the present loads and
     /// the links. `slowness` is the time each process needs for an item, in the unit of the link costs. `steps_left` steps
     /// are still to come.
@@ -56,7 +70,10 @@ impl Advisor {
         let gain = now.saturating_sub(then);
         self.lost = self.lost.saturating_add(gain);
         let ring = ring.clone().with_loads(ring.loads().to_vec(), targets)?;
-        let pays = |time: u64| time <= self.lost && time < gain.saturating_mul(steps_left);
+        let pays = |moving: u64| {
+            let time = moving.saturating_add(self.overhead);
+            time <= self.lost && time < gain.saturating_mul(steps_left)
+        };
         // The bound is cheaper to compute than the program, and mostly decides.
         if gain == 0 || !pays(system_6(&ring).0) {
             return Ok(None);
