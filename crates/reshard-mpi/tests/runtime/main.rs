@@ -45,6 +45,7 @@ fn right(installation: &Installation) {
         installation.launch("values", ranks).succeeded(ranks);
     }
     installation.launch("many", 2).succeeded(2);
+    installation.launch("joined", 3).succeeded(3);
     for part in ["host", "host-serialized", "host-funneled", "two-begin"] {
         installation.launch(part, 2).succeeded(2);
     }

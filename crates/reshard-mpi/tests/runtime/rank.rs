@@ -2,7 +2,7 @@
 
 use super::faults::errors;
 use super::host;
-use super::values::{collectives, datatypes, messages, splits};
+use super::values::{collectives, datatypes, joins, messages, splits};
 use reshard_mpi::mpi::{Request, launched};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, RawComm};
 use reshard_plan::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan, Result};
@@ -44,6 +44,7 @@ pub fn play(part: &str) {
             datatypes(world).unwrap();
             handles(world).unwrap();
         }
+        "joined" => joins(world).unwrap(),
         "many" => many(world).unwrap(),
         "errors" => errors(world).unwrap(),
         "panic" if world.rank() + 1 == world.size() => panic!("on purpose"),

@@ -64,6 +64,28 @@ pub fn messages(comm: &Comm) -> Result<()> {
     wait(&mut sent, SOON)
 }
 
+/// Two halves of the world, joined again through a port: first those that accept.
+pub fn joins(comm: &Comm) -> Result<()> {
+    let (me, size) = (comm.rank(), comm.size());
+    let half = size / 2;
+    let own = comm.split(Some(u32::from(me >= half)), me as u32)?.unwrap();
+    let port = if me == 0 { Some(comm.mpi().open_port()?) } else { None };
+    let mut name = [0; 1024];
+    if let Some(port) = &port {
+        name[..port.name().len()].copy_from_slice(port.name().as_bytes());
+    }
+    comm.broadcast(0, &mut name)?;
+    let name = String::from_utf8_lossy(&name);
+    let name = name.trim_end_matches('\0');
+    let time = SOON.unwrap();
+    let both = if me < half { own.accept(name, time)? } else { own.connect(name, time)? };
+    assert_eq!((both.rank(), both.size()), (me, size));
+    messages(&both)?;
+    collectives(&both)?;
+    assert!(own.accept("a\0b", time).unwrap_err().to_string().contains("no zero"));
+    Ok(())
+}
+
 pub fn collectives(comm: &Comm) -> Result<()> {
     let (me, size) = (comm.rank(), comm.size());
     comm.barrier()?;
