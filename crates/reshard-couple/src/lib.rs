@@ -19,10 +19,13 @@ pub mod fuzzing;
 mod greeting;
 mod io;
 mod job;
+#[cfg(feature = "mpi")]
+mod launches;
 mod meeting;
 #[cfg(feature = "mpi")]
 mod messages;
 mod options;
+mod private_file;
 mod publisher;
 mod secret;
 mod service;

@@ -73,7 +73,12 @@ impl World {
         Ok(Self::new(transport, programs, Job::of(own, deadline)?, None))
     }
 
-    fn new(transport: Box<dyn Transport>, programs: Vec<String>, job: Job, comm: Option<Comm>) -> Self {
+    pub(crate) fn new(
+        transport: Box<dyn Transport>,
+        programs: Vec<String>,
+        job: Job,
+        comm: Option<Comm>,
+    ) -> Self {
         let used = Mutex::new(Vec::new());
         Self(Arc::new(Programs { transport: transport.into(), programs, job, used, _comm: comm }))
     }
@@ -81,6 +86,11 @@ impl World {
     /// The job of this program.
     pub fn job(&self) -> Job {
         self.0.job.clone()
+    }
+
+    /// True if a program of this name is in the world.
+    pub fn has(&self, program: &str) -> bool {
+        self.0.programs.iter().any(|other| other == program)
     }
 
     /// What carries frames, with the producer whose leader is this rank.
