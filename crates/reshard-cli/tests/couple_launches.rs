@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -146,6 +147,53 @@ fn who_is_alone_says_so() {
         let said = sentence(&output);
         assert!(said.contains(expected), "{said}");
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        nothing_is_left(&meet);
+    }
+}
+
+/// The first process that another started.
+fn first_child(of: u32) -> i32 {
+    let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Either launch loses a rank or its launcher: the other says so within the deadline and two seconds, and ends.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_launch_that_is_killed_is_noticed() {
+    const DEADLINE: Duration = Duration::from_secs(4);
+    let Some(server) = Server::start() else { return };
+    for (victim, launcher) in [(0, false), (1, false), (1, true)] {
+        let meet = place("meet");
+        let mut sides = [0, 1].map(|side| Some(start(side, &server.flags(), &meet, "1000000", "4s")));
+        let [mut victim, mut survivor] = [victim, 1 - victim].map(|side: usize| sides[side].take().unwrap());
+        let began = Instant::now();
+        let waits = |there: bool| {
+            while meet.exists() != there && began.elapsed() < Duration::from_secs(30) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        // It is there until they are joined.
+        waits(true);
+        waits(false);
+        std::thread::sleep(Duration::from_secs(1));
+        let killed = if launcher { victim.id() as i32 } else { first_child(victim.id()) };
+        // SAFETY: a process that this test started, or that started it, and nobody has waited for.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::kill(killed, libc::SIGKILL)
+        };
+        let began = Instant::now();
+        let lines = BufReader::new(survivor.stderr.take().unwrap()).split(b'\n').map_while(Result::ok);
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+        let said = lines.find(|line| line.starts_with("error: ")).unwrap_or_default();
+        let took = began.elapsed();
+        assert!(["is gone", "was not put within"].iter().any(|part| said.contains(part)), "{said}");
+        assert!(took < DEADLINE + Duration::from_secs(2), "{took:?}, {said}");
+        lines.for_each(drop);
+        assert_eq!(survivor.wait().unwrap().code(), Some(1));
+        assert!(began.elapsed() < DEADLINE + Duration::from_secs(6), "{:?}", began.elapsed());
+        assert!(!victim.wait().unwrap().success());
         nothing_is_left(&meet);
     }
 }

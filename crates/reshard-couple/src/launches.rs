@@ -8,12 +8,13 @@ use crate::job::Job;
 use crate::meeting::{FILE_VERSION, check_version, hex};
 use crate::private_file::{WrittenFile, read_private, wrong};
 use crate::secret::random;
+use crate::watch::Watch;
 use crate::world::World;
 use reshard::{Error, ErrorKind, Result};
 use reshard_mpi::mpi::Port;
 use reshard_mpi::{Comm, Mpi};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -69,24 +70,40 @@ impl World {
         let port = job.agree(port, deadline)?;
         let name = port.as_ref().map_or("", Port::name).as_bytes().to_vec();
         let name = job.broadcast(name, deadline)?;
+        let (_, answer) = beside(path.as_ref());
+        let watch = Watch::new(&answer);
+        // All have opened it before the leader removes it.
+        job.gather(b"", deadline)?;
         let both = comm.accept(&String::from_utf8_lossy(&name), deadline);
-        joined(both, job, PRODUCER)
+        if job.leads() {
+            let _ = fs::remove_file(&answer);
+        }
+        joined(both, job, PRODUCER, watch, None)
     }
 
     /// Joins the calling job, a consumer's, with a producer's that calls [`accept`](Self::accept) with the same path. Waits for its meeting file.
     /// Collective over the job.
     pub fn connect(comm: &Comm, path: impl AsRef<Path>, deadline: Duration) -> Result<Self> {
         let job = Job::of(comm, deadline)?;
-        let name = if job.leads() { knock(comm.mpi(), path.as_ref(), deadline) } else { Ok(String::new()) };
-        let name = job.agree(name, deadline)?;
+        let found = match job.leads() {
+            true => knock(comm.mpi(), path.as_ref(), deadline),
+            false => Ok((String::new(), None)),
+        };
+        let (name, lock) = job.agree(found, deadline)?;
         let name = job.broadcast(name.into_bytes(), deadline)?;
         let both = comm.connect(&String::from_utf8_lossy(&name), deadline);
-        joined(both, job, CONSUMER)
+        joined(both, job, CONSUMER, None, lock)
     }
 }
 
 /// The world of both jobs.
-fn joined(both: Result<Comm>, job: Job, program: &str) -> Result<World> {
+fn joined(
+    both: Result<Comm>,
+    job: Job,
+    program: &str,
+    watch: Option<Watch>,
+    lock: Option<File>,
+) -> Result<World> {
     let other = if program == PRODUCER { CONSUMER } else { PRODUCER };
     let both =
         both.map_err(|error| partner(format!("the {other} came, and MPI did not join it: {error}")))?;
@@ -105,7 +122,7 @@ fn joined(both: Result<Comm>, job: Job, program: &str) -> Result<World> {
     }
     let name = |rank| if rank < producers { PRODUCER } else { CONSUMER };
     let programs = (0..size).map(|rank| name(rank).to_string()).collect();
-    Ok(World::new(both.into_transport(), programs, job, None))
+    Ok(World::of_launches(both, programs, job, watch, lock))
 }
 
 /// Waits for a consumer, and lets it connect.
@@ -142,8 +159,8 @@ fn invite(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<Port> {
     }
 }
 
-/// Waits for the producer, and until it is ready. Returns the name of its port.
-fn knock(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<String> {
+/// Waits for the producer, and until it is ready. Returns the name of its port, and a lock that this job holds until it ends.
+fn knock(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<(String, Option<File>)> {
     let end = Instant::now() + deadline;
     let server = mpi.joining_server()?;
     let (knock, answer) = beside(path);
@@ -153,13 +170,14 @@ fn knock(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<String> {
     let taken = || {
         let said = read_private(&answer).ok().flatten();
         let said: Option<Knock> = said.and_then(|text| serde_json::from_str(&text).ok());
-        said.is_some_and(|said| said.from == from) && fs::remove_file(&answer).is_ok()
+        said.is_some_and(|said| said.from == from)
     };
     loop {
-        if taken()
-            && let Some((_, port, _)) = &knocked
+        if knocked.is_some()
+            && taken()
+            && let Some((_, port, mut written)) = knocked.take()
         {
-            return Ok(port.clone());
+            return Ok((port, written.take_lock()));
         }
         if let Some(found) = read_invitation(path)?
             && knocked.as_ref().is_none_or(|(session, ..)| *session != found.session)
@@ -178,7 +196,9 @@ fn knock(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<String> {
                     path.display()
                 ))),
                 // It was taken at the last moment.
-                Some((_, port, written)) if !written.remove() && taken() => Ok(port),
+                Some((_, port, mut written)) if !written.remove() && taken() => {
+                    Ok((port, written.take_lock()))
+                }
                 Some(_) => Err(partner(format!(
                     "the producer that wrote the meeting file {} did not answer within {} s; it is gone, or another consumer came first",
                     path.display(),

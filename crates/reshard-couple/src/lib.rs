@@ -35,6 +35,8 @@ mod state;
 mod subscriber;
 mod terms;
 #[cfg(feature = "mpi")]
+mod watch;
+#[cfg(feature = "mpi")]
 mod world;
 
 pub use element::ElementType;

@@ -12,10 +12,12 @@ const MAX_FILE_BYTES: u64 = 4096;
 pub struct WrittenFile {
     path: PathBuf,
     text: String,
+    /// Locked, where the file system can do that.
+    held: Option<fs::File>,
 }
 
 impl WrittenFile {
-    /// Writes the file at once, whole, readable by its owner alone.
+    /// Writes the file at once, whole, readable by its owner alone. It is locked as long as this lives.
     pub fn write(path: &Path, text: String) -> Result<Self> {
         let beside = path.with_extension(format!("{}.new", std::process::id()));
         let failed = |error: std::io::Error| {
@@ -30,8 +32,15 @@ impl WrittenFile {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&beside).map_err(failed)?;
+        let locked = file.try_lock().is_ok();
         file.write_all(text.as_bytes()).and_then(|()| fs::rename(&beside, path)).map_err(failed)?;
-        Ok(Self { path: path.into(), text })
+        Ok(Self { path: path.into(), text, held: Some(file).filter(|_| locked) })
+    }
+
+    /// What holds the lock, to keep it for longer.
+    #[cfg(feature = "mpi")]
+    pub fn take_lock(&mut self) -> Option<fs::File> {
+        self.held.take()
     }
 
     /// Removes the file. False if it is gone already, or another's by now.
