@@ -53,7 +53,15 @@ impl Mpi {
         let mut name = [0_u8; PORT_NAME_BYTES];
         let none = self.abi.handles.info_null;
         // SAFETY: the handle is predefined, and there is room for the longest name.
-        unsafe { call!(self, open_port(Handle::of(none), name.as_mut_ptr().cast()))? };
+        unsafe { call!(self, open_port(Handle::of(none), name.as_mut_ptr().cast())) }.map_err(|error| {
+            Error::new(
+                ErrorKind::External,
+                format!(
+                    "{} as it is built here cannot join jobs that were launched apart; meet over TCP, or start both in one launch ({error})",
+                    self.version()
+                ),
+            )
+        })?;
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         Ok(Port { mpi: self, name: String::from_utf8_lossy(name).into_owned() })
     }
