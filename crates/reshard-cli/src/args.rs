@@ -187,8 +187,8 @@ pub struct CoupleJob {
     /// Type of the elements: i8, u8, i16, u16, f16, i32, u32, f32, i64, u64, f64, c64, c128 or bytes(N)
     #[arg(long = "type", value_name = "TYPE", default_value = "f64")]
     pub kind: String,
-    /// What carries the data: tcp, mpi (both sides in one launch of mpirun), or auto: shared memory on one machine, else tcp; mpi
-    /// without a place to meet
+    /// What carries the data: tcp, mpi (both sides in one launch of mpirun, or each in its own with --meet), or auto: mpi
+    /// without a place to meet, else shared memory on one machine and tcp between machines
     #[arg(long, default_value = "auto")]
     pub via: String,
     /// File that the producer writes and the consumer waits for

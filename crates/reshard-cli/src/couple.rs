@@ -50,9 +50,17 @@ struct CoupleRequest<'a> {
     layout: Layout,
     shape: Vec<u64>,
     element: ElementType,
-    /// None if MPI is where they meet.
-    meeting: Option<Meeting>,
+    place: Place,
     options: Options,
+}
+
+/// Where the two jobs meet, and so what carries the data.
+enum Place {
+    Tcp(Meeting),
+    /// One launch of both.
+    World,
+    /// Two launches, which MPI joins; this is the meeting file.
+    Launches(String),
 }
 
 /// The parts of this process, one after the other.
@@ -129,10 +137,10 @@ pub fn run(args: &args::Couple) -> Result<(), Failure> {
     let answer = CoupleAnswer {
         role,
         name: args.name.clone(),
-        via: match (&request.meeting, outcome.shared) {
-            (None, _) => "mpi",
-            (Some(_), true) => "shared memory",
-            (Some(_), false) => "tcp",
+        via: match (&request.place, outcome.shared) {
+            (Place::Tcp(_), true) => "shared memory",
+            (Place::Tcp(_), false) => "tcp",
+            _ => "mpi",
         },
         layout: args.layout.clone(),
         shape: request.shape.clone(),
@@ -161,31 +169,7 @@ impl<'a> CoupleRequest<'a> {
         let distribution = pattern.over(&shape).map_err(Failure::of_flag("--shape"))?;
         let layout = Layout::new(distribution, order.unwrap_or_default());
         let element: ElementType = args.kind.parse().map_err(Failure::of_flag("--type"))?;
-        let by_mpi = match args.via.as_str() {
-            "tcp" => false,
-            "auto" => args.meet.is_none() && args.at.is_none() && launched().is_some(),
-            "mpi" if launched().is_none() => {
-                return Err(Failure::usage(
-                    "--via mpi was given without a launcher; start both sides in one launch, as in mpirun -n 4 reshard couple produce ... : -n 3 \
-                     reshard couple consume ...",
-                ));
-            }
-            "mpi" if args.meet.is_some() || args.at.is_some() => {
-                return Err(Failure::usage("--via mpi needs no place to meet; leave out --meet and --at"));
-            }
-            "mpi" => true,
-            other => return Err(Failure::usage(&format!("--via {other} was given; it is tcp, mpi or auto"))),
-        };
-        let meeting = match (&args.meet, &args.at) {
-            _ if by_mpi => None,
-            (Some(path), _) => Some(Meeting::file(path)),
-            (None, Some(address)) => Some(Meeting::at(address).map_err(Failure::of_flag("--at"))?),
-            (None, None) => {
-                return Err(Failure::usage(
-                    "the jobs must find each other; give both --meet FILE, or both --at HOST:PORT",
-                ));
-            }
-        };
+        let place = Place::read(args)?;
         if args.steps == 0 {
             return Err(Failure::usage("--steps 0 was given; give at least 1"));
         }
@@ -216,37 +200,12 @@ impl<'a> CoupleRequest<'a> {
             }
             options = options.with_connections(most);
         }
-        Ok(Self { args, layout, shape, element, meeting, options })
+        Ok(Self { args, layout, shape, element, place, options })
     }
 
     fn run(&self, role: &str, session: Option<&Session>) -> Result<Outcome, Stopped> {
-        let (job, rank, meeting) = match session {
-            None => (Job::hosting_all(), None, self.meeting.clone()),
-            Some(session) => {
-                let (world, deadline) = (session.world(), duration(&self.args.deadline)?);
-                let (job, meeting) = match &self.meeting {
-                    Some(meeting) => (Job::of(world, deadline).map_err(stopped)?, meeting.clone()),
-                    None => {
-                        let world = World::split(world, role, deadline).map_err(stopped)?;
-                        let other = if role == "producer" { "consumer" } else { "producer" };
-                        (world.job(), Meeting::in_world(&world, other))
-                    }
-                };
-                let (size, needed) = (job.processes() as u64, self.layout.distribution().grid().size());
-                if size < needed {
-                    let failure = Failure::usage(&format!(
-                        "--layout {} has {needed} ranks, and the job {size}; start {needed}",
-                        self.args.layout
-                    ));
-                    return Err(Stopped { failure, all: true, leads: job.process() == 0 });
-                }
-                let rank = job.process() as u64;
-                (job, Some(rank), Some(meeting))
-            }
-        };
-        let Some(meeting) = meeting else {
-            return Err(Failure::usage("--via mpi was given without a launcher").into());
-        };
+        let (job, meeting) = self.meet(role, session)?;
+        let rank = session.map(|_| job.process() as u64);
         let mut parts = Parts::new(&self.layout, self.element, rank)?;
         let bytes = (parts.memory.len() as u64).saturating_mul(self.args.steps);
         let mut progress = Progress::new(!self.args.json, bytes);
@@ -256,6 +215,50 @@ impl<'a> CoupleRequest<'a> {
             _ => self.consume(job, &meeting, &mut parts, &mut progress),
         };
         outcome.map(|outcome| Outcome { leads, ..outcome }).map_err(|stopped| Stopped { leads, ..stopped })
+    }
+
+    /// Fails if a job has too few processes.
+    fn check_size(&self, job: &Job) -> Result<(), Stopped> {
+        let (size, needed) = (job.processes() as u64, self.layout.distribution().grid().size());
+        if size >= needed {
+            return Ok(());
+        }
+        let failure = Failure::usage(&format!(
+            "--layout {} has {needed} ranks, and the job {size}; start {needed}",
+            self.args.layout
+        ));
+        Err(Stopped { failure, all: true, leads: job.process() == 0 })
+    }
+
+    /// The job of this process, and where it meets the other.
+    fn meet(&self, role: &str, session: Option<&Session>) -> Result<(Job, Meeting), Stopped> {
+        let Some(session) = session else {
+            return match &self.place {
+                Place::Tcp(meeting) => Ok((Job::hosting_all(), meeting.clone())),
+                _ => Err(Failure::usage("--via mpi was given without a launcher").into()),
+            };
+        };
+        let (all, deadline) = (session.world(), duration(&self.args.deadline)?);
+        let other = if role == "producer" { "consumer" } else { "producer" };
+        if let Place::Tcp(meeting) = &self.place {
+            let job = Job::of(all, deadline).map_err(stopped)?;
+            return self.check_size(&job).map(|()| (job, meeting.clone()));
+        }
+        let mut world = World::split(all, role, deadline).map_err(stopped)?;
+        self.check_size(&world.job())?;
+        // Both may have been started in one launch all the same.
+        if let Place::Launches(path) = &self.place
+            && !world.has(other)
+        {
+            let joined = match role {
+                "producer" => World::accept(all, path, deadline),
+                _ => World::connect(all, path, deadline),
+            };
+            // All ranks were told.
+            let told = |error| Stopped { failure: failed(error), all: true, leads: all.rank() == 0 };
+            world = joined.map_err(told)?;
+        }
+        Ok((world.job(), Meeting::in_world(&world, other)))
     }
 
     fn produce(
@@ -350,6 +353,37 @@ impl<'a> CoupleRequest<'a> {
         }
         subscriber.leave();
         Ok(Outcome { steps, dropped, setup_seconds, times, shared, leads: true })
+    }
+}
+
+impl Place {
+    fn read(args: &args::CoupleJob) -> Result<Self, Failure> {
+        let launched = launched().is_some();
+        match (args.via.as_str(), &args.meet, &args.at) {
+            ("tcp" | "auto", Some(path), _) => Ok(Self::Tcp(Meeting::file(path))),
+            ("tcp" | "auto", None, Some(address)) => {
+                Ok(Self::Tcp(Meeting::at(address).map_err(Failure::of_flag("--at"))?))
+            }
+            ("mpi", ..) if !launched => Err(Failure::usage(
+                "--via mpi was given without a launcher; start both sides in one launch, as in mpirun -n 4 reshard couple produce ... : -n 3 \
+                 reshard couple consume ..., or each in its own and give both --meet FILE",
+            )),
+            ("mpi", Some(_), _) if args.consumers.is_some_and(|consumers| consumers > 1) => {
+                Err(Failure::usage(
+                    "--consumers was given with --via mpi and --meet, and MPI joins one consumer; give --via tcp",
+                ))
+            }
+            ("mpi", Some(path), _) => Ok(Self::Launches(path.clone())),
+            ("mpi", None, Some(_)) => Err(Failure::usage(
+                "--at was given with --via mpi, which knows no addresses; give both --meet FILE, or --via tcp",
+            )),
+            ("mpi", None, None) => Ok(Self::World),
+            ("auto", None, None) if launched => Ok(Self::World),
+            ("tcp" | "auto", None, None) => Err(Failure::usage(
+                "the jobs must find each other; give both --meet FILE, or both --at HOST:PORT",
+            )),
+            (other, ..) => Err(Failure::usage(&format!("--via {other} was given; it is tcp, mpi or auto"))),
+        }
     }
 }
 

@@ -19,10 +19,13 @@ pub mod fuzzing;
 mod greeting;
 mod io;
 mod job;
+#[cfg(feature = "mpi")]
+mod launches;
 mod meeting;
 #[cfg(feature = "mpi")]
 mod messages;
 mod options;
+mod private_file;
 mod publisher;
 mod receiving;
 mod secret;
@@ -34,6 +37,8 @@ mod state;
 mod stream;
 mod subscriber;
 mod terms;
+#[cfg(feature = "mpi")]
+mod watch;
 #[cfg(feature = "mpi")]
 mod world;
 

@@ -1,11 +1,10 @@
 //! Where two jobs find each other: by a file that the producer writes, or at an address that both know.
 
 use crate::greeting::SessionId;
+use crate::private_file::{WrittenFile, read_private, wrong};
 use crate::secret::Secret;
-use reshard::{Error, ErrorKind, Result};
+use reshard::Result;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Where two jobs find each other.
@@ -67,108 +66,57 @@ pub struct Invitation {
 #[derive(Serialize, Deserialize)]
 struct Written {
     reshard: u32,
+    #[serde(default)]
     address: String,
+    #[serde(default)]
     session: String,
+    #[serde(default)]
     secret: String,
+    /// Of producers that meet over MPI.
+    #[serde(default, skip_serializing)]
+    port: Option<String>,
 }
 
 /// The version of the file.
-const FILE_VERSION: u32 = 1;
+pub const FILE_VERSION: u32 = 1;
 
-/// A longer file is none of ours.
-const MAX_FILE_BYTES: u64 = 4096;
-
-/// A meeting file that this process wrote. It is removed when this is dropped, if it is still the same.
-pub struct WrittenFile {
-    path: PathBuf,
-    text: String,
+/// Writes the file of a producer that listens.
+pub fn write_file(path: &Path, address: &str, session: &SessionId, secret: &Secret) -> Result<WrittenFile> {
+    let (address, session, secret) = (address.into(), hex(session), secret.to_hex());
+    let written = Written { reshard: FILE_VERSION, address, session, secret, port: None };
+    WrittenFile::write(path, serde_json::to_string(&written).expect("texts and numbers") + "\n")
 }
 
-impl WrittenFile {
-    /// Writes the file at once, whole, readable by its owner alone.
-    pub fn write(path: &Path, address: &str, session: &SessionId, secret: &Secret) -> Result<Self> {
-        let session = session.iter().map(|byte| format!("{byte:02x}")).collect();
-        let written =
-            Written { reshard: FILE_VERSION, address: address.into(), session, secret: secret.to_hex() };
-        let text = serde_json::to_string(&written).expect("texts and numbers") + "\n";
-        let beside = path.with_extension(format!("{}.new", std::process::id()));
-        let failed = |error: std::io::Error| {
-            let _ = fs::remove_file(&beside);
-            Error::new(
-                ErrorKind::External,
-                format!("the meeting file {} cannot be written: {error}", path.display()),
-            )
-        };
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&beside).map_err(failed)?;
-        file.write_all(text.as_bytes()).and_then(|()| fs::rename(&beside, path)).map_err(failed)?;
-        Ok(Self { path: path.into(), text })
-    }
-}
-
-impl Drop for WrittenFile {
-    fn drop(&mut self) {
-        // Another producer may have written its own there.
-        if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
+/// A session in hexadecimal digits.
+pub fn hex(session: &SessionId) -> String {
+    session.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads a meeting file; none if it is not there yet.
 pub fn read_file(path: &Path) -> Result<Option<Invitation>> {
-    let wrong = |why: String| {
-        Err(Error::new(ErrorKind::External, format!("the meeting file {} {why}", path.display())))
-    };
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return wrong(unreadable(error)),
-    };
-    // Of the file that was opened, whatever its name stands for by now.
-    let meta = match file.metadata() {
-        Ok(meta) => meta,
-        Err(error) => return wrong(unreadable(error)),
-    };
-    if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
-        return wrong("is not one that a producer wrote".into());
-    }
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        if meta.mode() & 0o077 != 0 {
-            return wrong(format!(
-                "may be read by others (its mode is {:o}), and it carries a secret; let the producer write it anew",
-                meta.mode() & 0o777
-            ));
-        }
-        // Whose this process is; where that cannot be known, the mode must do.
-        let own = fs::metadata("/proc/self").map(|own| own.uid());
-        if own.is_ok_and(|own| own != meta.uid()) {
-            return wrong("belongs to another user".into());
-        }
-    }
-    let mut text = String::new();
-    if let Err(error) = file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
-        return wrong(unreadable(error));
-    }
-    let written: Written = match serde_json::from_str(&text) {
-        Ok(written) => written,
-        Err(error) => return wrong(format!("is not one that a producer wrote: {error}")),
-    };
-    if written.reshard != FILE_VERSION {
-        return wrong(format!(
-            "has version {}, and this reshard reads version {FILE_VERSION}",
-            written.reshard
+    let Some(text) = read_private(path)? else { return Ok(None) };
+    let written: Written = serde_json::from_str(&text)
+        .map_err(|error| wrong(path, &format!("is not one that a producer wrote: {error}")))?;
+    check_version(path, written.reshard)?;
+    if written.port.is_some() {
+        return Err(wrong(
+            path,
+            "is of a producer that meets over MPI, and here it is to be TCP; let both meet the same way",
         ));
     }
     match Secret::from_hex(&written.secret) {
         Some(secret) => Ok(Some(Invitation { address: written.address, secret })),
-        None => wrong("has no secret in it".into()),
+        None => Err(wrong(path, "has no secret in it")),
+    }
+}
+
+/// Fails if a file has another version.
+pub fn check_version(path: &Path, version: u32) -> Result<()> {
+    match version {
+        FILE_VERSION => Ok(()),
+        _ => {
+            Err(wrong(path, &format!("has version {version}, and this reshard reads version {FILE_VERSION}")))
+        }
     }
 }
 
@@ -176,6 +124,7 @@ pub fn read_file(path: &Path) -> Result<Option<Invitation>> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn files_are_read_as_they_are_written() {
@@ -184,7 +133,7 @@ mod tests {
         let path = folder.join("run.meet");
         assert!(read_file(&path).unwrap().is_none());
         let secret = Secret::random().unwrap();
-        let written = WrittenFile::write(&path, "127.0.0.1:5", &[3; 16], &secret).unwrap();
+        let written = write_file(&path, "127.0.0.1:5", &[3; 16], &secret).unwrap();
         let read = read_file(&path).unwrap().unwrap();
         assert_eq!((read.address.as_str(), &read.secret), ("127.0.0.1:5", &secret));
         #[cfg(unix)]
@@ -196,12 +145,19 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         }
         // Another producer's is left alone.
-        let other = WrittenFile::write(&path, "127.0.0.1:6", &[4; 16], &secret).unwrap();
+        let other = write_file(&path, "127.0.0.1:6", &[4; 16], &secret).unwrap();
         drop(written);
         assert_eq!(read_file(&path).unwrap().unwrap().address, "127.0.0.1:6");
         drop(other);
         assert!(read_file(&path).unwrap().is_none());
-        for wrong in ["", "{}", "no json", r#"{"reshard":2,"address":"","session":"","secret":""}"#] {
+        for wrong in [
+            "",
+            "{}",
+            "no json",
+            r#"{"reshard":1}"#,
+            r#"{"reshard":1,"port":"here"}"#,
+            r#"{"reshard":2,"address":"","session":"","secret":""}"#,
+        ] {
             fs::write(&path, wrong).unwrap();
             #[cfg(unix)]
             fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

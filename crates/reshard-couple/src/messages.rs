@@ -5,9 +5,10 @@ use crate::frame::{FrameKind, HEAD_BYTES, Head, MAX_DATA_BYTES};
 use crate::greeting::Channel;
 use crate::service::{ConnectionId, FIRST, Service};
 use crate::side::Role;
+use crate::watch::{Carrier, Watch};
 use reshard::{Error, ErrorKind, Result};
 use reshard_mpi::transport::{MessageBuffer, Transport};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The first tag of couplings with the producer whose leader is rank 0.
@@ -37,6 +38,7 @@ pub fn opening(channel: Channel) -> Head {
 /// Messages in flight.
 pub struct MessageIo {
     transport: Arc<dyn Transport>,
+    watch: Option<Watch>,
     /// Of the connections between leaders and of those for data: what comes, and what goes.
     tags: [[u32; 2]; 2],
     sending: BTreeMap<ConnectionId, Outgoing>,
@@ -79,7 +81,7 @@ impl Buffers {
 
 impl MessageIo {
     /// The messages of couplings with the producer whose leader is this rank, for that producer or for a consumer of it.
-    pub fn new(transport: Arc<dyn Transport>, leader: usize, role: Role) -> Result<Self> {
+    pub fn new(carrier: Carrier, leader: usize, role: Role) -> Result<Self> {
         let first =
             u32::try_from(leader).ok().and_then(|leader| leader.checked_mul(4)).map(|tag| tag + FIRST_TAG);
         let Some(first) = first.filter(|first| first + 3 <= LARGEST_TAG) else {
@@ -97,7 +99,8 @@ impl MessageIo {
             Role::Consumer => [to_consumer, to_producer],
         };
         Ok(Self {
-            transport,
+            transport: carrier.transport,
+            watch: carrier.watch,
             tags,
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
@@ -116,6 +119,12 @@ impl MessageIo {
             self.sending.entry(id).or_default().closing = true;
         }
         let sent = self.send(service);
+        if self.watch.as_mut().is_some_and(Watch::is_over) {
+            self.watch = None;
+            let all: BTreeSet<ConnectionId> =
+                self.sending.keys().chain(self.receiving.keys()).copied().collect();
+            all.into_iter().for_each(|id| service.closed(id, "its job has ended"));
+        }
         received || sent
     }
 

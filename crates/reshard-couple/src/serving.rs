@@ -5,10 +5,11 @@ use crate::frame::{FrameKind, Head};
 use crate::greeting::SessionId;
 use crate::io::{Door, IoThread, Shared};
 use crate::job::{Job, error_of};
-use crate::meeting::{Meeting, WrittenFile};
+use crate::meeting::{Meeting, write_file};
 #[cfg(feature = "mpi")]
 use crate::messages::MessageIo;
 use crate::options::Options;
+use crate::private_file::WrittenFile;
 use crate::secret::{Secret, random};
 use crate::side::{Role, Side};
 use crate::slots::Buffer;
@@ -133,9 +134,7 @@ impl Serving {
         };
         let address = reached.address;
         let file = match meeting {
-            Meeting::File(path) if job.leads() => {
-                Some(WrittenFile::write(path, &address, &session, &secret)?)
-            }
+            Meeting::File(path) if job.leads() => Some(write_file(path, &address, &session, &secret)?),
             _ => None,
         };
         Ok(Self { io, address, ranks, sides: BTreeMap::new(), _file: file })

@@ -1,11 +1,13 @@
 //! Jobs that one launch began: several programs in one world of MPI, which is split among them. MPI carries the frames.
 
 use crate::job::Job;
+use crate::watch::{Carrier, Watch};
 use reshard::{Error, ErrorKind, Result};
 use reshard_mpi::Comm;
 use reshard_mpi::communicator::{Communicator, ToCommunicator};
 use reshard_mpi::transport::Transport;
 use std::fmt;
+use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +39,9 @@ struct Programs {
     used: Mutex<Vec<usize>>,
     /// What the job's communicator was made of.
     _comm: Option<Comm>,
+    /// What notices the end of a job that was launched apart, or what tells that job of ours.
+    watch: Option<Watch>,
+    _lock: Option<File>,
 }
 
 impl fmt::Debug for World {
@@ -74,8 +79,20 @@ impl World {
     }
 
     fn new(transport: Box<dyn Transport>, programs: Vec<String>, job: Job, comm: Option<Comm>) -> Self {
-        let used = Mutex::new(Vec::new());
-        Self(Arc::new(Programs { transport: transport.into(), programs, job, used, _comm: comm }))
+        let (transport, used) = (transport.into(), Mutex::new(Vec::new()));
+        Self(Arc::new(Programs { transport, programs, job, used, _comm: comm, watch: None, _lock: None }))
+    }
+
+    /// The world of this job and one that was launched apart.
+    pub(crate) fn of_launches(
+        both: Comm,
+        programs: Vec<String>,
+        job: Job,
+        watch: Option<Watch>,
+        lock: Option<File>,
+    ) -> Self {
+        let (transport, used) = (both.into_transport().into(), Mutex::new(Vec::new()));
+        Self(Arc::new(Programs { transport, programs, job, used, _comm: None, watch, _lock: lock }))
     }
 
     /// The job of this program.
@@ -83,8 +100,13 @@ impl World {
         self.0.job.clone()
     }
 
+    /// True if a program of this name is in the world.
+    pub fn has(&self, program: &str) -> bool {
+        self.0.programs.iter().any(|other| other == program)
+    }
+
     /// What carries frames, with the producer whose leader is this rank.
-    pub(crate) fn transport(&self, leader: usize) -> Result<Arc<dyn Transport>> {
+    pub(crate) fn transport(&self, leader: usize) -> Result<Carrier> {
         let mut used = self.0.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.contains(&leader) {
             return Err(Error::new(
@@ -93,7 +115,7 @@ impl World {
             ));
         }
         used.push(leader);
-        Ok(Arc::clone(&self.0.transport))
+        Ok(Carrier { transport: Arc::clone(&self.0.transport), watch: self.0.watch.clone() })
     }
 
     /// This rank.

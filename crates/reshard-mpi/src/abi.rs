@@ -35,7 +35,6 @@ pub struct Numbers {
     pub undefined: c_int,
     /// The address `MPI_IN_PLACE`: the input is in the output buffer.
     pub in_place: usize,
-    pub thread_funneled: c_int,
     pub thread_serialized: c_int,
     pub thread_multiple: c_int,
     pub order_c: c_int,
@@ -58,6 +57,9 @@ pub const STATUS_BYTES: usize = 64;
 /// Bytes that hold the text of an error in any interface; the longest is 512.
 pub const ERROR_TEXT_BYTES: usize = 1024;
 
+/// Bytes that hold the name of a port in any interface; the longest is 1024.
+pub const PORT_NAME_BYTES: usize = 1024;
+
 /// Bytes that hold the text that describes the library in any interface; the longest is 8192.
 pub const VERSION_TEXT_BYTES: usize = 16384;
 
@@ -76,7 +78,6 @@ const OPEN_MPI: Numbers = Numbers {
     any_source: -1,
     undefined: -32766,
     in_place: 1,
-    thread_funneled: 1,
     thread_serialized: 2,
     thread_multiple: 3,
     order_c: 0,
@@ -92,7 +93,6 @@ const MPICH: Numbers = Numbers {
     any_source: -2,
     undefined: -32766,
     in_place: usize::MAX,
-    thread_funneled: 1,
     thread_serialized: 2,
     thread_multiple: 3,
     order_c: 56,
@@ -108,7 +108,6 @@ const STANDARD: Numbers = Numbers {
     any_source: -1,
     undefined: -32766,
     in_place: 1,
-    thread_funneled: 1024,
     thread_serialized: 2048,
     thread_multiple: 4096,
     order_c: 12,
@@ -150,6 +149,7 @@ handles! {
     comm_null: "ompi_mpi_comm_null", 0x0400_0000, 0x100;
     request_null: "ompi_request_null", 0x2c00_0000, 0x180;
     errors_return: "ompi_mpi_errors_return", 0x5400_0001, 0x143;
+    info_null: "ompi_mpi_info_null", 0x1c00_0000, 0x130;
     byte: "ompi_mpi_byte", 0x4c00_010d, 0x247;
     uint64: "ompi_mpi_uint64_t", 0x4c00_083e, 0x259;
     max: "ompi_mpi_op_max", 0x5800_0001, 0x23;

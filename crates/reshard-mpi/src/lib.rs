@@ -39,6 +39,7 @@ mod node;
 mod registry;
 mod ring;
 mod search;
+mod server;
 #[allow(unsafe_code)]
 mod shm;
 mod strides;
@@ -59,6 +60,7 @@ pub mod mpi {
     pub use crate::ffi::collective::{Blocks, Reduce};
     pub use crate::ffi::comm::{LARGEST_TAG, LONGEST_MESSAGE};
     pub use crate::ffi::datatype::{Datatype, Dealt};
+    pub use crate::ffi::joined::Port;
     pub use crate::ffi::request::Request;
     pub use crate::ffi::wait::wait;
     pub use crate::launch::{Family, Launcher, launched};

@@ -67,6 +67,11 @@ impl Comm {
         Ok(Box::new(MpiTransport { comm, number: OnceLock::new() }))
     }
 
+    /// A transport over this communicator itself, on which nothing else may be sent.
+    pub fn into_transport(self) -> Box<dyn Transport> {
+        Box::new(MpiTransport { comm: Arc::new(self), number: OnceLock::new() })
+    }
+
     /// As [`Comm::private`], with a timeout of the caller's choice. A later call goes on waiting for the same duplicate.
     pub fn private_within(&self, time: Option<Duration>) -> Result<Arc<PrivateComm>> {
         let private = self.cached_duplicate(time, PrivateComm::new)?;

@@ -114,6 +114,12 @@ calls! {
     comm_get_attr = MPI_Comm_get_attr(H, c_int, *mut c_void, *mut c_int);
     comm_delete_attr = MPI_Comm_delete_attr(H, c_int);
 
+    open_port = MPI_Open_port(H, *mut c_char);
+    close_port = MPI_Close_port(*const c_char);
+    comm_accept = MPI_Comm_accept(*const c_char, H, c_int, H, *mut H);
+    comm_connect = MPI_Comm_connect(*const c_char, H, c_int, H, *mut H);
+    intercomm_merge = MPI_Intercomm_merge(H, c_int, *mut H);
+
     isend = MPI_Isend(*const c_void, c_int, H, c_int, c_int, H, *mut H);
     issend = MPI_Issend(*const c_void, c_int, H, c_int, c_int, H, *mut H);
     irecv = MPI_Irecv(*mut c_void, c_int, H, c_int, c_int, H, *mut H);

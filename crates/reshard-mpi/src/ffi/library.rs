@@ -45,6 +45,9 @@ pub struct Mpi {
 /// True once MPI has ended. A process has one MPI, so this is global.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
+/// Why MPI cannot be called any more, if that is not because it has ended: a call of it has never returned.
+static GIVEN_UP: OnceLock<String> = OnceLock::new();
+
 /// Which threads may call MPI.
 #[derive(Clone, Copy)]
 pub(super) enum Threads {
@@ -203,17 +206,23 @@ impl Mpi {
         ENDED.store(true, Ordering::Relaxed);
     }
 
+    /// Gives MPI up: a call has not returned, and until it does no other may be made. From now on every call fails, and MPI is not
+    /// ended.
+    pub(super) fn give_up(&self, why: String) {
+        let _ = GIVEN_UP.set(why);
+        ENDED.store(true, Ordering::Release);
+    }
+
     /// The right to call MPI, to be held during the call. Fails if MPI has ended, this process is a fork, or this thread
     /// may not call MPI.
     pub(super) fn enter(&self) -> Result<CallGuard<'_>> {
         if is_forked() {
             return Err(forked_off());
         }
-        if ENDED.load(Ordering::Relaxed) {
-            return Err(Error::new(
-                ErrorKind::External,
-                "MPI has ended in this process and cannot begin again",
-            ));
+        if ENDED.load(Ordering::Acquire) {
+            let why =
+                GIVEN_UP.get().map_or("MPI has ended in this process and cannot begin again", String::as_str);
+            return Err(Error::new(ErrorKind::External, why));
         }
         let held = match self.threads.get() {
             Some(Threads::Funneled(thread)) if *thread != this_thread() => {

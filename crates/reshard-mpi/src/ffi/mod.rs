@@ -7,6 +7,7 @@
 //! | `session.rs` | begins and ends MPI |
 //! | `comm.rs` | communicators, and messages between two ranks |
 //! | `kept.rs` | a duplicate of a communicator, cached as an attribute of its parent |
+//! | `joined.rs` | jobs that were launched apart, joined in one communicator |
 //! | `collective.rs` | collective operations |
 //! | `request.rs` | requests: operations in flight |
 //! | `datatype.rs` | derived datatypes |
@@ -22,6 +23,7 @@ pub mod calls;
 pub mod collective;
 pub mod comm;
 pub mod datatype;
+pub mod joined;
 mod kept;
 pub mod library;
 pub mod request;

@@ -49,7 +49,8 @@ impl Mpi {
         let begun = self.has_begun()?;
         let began = !begun || self.sessions.load(Ordering::Relaxed) > 0;
         if !begun {
-            let (mut given, wanted) = (0, self.abi.numbers.thread_funneled);
+            // One thread calls it, but for calls that have no deadline: see `joined.rs`. That costs no locks.
+            let (mut given, wanted) = (0, self.abi.numbers.thread_serialized);
             let null = std::ptr::null_mut();
             // SAFETY: not begun and not ended; MPI lets a program pass no arguments.
             unsafe { call!(self, init_thread(null, std::ptr::null_mut(), wanted, &raw mut given))? };

@@ -45,6 +45,10 @@ fn right(installation: &Installation) {
         installation.launch("values", ranks).succeeded(ranks);
     }
     installation.launch("many", 2).succeeded(2);
+    installation.launch("joined", 3).succeeded(3);
+    let outcome = installation.launch("unjoined", 1);
+    outcome.failed(&["[given up]"]);
+    outcome.took_less_than(Duration::from_secs(10));
     for part in ["host", "host-serialized", "host-funneled", "two-begin"] {
         installation.launch(part, 2).succeeded(2);
     }

@@ -2,7 +2,7 @@
 
 use super::faults::errors;
 use super::host;
-use super::values::{collectives, datatypes, messages, splits};
+use super::values::{collectives, datatypes, joins, messages, splits, unjoined};
 use reshard_mpi::mpi::{Request, launched};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, RawComm};
 use reshard_plan::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan, Result};
@@ -43,6 +43,13 @@ pub fn play(part: &str) {
             splits(world).unwrap();
             datatypes(world).unwrap();
             handles(world).unwrap();
+        }
+        "joined" => joins(world).unwrap(),
+        "unjoined" => {
+            unjoined(world).unwrap();
+            println!("[given up]");
+            // As a program ends that may not call MPI any more.
+            std::process::exit(1);
         }
         "many" => many(world).unwrap(),
         "errors" => errors(world).unwrap(),

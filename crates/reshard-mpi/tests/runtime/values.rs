@@ -2,9 +2,9 @@
 
 use super::rank::SOON;
 use reshard_mpi::Comm;
-use reshard_mpi::mpi::{Blocks, Datatype, Dealt, LARGEST_TAG, Reduce, wait};
+use reshard_mpi::mpi::{Blocks, Datatype, Dealt, LARGEST_TAG, Port, Reduce, wait};
 use reshard_plan::{MemoryOrder, Result};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The byte at a place of a message.
 fn byte(from: usize, to: usize, tag: u32, at: usize) -> u8 {
@@ -62,6 +62,53 @@ pub fn messages(comm: &Comm) -> Result<()> {
     wait(&mut [unsafe { comm.irecv(place.as_mut_ptr(), length, source, 5)? }], SOON)?;
     assert!(place.iter().enumerate().all(|(at, &got)| got == byte(before, me, 5, at)));
     wait(&mut sent, SOON)
+}
+
+/// Two halves of the world, joined again through a port: first those that accept.
+pub fn joins(comm: &Comm) -> Result<()> {
+    let (me, size) = (comm.rank(), comm.size());
+    let half = size / 2;
+    let own = comm.split(Some(u32::from(me >= half)), me as u32)?.unwrap();
+    let port = if me == 0 { some_port(comm) } else { None };
+    let mut name = [0; 1024];
+    if let Some(port) = &port {
+        name[..port.name().len()].copy_from_slice(port.name().as_bytes());
+    }
+    comm.broadcast(0, &mut name)?;
+    let name = String::from_utf8_lossy(&name);
+    let name = name.trim_end_matches('\0');
+    if name.is_empty() {
+        return Ok(());
+    }
+    let time = SOON.unwrap();
+    let both = if me < half { own.accept(name, time)? } else { own.connect(name, time)? };
+    assert_eq!((both.rank(), both.size()), (me, size));
+    messages(&both)?;
+    collectives(&both)?;
+    assert!(own.accept("a\0b", time).unwrap_err().to_string().contains("no zero"));
+    Ok(())
+}
+
+/// A port; none where the library opens none, and says so.
+fn some_port(comm: &Comm) -> Option<Port> {
+    match comm.mpi().open_port() {
+        Ok(port) => Some(port),
+        Err(error) => {
+            assert!(error.to_string().contains("meet over TCP"), "{error}");
+            None
+        }
+    }
+}
+
+/// Nobody connects: the call is given up in time, and with it MPI.
+pub fn unjoined(comm: &Comm) -> Result<()> {
+    let Some(port) = some_port(comm) else { return Ok(()) };
+    let begin = Instant::now();
+    let error = comm.accept(port.name(), Duration::from_millis(500)).unwrap_err().to_string();
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(error.contains("MPI_Comm_accept has not returned within 0.5 s"), "{error}");
+    assert_eq!(comm.barrier().unwrap_err().to_string(), error, "MPI is called no more");
+    Ok(())
 }
 
 pub fn collectives(comm: &Comm) -> Result<()> {
