@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The meeting file of a producer that meets over MPI.
 #[derive(Serialize, Deserialize)]
-struct Invitation {
+struct PortFile {
     reshard: u32,
     /// None in the file of a producer that meets over TCP.
     port: Option<String>,
@@ -136,14 +136,14 @@ fn invite(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<Port> {
         let _ = fs::remove_file(old);
     }
     let session = hex(&random()?);
-    let invitation = Invitation {
+    let written = PortFile {
         reshard: FILE_VERSION,
         port: Some(port.name().into()),
         session: session.clone(),
         mpi: mpi.version().into(),
         server,
     };
-    let _file = WrittenFile::write(path, text(&invitation))?;
+    let _file = WrittenFile::write(path, text(&written))?;
     loop {
         // What others put there is none.
         let came: Option<Knock> =
@@ -179,7 +179,7 @@ fn knock(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<(String, 
         {
             return Ok((port, written.take_lock()));
         }
-        if let Some(found) = read_invitation(path)?
+        if let Some(found) = read_port_file(path)?
             && knocked.as_ref().is_none_or(|(session, ..)| *session != found.session)
         {
             check_same(&found, mpi.version(), server.as_deref())?;
@@ -211,7 +211,7 @@ fn knock(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<(String, 
 }
 
 /// Fails if MPI cannot join this job with the producer's.
-fn check_same(found: &Invitation, version: &str, server: Option<&str>) -> Result<()> {
+fn check_same(found: &PortFile, version: &str, server: Option<&str>) -> Result<()> {
     if found.mpi != version {
         return Err(partner(format!(
             "the producer runs with {}, and this job with {version}; MPI joins jobs of one library only: use the same, or meet over TCP",
@@ -226,9 +226,9 @@ fn check_same(found: &Invitation, version: &str, server: Option<&str>) -> Result
     }
 }
 
-fn read_invitation(path: &Path) -> Result<Option<Invitation>> {
+fn read_port_file(path: &Path) -> Result<Option<PortFile>> {
     let Some(text) = read_private(path)? else { return Ok(None) };
-    let found: Invitation = serde_json::from_str(&text)
+    let found: PortFile = serde_json::from_str(&text)
         .map_err(|error| wrong(path, &format!("is not one that a producer wrote: {error}")))?;
     check_version(path, found.reshard)?;
     match found.port {

@@ -13,6 +13,7 @@ pub struct WrittenFile {
     path: PathBuf,
     text: String,
     /// Locked, where the file system can do that.
+    #[cfg_attr(not(feature = "mpi"), allow(dead_code))]
     held: Option<fs::File>,
 }
 
