@@ -105,6 +105,10 @@ typedef struct reshard_layout reshard_layout;
 // keep what they need.
 typedef struct reshard_plan reshard_plan;
 
+// A producer: it publishes arrays under names, and puts a step of one whenever it has one; a `reshard_subscriber` of another job gets
+// them, in a layout of its own. docs/coupling.md says how jobs meet, and what happens when one fails. Free it with `reshard_publisher_free`.
+typedef struct reshard_publisher reshard_publisher;
+
 // A ring: process i has loads[i] items and should have targets[i], and only neighbours exchange items. Made once, run any
 // number of times. Free it with `reshard_ring_free`.
 typedef struct reshard_ring reshard_ring;
@@ -112,6 +116,9 @@ typedef struct reshard_ring reshard_ring;
 // A run in flight. Its parts stay where they are, nobody writes to the sources, and nobody uses the destinations, until it is
 // over. Free it with `reshard_run_free`, before or after its engine.
 typedef struct reshard_run reshard_run;
+
+// A consumer: it asks for arrays of another job in layouts of its own, and gets every step. Free it with `reshard_subscriber_free`.
+typedef struct reshard_subscriber reshard_subscriber;
 
 // Which part of the source moves, and where to in the destination. All null and 0 means: all of it, in the same place.
 typedef struct reshard_window {
@@ -190,6 +197,18 @@ typedef struct reshard_loads {
     // Bytes of an item.
     size_t item_bytes;
 } reshard_loads;
+
+// What is known of a step.
+typedef struct reshard_step {
+    // The producer's number of it.
+    uint64_t number;
+    // How many steps of the array were dropped since the last one.
+    uint64_t dropped;
+    // What the producer says of it: so many bytes, which stay until the next call with this consumer.
+    const uint8_t *header;
+    // How many bytes.
+    size_t header_bytes;
+} reshard_step;
 
 #ifdef __cplusplus
 extern "C" {
@@ -454,6 +473,98 @@ int reshard_ring_run(struct reshard_ring *ring,
 // Frees a ring. Null is allowed. Not collective.
 void reshard_ring_free(struct reshard_ring *ring);
 
+// A producer that is this process alone: it hosts all ranks of its layouts, and gives the parts of all. Options (null or "": none), words of
+// one text: `deadline=SECONDS` (of every wait for the other job; 30), `consumers=N` (how many may come at a time; 1), `bind=ADDRESS:PORT` (where
+// it listens; the loopback), `host=NAME` (by which other machines reach it), `tcp` (no shared memory).
+int reshard_publisher_new(const char *options,
+                          struct reshard_publisher **publisher);
+
+// A producer whose ranks are those of a communicator, given as Fortran's handle; `reshard_publisher_mpi` takes an MPI_Comm. Collective, as is all
+// that is done with it but `reshard_publish`. Options as for `reshard_publisher_new`; and, where one launch began both jobs and this communicator has
+// the ranks of both, `program=NAME` (of this one) and `partner=NAME` (of the other): MPI then carries the data.
+int reshard_publisher_fortran(int32_t comm,
+                              const char *options,
+                              struct reshard_publisher **publisher);
+
+// Publishes an array under a name, before `reshard_publisher_open`. The type is a name: f32, f64, c64, c128, i8 to i64, u8 to u64, or
+// bytes(N) for elements of N bytes of which nothing else is known; both jobs must say the same. `array` becomes its number for `reshard_put`.
+int reshard_publish(struct reshard_publisher *publisher,
+                    const char *name,
+                    const struct reshard_layout *layout,
+                    const char *element,
+                    size_t *array);
+
+// Lets consumers come. `meeting` is the path of a file that is written for them, or "at HOST:PORT" with a secret in the environment variable
+// RESHARD_SECRET, or null for programs of one launch.
+int reshard_publisher_open(struct reshard_publisher *publisher,
+                           const char *meeting);
+
+// Waits until so many consumers are there. Without it, who comes later gets the steps from then on.
+int reshard_publisher_wait_for(struct reshard_publisher *publisher, size_t consumers);
+
+// Gives a step of an array to all consumers, with a number and a few bytes of the program's own (at most 4096; null with 0: none). The parts are those
+// of the ranks that this process hosts, by ascending rank, and may be changed when this returns. RESHARD_ERROR_PARTNER says that a consumer is gone; the
+// step went to all others, and the program may go on.
+int reshard_put(struct reshard_publisher *publisher,
+                size_t array,
+                uint64_t number,
+                const void *header,
+                size_t header_bytes,
+                const struct reshard_source *parts,
+                size_t parts_count);
+
+// Says that there are no more steps, and waits until consumers have taken those that wait, and left. `complete` (may be null) becomes the number of
+// consumers that took the last step of each of their arrays.
+int reshard_publisher_finish(struct reshard_publisher *publisher,
+                             size_t *complete);
+
+// Frees a producer; consumers of one that was not finished are told that it is gone. Null is allowed.
+void reshard_publisher_free(struct reshard_publisher *publisher);
+
+// A consumer that is this process alone: it hosts all ranks of its layouts, and gets the parts of all. Options (null or "": none), words of
+// one text: `deadline=SECONDS` (of every wait for the other job; 30), `connections=N` (how many to hold at a time; any number), `tcp` (no
+// shared memory).
+int reshard_subscriber_new(const char *options,
+                           struct reshard_subscriber **subscriber);
+
+// A consumer whose ranks are those of a communicator, given as Fortran's handle; `reshard_subscriber_mpi` takes an MPI_Comm. Collective, as is
+// all that is done with it but `reshard_subscribe`. Options as for `reshard_subscriber_new`, and `program=NAME`, `partner=NAME` as for
+// `reshard_publisher_fortran`.
+int reshard_subscriber_fortran(int32_t comm,
+                               const char *options,
+                               struct reshard_subscriber **subscriber);
+
+// Asks for an array, before `reshard_subscriber_connect`. The type is a name, as for `reshard_publish`. `window` is a part of the producer's array and
+// where it goes, its `from` in the producer's array; null for all of it. Options (null or "": none): `depth=N` (steps that the producer
+// keeps before it waits; 2), `drop-oldest` (it never waits, and drops the oldest), `whole` (nothing is written until all of a step is
+// there). `array` becomes its number for `reshard_get`.
+int reshard_subscribe(struct reshard_subscriber *subscriber,
+                      const char *name,
+                      const struct reshard_layout *layout,
+                      const char *element,
+                      const struct reshard_window *window,
+                      const char *options,
+                      size_t *array);
+
+// Finds the producer, agrees with it, and plans: steps that are put from now on will come. `meeting` as for `reshard_publisher_open`; a file is waited for.
+int reshard_subscriber_connect(struct reshard_subscriber *subscriber,
+                               const char *meeting);
+
+// Gets the next step of an array into the parts of the ranks that this process hosts, by ascending rank. `there` becomes 1, or 0 if there are no
+// more; `step` (may be null) what is known of it. After an error parts may be written in places, unless `whole` steps were asked for.
+int reshard_get(struct reshard_subscriber *subscriber,
+                size_t array,
+                const struct reshard_target *parts,
+                size_t parts_count,
+                struct reshard_step *step,
+                int *there);
+
+// Tells the producer that no more steps are wanted.
+int reshard_subscriber_leave(struct reshard_subscriber *subscriber);
+
+// Frees a consumer; the producer of one that has not left is told that it is gone. Null is allowed.
+void reshard_subscriber_free(struct reshard_subscriber *subscriber);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
@@ -480,6 +591,18 @@ static inline int reshard_ring_mpi(const reshard_loads *loads, MPI_Comm comm, co
                                    reshard_ring **ring)
 {
     return reshard_ring_fortran(loads, (int32_t)MPI_Comm_c2f(comm), options, ring);
+}
+
+// As reshard_publisher_fortran, on a communicator of C.
+static inline int reshard_publisher_mpi(MPI_Comm comm, const char *options, reshard_publisher **publisher)
+{
+    return reshard_publisher_fortran((int32_t)MPI_Comm_c2f(comm), options, publisher);
+}
+
+// As reshard_subscriber_fortran, on a communicator of C.
+static inline int reshard_subscriber_mpi(MPI_Comm comm, const char *options, reshard_subscriber **subscriber)
+{
+    return reshard_subscriber_fortran((int32_t)MPI_Comm_c2f(comm), options, subscriber);
 }
 
 #endif
