@@ -1,29 +1,38 @@
-//! Couplings: what setting one up takes for partners of any size, and what a step takes beside plain sockets.
+//! Couplings: what setting one up takes for partners of any size, what a step takes by every way beside the engine inside one job and plain
+//! sockets, how much of it is hidden behind a computation, and what strangers at the door cost.
 //!
-//! Both jobs are threads of this process, each hosting all its ranks, over the loopback. For the set-up the consumer has 4 ranks and the
-//! producer 4 to 1024: what the consumer's ranks plan, and what the leaders tell each other. For steps, the same bytes also go over as many
-//! plain sockets, with no packing, no checksum and no queue, interleaved.
+//! For the set-up both jobs are threads of this process, each hosting all its ranks; the consumer has 4 ranks and the producer 4 to 1024. Steps are
+//! timed by the example `steps` of `reshard-couple`, in one launch of M + N processes.
 
 use crate::machine::{Failure, Machine, keep, median};
 use reshard::Layout;
 use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Setup, Subscriber};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// The grids of the producer.
 const GRIDS: [u64; 5] = [2, 4, 8, 16, 32];
 const SETUPS: usize = 15;
 
-/// Steps of arrays of these megabytes.
-const MEGABYTES: [u64; 3] = [1, 8, 64];
-const STEPS: u64 = 31;
+/// Processes, shape, and the layouts of producer and consumer.
+const STEPS: [(&str, [&str; 3]); 6] = [
+    ("2", ["1024x512", "1x1/64x64", "1x1/50x50"]),
+    ("2", ["4096x2048", "1x1/64x64", "1x1/50x50"]),
+    ("7", ["1024x512", "2x2/64x64", "3x1/50x50"]),
+    ("7", ["4096x2048", "2x2/64x64", "3x1/50x50"]),
+    ("8", ["4096x2048", "2x2/2048x1024", "4x1/1024x2048"]),
+    ("5", ["512x128x128", "1x2x2/512x16x16", "1x1x1/512x128x128"]),
+];
 
-/// Layouts of producer and consumer.
-const LAYOUTS: [(&str, &str); 2] = [("2x2/64x64", "3x1/50x50"), ("2x2/2048x2048", "4x1/1024x4096")];
+/// Strangers that knock while a coupling runs, and steps of 4 MiB in each of so many turns.
+const STRANGERS: usize = 1000;
+const STRANGE_STEPS: u64 = 200;
+const TURNS: usize = 5;
 
 #[derive(Serialize)]
 struct SetUp {
@@ -34,15 +43,41 @@ struct SetUp {
     handshake_bytes: u64,
 }
 
-#[derive(Serialize)]
+/// Seconds of a step by each way.
+#[derive(Serialize, Deserialize)]
 struct Stepped {
-    from: &'static str,
-    to: &'static str,
+    #[serde(default)]
+    processes: String,
+    #[serde(default)]
+    shape: String,
+    from: String,
+    to: String,
     bytes: u64,
-    put_seconds: f64,
-    /// From the beginning of `put` until `get` has returned.
-    step_seconds: f64,
-    socket_seconds: f64,
+    private: f64,
+    #[serde(rename = "shared memory")]
+    shared: f64,
+    tcp: f64,
+    sockets: f64,
+    mpi: f64,
+}
+
+/// Seconds of a computation alone, and with a step of 64 MiB that takes a tenth of it.
+#[derive(Serialize, Deserialize)]
+struct Overlapped {
+    way: String,
+    step: f64,
+    alone: f64,
+    coupled: f64,
+}
+
+/// Median seconds of a step, and kilobytes of memory, without strangers and while they knock.
+#[derive(Serialize)]
+struct Strange {
+    strangers: usize,
+    quiet_seconds: f64,
+    besieged_seconds: f64,
+    quiet_kilobytes: u64,
+    besieged_kilobytes: u64,
 }
 
 #[derive(Serialize)]
@@ -52,28 +87,45 @@ struct Results {
     machine: Machine,
     setups: Vec<SetUp>,
     steps: Vec<Stepped>,
+    overlaps: Vec<Overlapped>,
+    strange: Strange,
 }
 
-pub fn run() -> Result<(), Failure> {
+/// `example` is the path of the example `steps`.
+pub fn run(example: &str) -> Result<(), Failure> {
     let folder = std::env::temp_dir().join(format!("reshard-bench-couple-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
+    eprintln!("strangers at the door");
+    let strange = strange(&folder)?;
     let mut setups = Vec::new();
     for grid in GRIDS {
         eprintln!("a producer of {} ranks", grid * grid);
         setups.push(set_up(grid, &folder)?);
     }
     let mut steps = Vec::new();
-    for (from, to) in LAYOUTS {
-        for megabytes in MEGABYTES {
-            eprintln!("{megabytes} MiB, {from} to {to}");
-            steps.push(step(from, to, megabytes, &folder)?);
-        }
+    for (processes, case) in STEPS {
+        eprintln!("{processes} processes, {}", case.join(" "));
+        let said = launched(example, processes, &case)?;
+        let found: Stepped = serde_json::from_str(said.trim())?;
+        steps.push(Stepped { processes: processes.into(), shape: case[0].into(), ..found });
     }
+    eprintln!("overlap");
+    let said = launched(example, "2", &["overlap", "4096x2048"])?;
+    let overlaps = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     std::fs::remove_dir_all(&folder)?;
-    let machine = Machine::here();
-    let results =
-        Results { benchmark: "couple", command: "cargo xtask bench couple", machine, setups, steps };
+    let (machine, command) = (Machine::here(), "cargo xtask bench couple");
+    let results = Results { benchmark: "couple", command, machine, setups, steps, overlaps, strange };
     keep("couple", &results, &report(&results)?)
+}
+
+fn launched(example: &str, processes: &str, arguments: &[&str]) -> Result<String, Failure> {
+    let mut command = std::process::Command::new("mpirun.openmpi");
+    command.args(["--allow-run-as-root", "--oversubscribe", "-n", processes, example]).args(arguments);
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout)?),
+        false => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into()),
+    }
 }
 
 type Sent<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -126,95 +178,85 @@ fn set_up(grid: u64, folder: &Path) -> Result<SetUp, Failure> {
     })
 }
 
-fn step(from: &'static str, to: &'static str, megabytes: u64, folder: &Path) -> Result<Stepped, Failure> {
-    // Columns of 4096 elements of 8 bytes.
-    let (rows, columns) = (4096, megabytes * 32);
-    let layout = |pattern: &str| format!("{pattern} of {rows}x{columns}").parse::<Layout>();
-    let layouts = [layout(from)?, layout(to)?];
-    let bytes = 8 * rows * columns;
-    let (mut plain, address) = plain_sockets(bytes as usize)?;
-    let (began_at, begun) = std::sync::mpsc::channel::<Instant>();
-    let (go, going) = std::sync::mpsc::sync_channel::<()>(0);
-    let (put_took, puts) = std::sync::mpsc::channel::<f64>();
-    let going = std::sync::Mutex::new(going);
-    let meeting: PathBuf = folder.join(format!("{megabytes}-{}.meet", from.len()));
-    let (steps, sockets) = both(
-        &meeting,
-        &layouts,
-        |publisher, array| {
-            let parts = layouts[0].parts(|index| index[0] as f64)?;
-            let going = going.lock().map_err(|_| "the lock is gone")?;
-            for number in 0..STEPS {
-                going.recv()?;
-                let began = Instant::now();
-                began_at.send(began)?;
-                publisher.put(array, number, b"", &parts)?;
-                put_took.send(began.elapsed().as_secs_f64())?;
+/// Steps in turns, without strangers and while they knock: some say nothing, some garbage.
+fn strange(folder: &Path) -> Result<Strange, Failure> {
+    let layouts: [Layout; 2] = ["2x2/64x64 of 1024x512".parse()?, "3x1/50x50 of 1024x512".parse()?];
+    let steps = 2 * TURNS as u64 * STRANGE_STEPS;
+    let (address, found) = std::sync::mpsc::channel::<String>();
+    let produce = |publisher: &mut Publisher, array| -> Sent<()> {
+        address.send(publisher.address().unwrap_or_default().to_string())?;
+        let parts = layouts[0].parts(|index| index[0] as f64)?;
+        (0..steps).try_for_each(|number| Ok(publisher.put(array, number, b"", &parts)?))
+    };
+    both(&folder.join("strange.meet"), &layouts, produce, |subscriber, array, _| {
+        let (mut parts, address) = (layouts[1].parts(|_| 0.0)?, found.recv()?);
+        let (mut times, mut memory, mut next) = ([Vec::new(), Vec::new()], [0, 0], 0);
+        for _ in 0..TURNS {
+            for besieged in [0, 1] {
+                let (strangers, over) = (besieged * STRANGERS / TURNS, AtomicBool::new(false));
+                std::thread::scope(|scope| -> Sent<()> {
+                    scope.spawn(|| besiege(&address, strangers, &over));
+                    for _ in 0..STRANGE_STEPS {
+                        let began = Instant::now();
+                        let step = subscriber.get(array, &mut parts);
+                        times[besieged].push(began.elapsed().as_secs_f64());
+                        let number = step.map(|step| step.map(|step| step.number));
+                        if number != Ok(Some(next)) {
+                            over.store(true, Ordering::Relaxed);
+                            return Err(format!("{number:?} came instead of step {next}").into());
+                        }
+                        next += 1;
+                    }
+                    over.store(true, Ordering::Relaxed);
+                    Ok(())
+                })?;
+                memory[besieged] = memory[besieged].max(kilobytes());
             }
-            Ok(())
-        },
-        |subscriber, array, _| {
-            let mut parts = layouts[1].parts(|_| 0.0)?;
-            let (mut steps, mut sockets) = (Vec::new(), Vec::new());
-            for _ in 0..STEPS {
-                go.send(())?;
-                subscriber.get(array, &mut parts)?;
-                steps.push(begun.recv()?.elapsed().as_secs_f64());
-                sockets.push(over_socket(&mut plain, bytes as usize)?);
-            }
-            Ok((steps, sockets))
-        },
-    )?;
-    let puts: Vec<f64> = puts.try_iter().collect();
-    drop(plain);
-    let _ = address;
-    let middle = |times: Vec<f64>| median(times).unwrap_or(0.0);
-    Ok(Stepped {
-        from,
-        to,
-        bytes,
-        put_seconds: middle(puts),
-        step_seconds: middle(steps),
-        socket_seconds: middle(sockets),
+        }
+        let middle = |times: &[f64]| median(times.to_vec()).unwrap_or(0.0);
+        Ok(Strange {
+            strangers: STRANGERS,
+            quiet_seconds: middle(&times[0]),
+            besieged_seconds: middle(&times[1]),
+            quiet_kilobytes: memory[0],
+            besieged_kilobytes: memory[1],
+        })
     })
 }
 
-/// A thread that sends so many bytes whenever it is asked, and the socket to ask it on.
-fn plain_sockets(bytes: usize) -> Result<(TcpStream, std::net::SocketAddr), Failure> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    std::thread::spawn(move || {
-        let Ok((mut stream, _)) = listener.accept() else { return };
-        let _ = stream.set_nodelay(true);
-        let data = vec![7_u8; bytes];
-        let mut asked = [0];
-        while stream.read_exact(&mut asked).is_ok() && stream.write_all(&data).is_ok() {}
-    });
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    Ok((stream, address))
+/// So many strangers, one after the other, each of whom stays while the next ones come.
+fn besiege(address: &str, strangers: usize, over: &AtomicBool) {
+    let mut open = std::collections::VecDeque::new();
+    for number in 0..strangers {
+        let Ok(mut stream) = TcpStream::connect(address) else { return };
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        if number % 2 == 0 {
+            let _ = stream.write_all(&[7; 4096]);
+        }
+        open.push_back(stream);
+        if open.len() > 100 {
+            open.pop_front();
+        }
+    }
 }
 
-fn over_socket(stream: &mut TcpStream, bytes: usize) -> std::io::Result<f64> {
-    let mut memory = vec![0_u8; bytes];
-    let began = Instant::now();
-    stream.write_all(&[1])?;
-    stream.read_exact(&mut memory)?;
-    Ok(began.elapsed().as_secs_f64())
+/// Memory of this process.
+fn kilobytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
 }
 
 fn report(results: &Results) -> Result<String, Failure> {
     let mut text = String::new();
     writeln!(text, "# Couplings\n")?;
-    writeln!(
-        text,
-        "Written by `{}`. {}. Both jobs in one process, each hosting all its ranks, over the loopback; medians of {SETUPS} set-ups and of {STEPS} steps.\n",
-        results.command, results.machine
-    )?;
+    writeln!(text, "Written by `{}`. {}. Medians.\n", results.command, results.machine)?;
     writeln!(text, "## Setting up\n")?;
     writeln!(
         text,
-        "A consumer `2x2/64x64`, a producer of GxG ranks with blocks of 8 x 8, an array of 4096 x 4096 f64. Planning is what one rank of the consumer takes.\n"
+        "Both jobs in one process, each hosting all its ranks; {SETUPS} set-ups. A consumer `2x2/64x64`, a producer of GxG ranks with blocks of 8 x 8, an array of 4096 x 4096 f64. Planning is what one rank of the consumer takes.\n"
     )?;
     writeln!(
         text,
@@ -233,24 +275,62 @@ fn report(results: &Results) -> Result<String, Failure> {
     writeln!(text, "\n## Steps\n")?;
     writeln!(
         text,
-        "From the beginning of `put` to the end of `get`, beside the same bytes over a plain socket (neither packed nor checked nor unpacked), interleaved.\n"
+        "One launch of M + N processes of Open MPI; batches of steps by each way in turns, medians of 15; milliseconds a step. `private` is the same layouts moved inside one job of \
+         M + N ranks, which a coupling through shared memory is compared with; `sockets` the same bytes over as many plain sockets, neither packed nor checked nor unpacked, which \
+         TCP is compared with.\n"
     )?;
     writeln!(
         text,
-        "| from | to | MiB | put, ms | step, ms | socket, ms | of the socket's speed |\n|---|---|---|---|---|---|---|"
+        "| processes | shape | from | to | MiB | private | shared memory | of private | sockets | tcp | of the sockets' speed | mpi |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     )?;
     for one in &results.steps {
         writeln!(
             text,
-            "| {} | {} | {} | {:.2} | {:.2} | {:.2} | {:.0} % |",
+            "| {} | {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.0} % | {:.2} |",
+            one.processes,
+            one.shape,
             one.from,
             one.to,
             one.bytes >> 20,
-            1e3 * one.put_seconds,
-            1e3 * one.step_seconds,
-            1e3 * one.socket_seconds,
-            100.0 * one.socket_seconds / one.step_seconds
+            1e3 * one.private,
+            1e3 * one.shared,
+            one.shared / one.private,
+            1e3 * one.sockets,
+            1e3 * one.tcp,
+            100.0 * one.sockets / one.tcp,
+            1e3 * one.mpi
         )?;
     }
+    writeln!(text, "\n## Behind a computation\n")?;
+    writeln!(
+        text,
+        "One producer and one consumer, each bound to a core; a step of 64 MiB, and on both sides a computation of ten times what a step takes from `put` to the end of `get`.\n"
+    )?;
+    writeln!(text, "| way | step, ms | computing, ms | with steps, ms | ratio |\n|---|---|---|---|---|")?;
+    for one in &results.overlaps {
+        let Overlapped { way, step, alone, coupled } = one;
+        writeln!(
+            text,
+            "| {way} | {:.2} | {:.1} | {:.1} | {:.3} |",
+            1e3 * step,
+            1e3 * alone,
+            1e3 * coupled,
+            coupled / alone
+        )?;
+    }
+    let strange = &results.strange;
+    writeln!(text, "\n## Strangers\n")?;
+    writeln!(
+        text,
+        "{} connections that prove nothing, half of them with garbage, 100 at a time, while {} steps of 4 MiB go through (in turns with as many steps without them): no step is lost, a step takes \
+         {:.3} ms instead of {:.3} (median, {:.2} times), and the process has {} kB instead of {}.",
+        strange.strangers,
+        TURNS as u64 * STRANGE_STEPS,
+        1e3 * strange.besieged_seconds,
+        1e3 * strange.quiet_seconds,
+        strange.besieged_seconds / strange.quiet_seconds,
+        strange.besieged_kilobytes,
+        strange.quiet_kilobytes
+    )?;
     Ok(text)
 }

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         (Some("plan"), None) => plan::run(),
         (Some("schedule"), None) => schedule::run(),
         (Some("ring"), None) => ring::run(),
-        (Some("couple"), None) => couple::run(),
+        (Some("couple"), Some(example)) => couple::run(example),
         (Some("figures"), None) => figures::run(),
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),

@@ -29,6 +29,17 @@ pub fn mpi() -> Outcome {
     with_program("mpi", "speed between processes: some minutes", &[])
 }
 
+/// Couplings: setting up, steps by every way, behind a computation, with strangers at the door.
+pub fn couple() -> Outcome {
+    crate::mpi::ready()?;
+    let steps = ["--package", "reshard-couple", "--all-features", "--example", "steps"];
+    cargo(&[&["build", "--release", "--locked"], &steps[..]].concat()).run()?;
+    say("couplings: some minutes");
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
+    let example = format!("{target}/release/examples/steps");
+    cargo(&["run", "--release", "--locked", "--package", "reshard-bench", "--", "couple", &example]).run()
+}
+
 /// In the place of ScaLAPACK's routines, beside them; with `--random SEED` only in cases that are drawn.
 pub fn scalapack(options: &[&str]) -> Outcome {
     crate::mpi::ready()?;

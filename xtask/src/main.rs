@@ -68,10 +68,11 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["test", "--full", names @ ..] => full(names),
         ["install", "--prefix", prefix] => install::install(prefix, &here),
-        ["bench", name @ ("plan" | "schedule" | "ring" | "couple" | "threads" | "messages" | "figures")] => {
+        ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages" | "figures")] => {
             bench::time(name)
         }
         ["bench", "mpi"] => bench::mpi(),
+        ["bench", "couple"] => bench::couple(),
         ["bench", "scalapack"] => bench::scalapack(&[]),
         ["bench", "scalapack", "--random", seed] => bench::scalapack(&["--random", seed]),
         ["bench", "kernels", sizes @ ..] => bench::kernels(sizes),

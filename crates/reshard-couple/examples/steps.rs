@@ -1,7 +1,8 @@
 //! A step of a coupling by every way, beside the same layouts moved inside one job, and the same bytes over as many plain sockets: all in
 //! turns, in one launch of M + N processes. `cargo xtask bench couple` runs it; writes one line of JSON.
 //!
-//! `mpirun -n 7 steps ROWSxCOLUMNS FROM TO`, where FROM and TO are layouts such as 2x2/64x64 and 3x1/50x50.
+//! `mpirun -n 7 steps ROWSxCOLUMNS FROM TO`, where FROM and TO are layouts such as 2x2/64x64 and 3x1/50x50. `mpirun -n 2 steps overlap
+//! ROWSxCOLUMNS`: how much of a step is hidden behind a computation that takes ten times as long.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used)]
 
@@ -163,9 +164,72 @@ fn timed(world: &Comm, steps: u32, way: &mut dyn Way) -> Result<f64> {
     Ok(nanoseconds[0] as f64 * 1e-9 / f64::from(steps))
 }
 
+/// Computes for a while, on this core alone.
+fn compute(rounds: u64) -> f64 {
+    std::hint::black_box(
+        (0..rounds).fold(1.0_f64, |value, _| std::hint::black_box(value * 1.000_000_1 + 1e-9)),
+    )
+}
+
+/// Seconds of a computation alone and with a step, by shared memory and by TCP.
+fn overlap(world: &Comm, jobs: &Jobs, job: &Job) -> Result<()> {
+    for (name, shared) in [("shared memory", true), ("tcp", false)] {
+        let mut way = jobs.coupled(job.clone(), &file(name), shared)?;
+        let mut steps: Vec<f64> = (0..21).map(|_| timed(world, 1, &mut *way)).collect::<Result<_>>()?;
+        steps.sort_by(f64::total_cmp);
+        let step = steps[steps.len() / 2];
+        let began = Instant::now();
+        compute(10_000_000);
+        // The same work on both sides: as much as the slower one does in ten steps.
+        let mut rounds = [(10.0 * step / began.elapsed().as_secs_f64() * 1e7) as u64];
+        world.all_reduce(&mut rounds, Reduce::Max)?;
+        let (mut alone, mut coupled) = (Vec::new(), Vec::new());
+        for _ in 0..7 {
+            alone.push(timed(world, 5, &mut Computing { rounds: rounds[0], way: None })?);
+            coupled.push(timed(world, 5, &mut Computing { rounds: rounds[0], way: Some(&mut *way) })?);
+        }
+        if world.rank() == 0 {
+            let (alone, coupled) = (middle(alone), middle(coupled));
+            println!(
+                "{{\"way\": \"{name}\", \"step\": {step:e}, \"alone\": {alone:e}, \"coupled\": {coupled:e}}}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A computation, and perhaps a step after it.
+struct Computing<'w> {
+    rounds: u64,
+    way: Option<&'w mut dyn Way>,
+}
+
+impl Way for Computing<'_> {
+    fn step(&mut self) -> Result<()> {
+        compute(self.rounds);
+        self.way.as_mut().map_or(Ok(()), |way| way.step())
+    }
+}
+
+fn middle(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Where both jobs meet: all are children of one launcher.
+fn file(way: &str) -> Meeting {
+    let name = format!("reshard-steps-{}-{way}.meet", std::os::unix::process::parent_id());
+    Meeting::file(std::env::temp_dir().join(name))
+}
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [shape, from, to] = &arguments[..] else { panic!("give ROWSxCOLUMNS FROM TO") };
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (overlaps, shape, from, to) = match arguments[..] {
+        ["overlap", shape] => (true, shape, "1x1/64x64", "1x1/50x50"),
+        [shape, from, to] => (false, shape, from, to),
+        _ => panic!("give ROWSxCOLUMNS FROM TO, or overlap ROWSxCOLUMNS"),
+    };
     let layouts = [format!("{from} of {shape}").parse()?, format!("{to} of {shape}").parse()?];
     let sizes = layouts.each_ref().map(|layout: &Layout| layout.distribution().grid().size() as usize);
     let session = Mpi::load(None)?.init()?;
@@ -174,12 +238,11 @@ fn main() -> Result<()> {
     let jobs = Jobs { rank: world.rank(), producers: sizes[0], layouts };
     let own = world.split(Some(u32::from(jobs.produces())), world.rank() as u32)?.unwrap();
     let job = Job::of(&own, DEADLINE)?;
+    if overlaps {
+        return overlap(world, &jobs, &job);
+    }
     let split = World::split(world, if jobs.produces() { "producer" } else { "consumer" }, DEADLINE)?;
     let partner = if jobs.produces() { "consumer" } else { "producer" };
-    let file = |way: &str| {
-        let name = format!("reshard-steps-{}-{way}.meet", std::os::unix::process::parent_id());
-        Meeting::file(std::env::temp_dir().join(name))
-    };
     let mut ways: Vec<(&str, Box<dyn Way>)> = vec![
         ("private", jobs.inside(world)?),
         ("shared memory", jobs.coupled(job.clone(), &file("shared"), true)?),
@@ -200,10 +263,6 @@ fn main() -> Result<()> {
         }
     }
     if world.rank() == 0 {
-        let middle = |mut times: Vec<f64>| {
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        };
         let each: Vec<String> = ways
             .iter()
             .zip(times)
