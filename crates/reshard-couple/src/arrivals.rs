@@ -31,6 +31,8 @@ pub struct Arrivals {
     pub answer: Option<Text>,
     /// Why the coupling is over, if it is.
     pub over: Option<String>,
+    /// Why no step can be taken any more, not even what has come: parts of one were unpacked, and the rest did not come in time.
+    pub torn: Option<String>,
     spare: Vec<Vec<u8>>,
     spare_bytes: usize,
 }
@@ -260,6 +262,9 @@ impl Arrivals {
 
     /// What has come of a step since the last time; if it is to be `whole`, only that all of it has.
     pub fn coming(&mut self, array: usize, sequence: u64, whole: bool) -> Option<Coming> {
+        if let Some(why) = &self.torn {
+            return Some(Coming::Over(why.clone()));
+        }
         self.look();
         let arriving = &mut self.arrays[array];
         let complete = arriving.is_complete(sequence);
@@ -494,6 +499,16 @@ mod tests {
         assert!(matches!(arrivals.coming(0, 0, true), Some(Coming::Complete)));
         let frames = arrivals.take(0, 0);
         assert_eq!(frames.iter().map(ArrivedFrame::bytes).collect::<Vec<_>>(), [&b"elements"[..], b"four"]);
+    }
+
+    /// What was unpacked elsewhere is not to be taken for a part of the next attempt.
+    #[test]
+    fn of_a_step_that_was_torn_nothing_is_handed_out() {
+        let (mut arrivals, mut writer) = arrivals();
+        send(&mut writer, 0, b"elements");
+        send(&mut writer, 1, b"four");
+        arrivals.torn = Some("late".into());
+        assert!(matches!(arrivals.coming(0, 0, false), Some(Coming::Over(why)) if why == "late"));
     }
 
     #[test]

@@ -90,8 +90,9 @@ pub struct SlotNeeds {
     slot_bytes: usize,
 }
 
-/// The processes of the producer from which this one gets something, and what they need to send it through shared memory: slots for all
-/// steps of the queues, one that is being packed and one that is being unpacked. None where that is not wanted.
+/// The processes of the producer from which this one gets something, and what they need to send it through shared memory: slots for as
+/// many steps as may be there at a time, so that one array never waits for another: a queue of those that were sent and not read, as many that wait to be
+/// asked for, one that is packed and one that is unpacked. None where that is not wanted.
 pub fn needs(
     sides: &[Side],
     arrays: &[Wanted],
@@ -104,8 +105,7 @@ pub fn needs(
             let needs = needs.entry(process_of(processes, message.peer)).or_default();
             if shared {
                 let frame = data_bytes(wanted.element.bytes()).min(message.bytes as usize);
-                let frames =
-                    message.bytes.div_ceil(frame as u64).max(1) * (u64::from(wanted.queue.depth) + 2);
+                let frames = message.max_frames(frame as u64) * (2 * u64::from(wanted.queue.depth) + 2);
                 needs.slots = needs.slots.saturating_add(u32::try_from(frames).unwrap_or(u32::MAX));
                 needs.slot_bytes = needs.slot_bytes.max(frame.next_multiple_of(PAGE_BYTES));
             }
@@ -375,6 +375,7 @@ fn dial_near(
     end: Instant,
 ) -> Option<(Stream, SlotMemory)> {
     let name = there.local.as_ref().filter(|_| needs.slots > 0)?;
+    let end = end.min(Instant::now() + ATTEMPT);
     let (memory, passed) = SlotMemory::new(needs.slots, needs.slot_bytes).ok()?;
     let mut stream = Stream::Local(connect(name)?);
     let not_there = |error: std::io::Error| Dialled::NotThere(error.to_string());

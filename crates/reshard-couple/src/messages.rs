@@ -39,6 +39,7 @@ pub fn opening(channel: Channel) -> Head {
 pub struct MessageIo {
     transport: Arc<dyn Transport>,
     watch: Option<Watch>,
+    _lock: Option<Arc<std::fs::File>>,
     /// Of the connections between leaders and of those for data: what comes, and what goes.
     tags: [[u32; 2]; 2],
     sending: BTreeMap<ConnectionId, Outgoing>,
@@ -101,6 +102,7 @@ impl MessageIo {
         Ok(Self {
             transport: carrier.transport,
             watch: carrier.watch,
+            _lock: carrier.lock,
             tags,
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),

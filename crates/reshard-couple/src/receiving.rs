@@ -57,8 +57,14 @@ impl Receiving<'_> {
             }
             let mut coming = if polls { self.poll() } else { None };
             if coming.is_none() {
-                coming =
-                    shared.wait(end, |arrivals| arrivals.coming(self.array, sequence, self.wanted.whole));
+                coming = shared.wait(end, |arrivals| {
+                    let (array, whole) = (self.array, self.wanted.whole);
+                    // Whoever is woken once, and finds nothing to do, is to be woken again.
+                    arrivals.coming(array, sequence, whole).or_else(|| {
+                        arrivals.sleeps();
+                        arrivals.coming(array, sequence, whole)
+                    })
+                });
             }
             match coming {
                 Some(Coming::Complete) => return Ok(()),
@@ -81,7 +87,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// Looks for a moment whether something comes through shared memory. If nothing does, it is said that this process is to be woken.
+    /// Looks for a moment whether something comes through shared memory.
     fn poll(&self) -> Option<Coming> {
         let (shared, sequence) = (self.io.shared(), self.announced.sequence);
         let began = Instant::now();
@@ -91,7 +97,6 @@ impl Receiving<'_> {
                 return Some(coming);
             }
             if began.elapsed() > POLLING {
-                arrivals.sleeps();
                 return None;
             }
             drop(arrivals);

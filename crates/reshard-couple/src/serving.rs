@@ -306,8 +306,11 @@ impl Serving {
                 hello.and_then(|hello| Some((hello, state.begin_step(id, array, number, header)?)))
             };
             let Some((hello, sequence)) = found else { continue };
+            // The consumer is told of it.
+            shared.wake();
             // Over MPI nothing is sent while this waits.
-            let mut patient = self.io.has_thread();
+            let threaded = self.io.has_thread();
+            let mut patient = threaded;
             for (rank, part) in side.ranks.iter_mut().zip(parts) {
                 let from = rank.rank as u32;
                 rank.pack(
@@ -319,8 +322,10 @@ impl Serving {
                     |to, frame| {
                         let head =
                             Head { from, to: to as u32, ..Head::new(FrameKind::Data, array, sequence) };
-                        shared.lock().add_frame(id, process_of(&hello.processes, to), head, frame);
-                        shared.wake();
+                        let process = process_of(&hello.processes, to);
+                        if shared.lock().add_frame(id, process, head, frame) || !threaded {
+                            shared.wake();
+                        }
                         Ok(())
                     },
                 )?;
@@ -357,6 +362,7 @@ fn memory(
         if waited > deadline {
             let why = format!("consumer {id} took no step within {} s", deadline.as_secs_f64());
             shared.lock().end(id, Stage::Lost(why));
+            shared.wake();
         } else if waited > POLLING {
             std::thread::sleep(POLLING / 10);
         } else {

@@ -46,6 +46,13 @@ pub struct Planned {
     ranges: Vec<MessageRange>,
 }
 
+impl Planned {
+    /// Frames of at most so many bytes that it may be cut into: they end at whole rows and elements, so that two of them have more.
+    pub fn max_frames(&self, bytes: u64) -> u64 {
+        2 * self.bytes.div_ceil(bytes.max(1)) + self.ranges.len() as u64
+    }
+}
+
 impl Side {
     /// Plans for the ranks that this process hosts. The ranks of the consumer follow the `producer_ranks` of the producer.
     pub fn new(moved: &Move, role: Role, hosted: Range<u64>, producer_ranks: u64) -> Result<Self> {

@@ -21,6 +21,9 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 /// Slots begin at multiples of this.
 const PAGE_BYTES: usize = 4096;
 
+/// More are not shared: both sides keep lists of them.
+const MAX_SLOTS: u32 = 1 << 24;
+
 /// What stands at the beginning of the memory, each in a cache line of its own.
 #[repr(C)]
 struct Control {
@@ -70,7 +73,7 @@ struct Places {
 }
 
 fn places(slots: u32, slot_bytes: usize) -> Option<Places> {
-    if slots == 0 || slot_bytes == 0 {
+    if slots == 0 || slots > MAX_SLOTS || slot_bytes == 0 {
         return None;
     }
     let room = (slots as usize).next_power_of_two();
@@ -92,7 +95,9 @@ impl SlotMemory {
     /// Memory that another process has passed on.
     pub fn of(file: &OwnedFd, slots: u32, slot_bytes: usize) -> io::Result<Self> {
         let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
-        let places = places(slots, slot_bytes).ok_or_else(|| wrong("shared memory of no size was passed"))?;
+        let places = places(slots, slot_bytes).ok_or_else(|| {
+            wrong("shared memory of no size, or of more slots than there may be, was passed")
+        })?;
         if !fcntl_get_seals(file)?.contains(SEALS) || fstat(file)?.st_size as u64 != places.end as u64 {
             return Err(wrong(
                 "shared memory of another size than was said, or one that may change, was passed",

@@ -4,7 +4,7 @@ use crate::arrivals::{Arrivals, Arriving};
 use crate::connecting::{Coupled, Redialling, begin, connect_all, introduce, needs, partner, plan};
 use crate::element::ElementType;
 use crate::io::IoThread;
-use crate::job::Job;
+use crate::job::{Job, error_of};
 use crate::meeting::Meeting;
 use crate::options::Options;
 use crate::receiving::{Receiving, unpack};
@@ -331,10 +331,25 @@ impl Connected {
         let next = match job.processes() {
             1 => next,
             _ => {
-                let said = next
-                    .as_ref()
-                    .map_or(Vec::new(), |next| serde_json::to_vec(next).expect("texts and numbers"));
-                serde_json::from_slice(&job.broadcast(said, wait)?).ok()
+                // A process that was called wrongly must not leave the others alone, nor with a step that only they have taken.
+                let wrong =
+                    checked.as_ref().err().map(|error| (error.kind().code() as u32, error.to_string()));
+                let mine = serde_json::to_vec(&(&next, wrong)).expect("texts and numbers");
+                let (mut said, mut outcome) = (None, Ok(()));
+                for (process, text) in job.gather(&mine, wait)?.iter().enumerate() {
+                    type Said = (Option<Next>, Option<(u32, String)>);
+                    let Ok((next, wrong)) = serde_json::from_slice::<Said>(text) else { continue };
+                    said = said.or(next);
+                    if let Some((kind, why)) = wrong {
+                        outcome = outcome.and_then(|()| Err(error_of(process, kind, &why)));
+                    }
+                }
+                if let (Err(_), Some(Next::Step(announced))) = (&outcome, next) {
+                    // Still to be taken.
+                    self.io.shared().lock().arrays[array].announced.push_front(announced);
+                }
+                outcome?;
+                said
             }
         };
         let announced = match next {
@@ -347,7 +362,7 @@ impl Connected {
             None => return Err(Error::new(ErrorKind::Failed, "the leader cannot be understood")),
         };
         let sequence = announced.sequence;
-        if sequence < self.next[array] {
+        if sequence < self.next[array] || sequence > u64::MAX / 2 {
             return Err(partner("the producer announced a step that it had announced before"));
         }
         if wanted.queue.drops && self.redialling.is_none() {
@@ -382,7 +397,8 @@ impl Connected {
             Err(error) => {
                 let mut arrivals = io.shared().lock();
                 if once {
-                    arrivals.over.get_or_insert(format!("an earlier step did not come whole: {error}"));
+                    let why = format!("an earlier step did not come whole, so there are no more: {error}");
+                    arrivals.torn.get_or_insert(why);
                 }
                 if job.leads() {
                     // Still to be taken.
@@ -424,6 +440,9 @@ impl Connected {
             }
         }
         let found = shared.wait(end, |arrivals| {
+            if let Some(why) = &arrivals.torn {
+                return Some(Next::Error(why.clone()));
+            }
             let arriving = &mut arrivals.arrays[array];
             if let Some(announced) = arriving.announced.pop_front() {
                 arriving.asked = false;

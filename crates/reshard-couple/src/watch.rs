@@ -17,6 +17,8 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Carrier {
     pub transport: Arc<dyn Transport>,
     pub watch: Option<Watch>,
+    /// What tells the other job that this one is there, as long as anything is carried.
+    pub lock: Option<Arc<File>>,
 }
 
 /// A file that the other job's leader holds a lock on.

@@ -41,7 +41,7 @@ struct Programs {
     _comm: Option<Comm>,
     /// What notices the end of a job that was launched apart, or what tells that job of ours.
     watch: Option<Watch>,
-    _lock: Option<File>,
+    lock: Option<Arc<File>>,
 }
 
 impl fmt::Debug for World {
@@ -80,7 +80,7 @@ impl World {
 
     fn new(transport: Box<dyn Transport>, programs: Vec<String>, job: Job, comm: Option<Comm>) -> Self {
         let (transport, used) = (transport.into(), Mutex::new(Vec::new()));
-        Self(Arc::new(Programs { transport, programs, job, used, _comm: comm, watch: None, _lock: None }))
+        Self(Arc::new(Programs { transport, programs, job, used, _comm: comm, watch: None, lock: None }))
     }
 
     /// The world of this job and one that was launched apart.
@@ -92,7 +92,15 @@ impl World {
         lock: Option<File>,
     ) -> Self {
         let (transport, used) = (both.into_transport().into(), Mutex::new(Vec::new()));
-        Self(Arc::new(Programs { transport, programs, job, used, _comm: None, watch, _lock: lock }))
+        Self(Arc::new(Programs {
+            transport,
+            programs,
+            job,
+            used,
+            _comm: None,
+            watch,
+            lock: lock.map(Arc::new),
+        }))
     }
 
     /// The job of this program.
@@ -115,7 +123,11 @@ impl World {
             ));
         }
         used.push(leader);
-        Ok(Carrier { transport: Arc::clone(&self.0.transport), watch: self.0.watch.clone() })
+        Ok(Carrier {
+            transport: Arc::clone(&self.0.transport),
+            watch: self.0.watch.clone(),
+            lock: self.0.lock.clone(),
+        })
     }
 
     /// This rank.

@@ -349,6 +349,33 @@ fn a_consumer_that_takes_no_step_is_given_up() {
     });
 }
 
+/// However deep its queue is, and however its frames are cut: the producer is told, and does not wait for ever.
+#[test]
+fn a_consumer_of_long_steps_that_takes_none_is_given_up() {
+    let [from, to] = ["1x2/32769x1 of 32769x6", "1x3/32769x1 of 32769x6"].map(layout);
+    let short = Options::default().with_deadline(Duration::from_millis(500));
+    for (depth, shared) in [(1, true), (2, true), (3, true), (6, true), (3, false)] {
+        let meeting = meeting();
+        std::thread::scope(|scope| {
+            let given = short.clone().with_shared_memory(shared);
+            let producer = scope.spawn(|| produce(&meeting, "t", &from, 100, given).unwrap_err());
+            let mut subscriber = Subscriber::new(Job::hosting_all(), options().with_shared_memory(shared));
+            let wanted = Subscription::new("t", &to, ElementType::of::<u64>()).with_depth(depth);
+            let id = subscriber.subscribe_to(wanted).unwrap();
+            subscriber.connect(&meeting).unwrap();
+            assert_eq!(producer.join().unwrap().to_string(), "consumer 1 took no step within 0.5 s");
+            let (mut parts, mut step) = (to.parts(|_| 0_u64).unwrap(), 0);
+            while let Ok(info) = subscriber.get(id, &mut parts) {
+                assert_eq!(info.unwrap().number, step);
+                assert!(parts == to.parts(|index| value(index, step)).unwrap(), "step {step}");
+                step += 1;
+            }
+            // A queue that was sent, and as many that waited to be asked for.
+            assert!((u64::from(depth)..=2 * u64::from(depth) + 1).contains(&step), "{step} of {depth}");
+        });
+    }
+}
+
 #[test]
 fn garbage_and_silence_at_the_door_harm_nobody() {
     use std::io::Write;

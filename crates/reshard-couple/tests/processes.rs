@@ -6,7 +6,7 @@ mod common;
 
 use common::{DEADLINE, layout, meeting, options, value};
 use reshard::{ErrorKind, Layout, Result};
-use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Subscriber};
+use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Subscriber, Subscription};
 use reshard_mpi::communicator::Communicator;
 use reshard_mpi::in_process;
 use std::sync::Arc;
@@ -129,6 +129,48 @@ fn few_connections_at_a_time() {
             assert_eq!(producers.join().unwrap(), [1; 6]);
         });
     }
+}
+
+/// Steps that take a while to pack, each put only when the one before was taken: who sleeps is woken as often as it must be.
+#[test]
+fn whole_steps_in_lockstep_do_not_wait_for_a_deadline() {
+    let (meeting, from, to) = (meeting(), layout("2x1/64x64 of 1024x1024"), layout("1x2/50x50 of 1024x1024"));
+    let (element, turn) = (ElementType::of::<u64>(), std::sync::Barrier::new(4));
+    std::thread::scope(|scope| {
+        let producers = scope.spawn(|| {
+            on_all(2, |job, rank| {
+                let mut publisher = Publisher::new(job, options());
+                let id = publisher.publish("t", &from, element).unwrap();
+                publisher.open(&meeting).unwrap();
+                publisher.wait_for(1).unwrap();
+                for step in 0..5 {
+                    let part = own(&from, rank, step);
+                    turn.wait();
+                    publisher.put(id, step, b"", &part).unwrap();
+                    turn.wait();
+                }
+                publisher.finish().unwrap()
+            })
+        });
+        on_all(2, |job, rank| {
+            let mut subscriber = Subscriber::new(job, options());
+            let wanted = Subscription::new("t", &to, element).whole_steps();
+            let id = subscriber.subscribe_to(wanted).unwrap();
+            subscriber.connect(&meeting).unwrap();
+            let mut parts = own(&to, rank, u64::MAX);
+            for step in 0..5 {
+                turn.wait();
+                let began = Instant::now();
+                subscriber.get(id, &mut parts).unwrap();
+                assert!(began.elapsed() < DEADLINE / 2, "step {step} took {:?}", began.elapsed());
+                assert!(parts == own(&to, rank, step), "step {step}");
+                turn.wait();
+            }
+            assert!(subscriber.get(id, &mut parts).unwrap().is_none());
+            subscriber.leave();
+        });
+        assert_eq!(producers.join().unwrap(), [1; 2]);
+    });
 }
 
 /// More connections at once than strangers are let in.

@@ -142,6 +142,7 @@ impl<S: Service> IoThread<S> {
             poll,
             door: None,
             knocks: [false; 2],
+            first_way: 0,
             connections: BTreeMap::new(),
             work: BTreeSet::new(),
         };

@@ -34,6 +34,7 @@ pub struct Turns<S: Service> {
     pub door: Option<Listening>,
     /// Somebody may be waiting there: over TCP, on this machine.
     pub knocks: [bool; 2],
+    pub first_way: usize,
     pub connections: BTreeMap<ConnectionId, Connection>,
     /// Connections with something to do.
     pub work: BTreeSet<ConnectionId>,
@@ -91,7 +92,9 @@ impl<S: Service> Turns<S> {
                 return self.last_words();
             }
             self.end_late();
-            for way in [0, 1] {
+            // Those who knock in one way must not keep out those who knock in the other.
+            self.first_way = 1 - self.first_way;
+            for way in [self.first_way, 1 - self.first_way] {
                 if self.knocks[way] {
                     self.accept(way);
                 }

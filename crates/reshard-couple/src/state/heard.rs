@@ -205,7 +205,9 @@ impl Service for State {
         if let Some(step) = step {
             step.taken = true;
             let held = step.held.remove(&process).into_iter().flatten();
-            held.for_each(|(head, buffer)| self.dispatch(id, head, buffer));
+            for (head, buffer) in held {
+                self.dispatch(id, head, buffer);
+            }
         }
         Ok(())
     }

@@ -146,7 +146,9 @@ impl State {
     /// Memory for a frame of so many bytes that goes to a process of a consumer: shared with it, if that is possible. None if it is to be
     /// waited for: nothing is free or, if one is patient, a little will have been sent or read in a moment.
     pub fn memory(&mut self, id: ConsumerId, process: u32, bytes: usize, patient: bool) -> Option<Buffer> {
-        let connection = self.consumers.get(&id).and_then(|one| one.data.get(&process));
+        // What is for one that is gone is packed in vain.
+        let consumer = self.consumers.get(&id).filter(|one| one.stage == Stage::Admitted);
+        let connection = consumer.and_then(|one| one.data.get(&process));
         let mut link = connection.and_then(|connection| self.connections.get_mut(connection));
         if patient && link.as_ref().is_some_and(|link| link.output.len() >= AHEAD) {
             return None;
@@ -183,9 +185,12 @@ impl State {
         }
     }
 
-    /// Sends a frame that was asked for.
-    fn dispatch(&mut self, connection: ConnectionId, head: Head, buffer: Buffer) {
-        let Some(link) = self.connections.get_mut(&connection) else { return self.keep_buffer(buffer) };
+    /// Sends a frame that was asked for. True if the thread has something to send.
+    fn dispatch(&mut self, connection: ConnectionId, head: Head, buffer: Buffer) -> bool {
+        let Some(link) = self.connections.get_mut(&connection) else {
+            self.keep_buffer(buffer);
+            return false;
+        };
         let frame = match (buffer, &mut link.slots) {
             (Buffer::Own(memory), _) => Some((head, memory)),
             (Buffer::Slot(slot), Some(slots)) => {
@@ -197,6 +202,7 @@ impl State {
             (Buffer::Slot(_), None) => None,
         };
         let by_socket = matches!(&frame, Some((head, _)) if head.kind == FrameKind::Data);
+        let queued = frame.is_some();
         if let Some(frame) = frame {
             link.output.push_back(frame);
             self.orders.write(connection);
@@ -204,6 +210,7 @@ impl State {
         if let Some(consumer) = link.consumer.filter(|_| !by_socket) {
             self.with_step(consumer, head.array, head.sequence, |step| step.unsent -= 1);
         }
+        queued
     }
 
     fn send_text(&mut self, id: ConnectionId, text: &Text) {
@@ -269,8 +276,8 @@ impl State {
         Some(sequence)
     }
 
-    /// A frame of a step that was begun.
-    pub fn add_frame(&mut self, id: ConsumerId, process: u32, head: Head, buffer: Buffer) {
+    /// A frame of a step that was begun. True if the thread has something to send: what goes through shared memory is there already.
+    pub fn add_frame(&mut self, id: ConsumerId, process: u32, head: Head, buffer: Buffer) -> bool {
         let key = (head.array, head.sequence);
         let found = self.consumers.get_mut(&id).and_then(|consumer| {
             let connection = consumer.data.get(&process).copied();
@@ -282,11 +289,17 @@ impl State {
             step.unsent += 1;
             Some((connection, step))
         });
-        let Some((connection, step)) = found else { return self.keep_buffer(buffer) };
+        let Some((connection, step)) = found else {
+            self.keep_buffer(buffer);
+            return false;
+        };
         let wants = |id: &ConnectionId| self.connections.get(id).is_some_and(|one| one.wanted.contains(&key));
         match connection.filter(wants) {
             Some(connection) => self.dispatch(connection, head, buffer),
-            None => step.held.entry(process).or_default().push((head, buffer)),
+            None => {
+                step.held.entry(process).or_default().push((head, buffer));
+                false
+            }
         }
     }
 

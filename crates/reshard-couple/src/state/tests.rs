@@ -139,7 +139,8 @@ fn slots_come_back_when_they_are_read_or_their_step_is_dropped() {
         let there = buffer.is_some();
         if let Some(buffer) = buffer {
             assert!(matches!(buffer, Buffer::Slot(_)));
-            state.add_frame(1, 0, Head::new(FrameKind::Data, 0, sequence), buffer);
+            let queued = state.add_frame(1, 0, Head::new(FrameKind::Data, 0, sequence), buffer);
+            assert!(!queued, "nothing goes over the connection");
         }
         state.end_step(1, 0, sequence);
         there
