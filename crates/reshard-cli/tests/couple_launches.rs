@@ -188,7 +188,12 @@ fn a_launch_that_is_killed_is_noticed() {
         let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
         let said = lines.find(|line| line.starts_with("error: ")).unwrap_or_default();
         let took = began.elapsed();
-        assert!(["is gone", "was not put within", "waited 4 s for what rank"].iter().any(|part| said.contains(part)), "{said}");
+        assert!(
+            ["is gone", "was not put within", "waited 4 s for what rank"]
+                .iter()
+                .any(|part| said.contains(part)),
+            "{said}"
+        );
         assert!(took < DEADLINE + Duration::from_secs(2), "{took:?}, {said}");
         lines.for_each(drop);
         assert_eq!(survivor.wait().unwrap().code(), Some(1));
