@@ -191,7 +191,9 @@ pub fn silence(world: &dyn World, mover: Mover) {
             Ok(_) => assert_eq!(to, [1.0; 60]),
             Err(error) => {
                 let said = error.to_string();
-                assert!(said.contains("rank 0 cannot go on: waited 0.3 s for rank 1"), "{said}");
+                // However long it took on a busy machine.
+                assert!(said.contains("rank 0 cannot go on: waited "), "{said}");
+                assert!(said.contains(" s for rank 1"), "{said}");
             }
         }
     }

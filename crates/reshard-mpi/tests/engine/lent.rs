@@ -81,7 +81,7 @@ pub fn of_two(world: &dyn World) {
         never.run(Own::shared_source(&shared, &mut [])).unwrap();
         late.run(Own::shared_source(&shared, &mut [])).unwrap();
         let said = shared.wait_for_readers().unwrap_err().to_string();
-        assert!(said.contains("waited 0.2 s for rank 1"), "{said}");
+        assert!(said.contains("waited ") && said.contains(" s for rank 1"), "{said}");
         shared.fill(1);
     } else {
         sleep(Duration::from_millis(500));
