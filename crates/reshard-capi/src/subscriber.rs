@@ -156,10 +156,10 @@ unsafe fn windowed(
     let asked = numbers(window.shape, &shape, "window->shape")?;
     let (from, to) =
         (numbers(window.from, &zeros, "window->from")?, numbers(window.to, &zeros, "window->to")?);
-    // SAFETY: likewise.
     let axes = if window.axes.is_null() {
         axes
     } else {
+        // SAFETY: likewise.
         unsafe { list(window.axes, dims, "window->axes")? }.to_vec()
     };
     Ok(wanted.of_window(&asked, &from, &to, &axes))

@@ -135,7 +135,7 @@ impl Arriving {
         if fits { Ok(()) } else { Err(out_of_turn()) }
     }
 
-    /// So many bytes of a message have come.
+    /// Counts bytes of a message that have come, and takes note of messages and processes of which all have.
     fn count(&mut self, sequence: u64, message: (u32, u32), bytes: u64) {
         let step = self.steps.entry(sequence).or_default();
         let got = step.messages.entry(message).or_default();

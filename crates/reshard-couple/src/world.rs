@@ -64,7 +64,7 @@ impl World {
         Ok(Self::new(transport, programs, job, Some(own)))
     }
 
-    /// The same for ranks that are connected by something else: `all` connects those of all programs, `own` those of this one, and the
+    /// As [`split`](Self::split), for ranks that something else than MPI connects: `all` connects those of all programs, `own` those of this one, and the
     /// transport carries frames.
     #[doc(hidden)]
     pub fn over(

@@ -33,7 +33,7 @@ pub struct Shared<S> {
     driver: Driver,
 }
 
-/// Who moves frames.
+/// What moves frames between a service and its connections: a thread, or the program itself.
 enum Driver {
     /// A thread, which is woken.
     Thread(Waker),
