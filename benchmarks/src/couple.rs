@@ -4,9 +4,12 @@
 //! For the set-up both jobs are threads of this process, each hosting all its ranks; the consumer has 4 ranks and the producer 4 to 1024. Steps are
 //! timed by the example `steps` of `reshard-couple`, in one launch of M + N processes.
 
+use crate::chart::{Chart, Line};
 use crate::machine::{Failure, Machine, keep, median};
+
 use reshard::Layout;
-use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Setup, Subscriber};
+use reshard_couple::{ArrayId, ElementType, Job, Meeting, Options, Publisher, Setup, Subscriber};
+use reshard_plan::{Problem, Traffic};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,6 +21,9 @@ use std::time::Instant;
 /// The grids of the producer.
 const GRIDS: [u64; 5] = [2, 4, 8, 16, 32];
 const SETUPS: usize = 15;
+
+/// Steps of the whole array, and of one element, after each set-up.
+const STEPS_AFTER: u64 = 5;
 
 /// Processes, shape, and the layouts of producer and consumer.
 const STEPS: [(&str, [&str; 3]); 6] = [
@@ -37,10 +43,16 @@ const TURNS: usize = 5;
 #[derive(Serialize)]
 struct SetUp {
     producer_ranks: u64,
+    /// That one rank of the consumer receives in a step.
+    messages: usize,
     setup_seconds: f64,
     /// Of one rank of the consumer.
     planning_seconds: f64,
     handshake_bytes: u64,
+    /// Of a step of one element.
+    latency_seconds: f64,
+    /// Of a step of the whole array.
+    step_seconds: f64,
 }
 
 /// Seconds of a step by each way.
@@ -115,6 +127,7 @@ pub fn run(example: &str) -> Result<(), Failure> {
     std::fs::remove_dir_all(&folder)?;
     let (machine, command) = (Machine::here(), "cargo xtask bench couple");
     let results = Results { benchmark: "couple", command, machine, setups, steps, overlaps, strange };
+    std::fs::write("docs/couple-speed.svg", chart(&results).svg())?;
     keep("couple", &results, &report(&results)?)
 }
 
@@ -130,30 +143,37 @@ fn launched(example: &str, processes: &str, arguments: &[&str]) -> Result<String
 
 type Sent<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Both jobs: the producer's part runs beside the consumer's.
+/// An array of one element, with which a step costs its latency.
+const ONE: &str = "1x1/1x1 of 1x1";
+
+/// Both jobs: the producer's part runs beside the consumer's. They share the array of these layouts, and one of one element.
 fn both<T: Send>(
     meeting: &Path,
     layouts: &[Layout; 2],
-    produce: impl Fn(&mut Publisher, reshard_couple::ArrayId) -> Sent<()> + Send,
-    consume: impl FnOnce(&mut Subscriber, reshard_couple::ArrayId, Setup) -> Sent<T>,
+    produce: impl Fn(&mut Publisher, [ArrayId; 2]) -> Sent<()> + Send,
+    consume: impl FnOnce(&mut Subscriber, [ArrayId; 2], Setup) -> Sent<T>,
 ) -> Result<T, Failure> {
     let meeting = Meeting::file(meeting);
     let [from, to] = layouts;
+    let one: &Layout = &ONE.parse()?;
+    let element = ElementType::of::<f64>;
     std::thread::scope(|scope| {
         let there = &meeting;
         let producer = scope.spawn(move || -> Sent<()> {
             let mut publisher = Publisher::new(Job::hosting_all(), Options::default());
-            let array = publisher.publish("t", from, ElementType::of::<f64>())?;
+            let arrays =
+                [publisher.publish("t", from, element())?, publisher.publish("one", one, element())?];
             publisher.open(there)?;
             publisher.wait_for(1)?;
-            produce(&mut publisher, array)?;
+            produce(&mut publisher, arrays)?;
             publisher.finish()?;
             Ok(())
         });
         let mut subscriber = Subscriber::new(Job::hosting_all(), Options::default());
-        let array = subscriber.subscribe("t", to, ElementType::of::<f64>())?;
+        let arrays =
+            [subscriber.subscribe("t", to, element())?, subscriber.subscribe("one", one, element())?];
         let setup = subscriber.connect(&meeting)?;
-        let value = consume(&mut subscriber, array, setup).map_err(|error| error.to_string())?;
+        let value = consume(&mut subscriber, arrays, setup).map_err(|error| error.to_string())?;
         subscriber.leave();
         let produced = producer.join().map_err(|_| "the producer panicked")?;
         produced.map_err(|error| error.to_string())?;
@@ -163,19 +183,66 @@ fn both<T: Send>(
 
 fn set_up(grid: u64, folder: &Path) -> Result<SetUp, Failure> {
     let layouts: [Layout; 2] =
-        [format!("{grid}x{grid}/8x8 of 4096x4096").parse()?, "2x2/64x64 of 4096x4096".parse()?];
-    let mut setups = Vec::new();
+        [format!("{grid}x{grid}/8x8 of 2048x2048").parse()?, "2x2/64x64 of 2048x2048".parse()?];
+    let [producer, consumer] = layouts.each_ref().map(|layout| layout.distribution().clone());
+    let problem = Problem::new(producer, consumer)?;
+    let messages = Traffic::new(&problem).table()?.messages().filter(|message| message.to == 0).count();
+    let (from, one) = (layouts[0].parts(|index| index[0] as f64)?, [vec![1.0]]);
+    let (mut to, mut there) = (layouts[1].parts(|_| 0.0)?, [vec![0.0]]);
+    let (mut setups, mut steps, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..SETUPS {
         let meeting = folder.join(format!("{grid}-{number}.meet"));
-        setups.push(both(&meeting, &layouts, |_, _| Ok(()), |_, _, setup| Ok(setup))?);
+        let produce = |publisher: &mut Publisher, [t, single]: [ArrayId; 2]| -> Sent<()> {
+            (0..STEPS_AFTER).try_for_each(|step| publisher.put(single, step, b"", &one))?;
+            Ok((0..STEPS_AFTER).try_for_each(|step| publisher.put(t, step, b"", &from))?)
+        };
+        let setup = both(&meeting, &layouts, produce, |subscriber, [t, single], setup| {
+            for _ in 0..STEPS_AFTER {
+                let began = Instant::now();
+                subscriber.get(single, &mut there)?;
+                latencies.push(began.elapsed().as_secs_f64());
+            }
+            for _ in 0..STEPS_AFTER {
+                let began = Instant::now();
+                subscriber.get(t, &mut to)?;
+                steps.push(began.elapsed().as_secs_f64());
+            }
+            Ok(setup)
+        })?;
+        setups.push(setup);
     }
     let middle = |of: fn(&Setup) -> f64| median(setups.iter().map(of).collect()).unwrap_or(0.0);
     Ok(SetUp {
         producer_ranks: grid * grid,
+        messages,
         setup_seconds: middle(|setup| setup.seconds),
         planning_seconds: middle(|setup| setup.planning_seconds / 4.0),
         handshake_bytes: setups[0].bytes,
+        latency_seconds: median(latencies).unwrap_or(0.0),
+        step_seconds: median(steps).unwrap_or(0.0),
     })
+}
+
+/// The paper's curves: what a partner of another size costs.
+fn chart(results: &Results) -> Chart {
+    let line = |name: &str, seconds: fn(&SetUp) -> f64| Line {
+        name: name.to_string(),
+        joined: true,
+        points: results.setups.iter().map(|one| (one.producer_ranks as f64, 1e6 * seconds(one))).collect(),
+    };
+    Chart {
+        title: "A coupling with a producer of P ranks: microseconds of each part".to_string(),
+        panels: vec![(
+            "2048 x 2048 f64, blocks of 8 x 8 to 2x2/64x64".to_string(),
+            vec![
+                line("generating", |one| one.planning_seconds),
+                line("buffering", |one| one.step_seconds - one.latency_seconds),
+                line("latency", |one| one.latency_seconds),
+            ],
+        )],
+        x_label: "P, ranks of the producer".to_string(),
+        y_label: "microseconds".to_string(),
+    }
 }
 
 /// Steps in turns, without strangers and while they knock: some say nothing, some garbage.
@@ -183,12 +250,12 @@ fn strange(folder: &Path) -> Result<Strange, Failure> {
     let layouts: [Layout; 2] = ["2x2/64x64 of 1024x512".parse()?, "3x1/50x50 of 1024x512".parse()?];
     let steps = 2 * TURNS as u64 * STRANGE_STEPS;
     let (address, found) = std::sync::mpsc::channel::<String>();
-    let produce = |publisher: &mut Publisher, array| -> Sent<()> {
+    let produce = |publisher: &mut Publisher, [array, _]: [ArrayId; 2]| -> Sent<()> {
         address.send(publisher.address().unwrap_or_default().to_string())?;
         let parts = layouts[0].parts(|index| index[0] as f64)?;
         (0..steps).try_for_each(|number| Ok(publisher.put(array, number, b"", &parts)?))
     };
-    both(&folder.join("strange.meet"), &layouts, produce, |subscriber, array, _| {
+    both(&folder.join("strange.meet"), &layouts, produce, |subscriber, [array, _], _| {
         let (mut parts, address) = (layouts[1].parts(|_| 0.0)?, found.recv()?);
         let (mut times, mut memory, mut next) = ([Vec::new(), Vec::new()], [0, 0], 0);
         for _ in 0..TURNS {
@@ -256,20 +323,23 @@ fn report(results: &Results) -> Result<String, Failure> {
     writeln!(text, "## Setting up\n")?;
     writeln!(
         text,
-        "Both jobs in one process, each hosting all its ranks; {SETUPS} set-ups. A consumer `2x2/64x64`, a producer of GxG ranks with blocks of 8 x 8, an array of 4096 x 4096 f64. Planning is what one rank of the consumer takes.\n"
+        "Both jobs in one process, each hosting all its ranks; {SETUPS} set-ups. A consumer `2x2/64x64`, a producer of GxG ranks with blocks of 8 x 8, an array of 2048 x 2048 f64, and one of one element. What the ASPEN paper asks to be told apart: generating is what one rank of the consumer takes to plan both (it grows with the messages that it gets, not with the ranks that there are), latency a step of one element, buffering what a step of the array takes beyond that: packing, unpacking and checking it.\n\n![Generating, buffering and latency](couple-speed.svg)\n"
     )?;
     writeln!(
         text,
-        "| ranks of the producer | set-up, ms | planning of a rank, us | bytes between the leaders |\n|---|---|---|---|"
+        "| ranks of the producer | set-up, ms | bytes between the leaders | messages of a rank | generating, us | buffering, us | latency, us |\n|---|---|---|---|---|---|---|"
     )?;
     for one in &results.setups {
         writeln!(
             text,
-            "| {} | {:.2} | {:.0} | {} |",
+            "| {} | {:.2} | {} | {} | {:.0} | {:.0} | {:.0} |",
             one.producer_ranks,
             1e3 * one.setup_seconds,
+            one.handshake_bytes,
+            one.messages,
             1e6 * one.planning_seconds,
-            one.handshake_bytes
+            1e6 * (one.step_seconds - one.latency_seconds),
+            1e6 * one.latency_seconds
         )?;
     }
     writeln!(text, "\n## Steps\n")?;

@@ -11,6 +11,7 @@ mod chart;
 mod count;
 mod couple;
 mod figures;
+mod files;
 mod kernels;
 mod machine;
 mod messages;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         (Some("ring"), None) => ring::run(),
         (Some("couple"), Some(example)) => couple::run(example),
         (Some("figures"), None) => figures::run(),
+        (Some("files"), Some(program)) => files::run(program, &arguments.collect::<Vec<_>>()),
         (Some("messages"), None) => messages::run(),
         (Some("threads"), only) => threads::run(only),
         (Some("mpi"), Some(program)) => mpi::run(program),

@@ -91,6 +91,12 @@ pub fn space(options: &[&str]) -> Outcome {
     with_program("space", "speed over random layouts: an hour without options", options)
 }
 
+/// Sets of files, in these folders, or on the disk and in memory.
+pub fn files(folders: &[&str]) -> Outcome {
+    let folders = if folders.is_empty() { &["target", "/dev/shm"] } else { folders };
+    with_program("files", "sets of files of 4 GiB: some minutes", folders)
+}
+
 /// A benchmark that starts the program `reshard`.
 fn with_program(name: &str, what: &str, options: &[&str]) -> Outcome {
     cargo(&["build", "--release", "--locked", "--package", "reshard-cli"]).run()?;

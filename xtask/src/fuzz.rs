@@ -16,7 +16,7 @@ pub struct Target {
     arguments: &'static [&'static str],
 }
 
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 7] = [
     // Any text for the parser.
     Target {
         name: "notation",
@@ -45,7 +45,29 @@ pub const TARGETS: [Target; 4] = [
         flags: "-Ccodegen-units=16",
         arguments: &["-max_len=300", "-timeout=5"],
     },
+    // Any text as a manifest, and any bytes as the header of a file.
+    Target {
+        name: "manifest",
+        enough: 10_000_000,
+        flags: TEXTS,
+        arguments: &["-max_len=1000", "-timeout=5", "-dict=fuzz/manifest.dict"],
+    },
+    Target {
+        name: "npy",
+        enough: 10_000_000,
+        flags: TEXTS,
+        arguments: &["-max_len=250", "-timeout=5", "-dict=fuzz/npy.dict"],
+    },
+    Target {
+        name: "safetensors",
+        enough: 10_000_000,
+        flags: TEXTS,
+        arguments: &["-max_len=400", "-timeout=5", "-dict=fuzz/safetensors.dict"],
+    },
 ];
+
+/// For texts, whose words are compared with others.
+const TEXTS: &str = "-Ccodegen-units=16 -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 const INSTRUMENT: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \

@@ -11,6 +11,7 @@ mod fuzz;
 mod install;
 mod mpi;
 mod parts;
+mod python;
 mod tools;
 
 use parts::Part;
@@ -24,7 +25,7 @@ usage: cargo xtask COMMAND
   test --full     the same with the whole sweeps, more MPIs, AddressSanitizer, instruction counts and
                   millions of fuzzing executions
   test --full PART...
-                  only these parts of it: planner, engines, mpi, program, loom, asan, count, fuzz
+                  only these parts of it: planner, engines, files, mpi, couple, scalapack, program, loom, asan, count, fuzz
   install --prefix FOLDER
                   the library for C and Fortran with header, module, pkg-config and CMake files (docs/c.md), and
                   those that take the place of ScaLAPACK's routines (docs/scalapack.md)
@@ -49,6 +50,9 @@ usage: cargo xtask COMMAND
   bench space [--seed N,..] [--count N] [--bytes N] [--types T,..] [--ranks N]
                   speed over random layouts, in one process or between N: writes docs/space-speed.md and .svg,
                   benchmarks/results/space.json (space-mpi with --ranks)
+  bench files [FOLDER..]
+                  converting sets of files of 4 GiB beside cp and NumPy, on the disk and in memory: writes docs/files-speed.md,
+                  benchmarks/results/files.json
   bench count     instructions of planning under callgrind, against the count kept in benchmarks/results
   bench count --keep
                   the same, and keeps the new count
@@ -57,7 +61,9 @@ usage: cargo xtask COMMAND
   fuzz moves [RUNS]
                   fuzz plans and engines, every element judged (default: 500000 executions)
   fuzz greeting [RUNS], fuzz frames [RUNS]
-                  fuzz what strangers and partners may send to a coupling (default: 10000000 executions)";
+                  fuzz what strangers and partners may send to a coupling (default: 10000000 executions)
+  fuzz manifest [RUNS], fuzz npy [RUNS], fuzz safetensors [RUNS]
+                  fuzz what files of a set may say of themselves (default: 10000000 executions)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -77,6 +83,7 @@ fn main() -> ExitCode {
         ["bench", "scalapack", "--random", seed] => bench::scalapack(&["--random", seed]),
         ["bench", "kernels", sizes @ ..] => bench::kernels(sizes),
         ["bench", "network"] => bench::network(),
+        ["bench", "files", folders @ ..] => bench::files(folders),
         ["bench", "space", options @ ..] => bench::space(options),
         ["bench", "count"] => bench::count(false),
         ["bench", "count", "--keep"] => bench::count(true),
@@ -126,7 +133,7 @@ const LOOM: Part = Part {
 };
 
 /// What `--full` runs after that, or by name. Each part stays under 90 minutes.
-const FULL: [Part; 8] = [
+const FULL: [Part; 11] = [
     Part {
         name: "planner",
         what: "the whole sweeps of the planners",
@@ -138,9 +145,30 @@ const FULL: [Part; 8] = [
         run: || swept(&["reshard", "reshard-kernel"]),
     },
     Part {
+        name: "files",
+        what: "the whole sweeps of sets of files; those with the program are in its part",
+        run: || swept(&["reshard-shards"]),
+    },
+    Part {
         name: "mpi",
         what: "the whole sweeps between processes, on the newest MPIs, too",
         run: || swept_on_all(&["reshard-mpi"]),
+    },
+    Part {
+        name: "couple",
+        what: "the whole sweeps of couplings; those with the program are in its part",
+        run: || swept_on_all(&["reshard-couple", "reshard-capi", "reshard-examples"]),
+    },
+    Part {
+        name: "scalapack",
+        what: "the whole sweeps in the place of ScaLAPACK's routines",
+        run: || {
+            let all = mpi::both_scalapacks() && mpi::scalapack_programs();
+            if !all {
+                say("without ScaLAPACK the routines in its place are not tested");
+            }
+            swept_on_all(&["reshard-scalapack", "reshard-scalapack-lp64"])
+        },
     },
     Part {
         name: "program",
@@ -208,6 +236,10 @@ fn tested() -> Outcome {
     match mpi::both_scalapacks() && mpi::scalapack_programs() && mpi::scalapack_to_link() {
         true => tests = tests.env(mpi::NEEDED_SCALAPACK, "1"),
         false => say("without ScaLAPACK the routines in its place are not tested"),
+    }
+    match python::ready() {
+        true => tests = tests.env(python::NEEDED, "1"),
+        false => say("without NumPy and safetensors it is not tested that they read what we write"),
     }
     tests.run()
 }

@@ -81,20 +81,26 @@ pub fn scalapack_programs() -> bool {
 pub const NEEDED_COMPILERS: &str = "RESHARD_NEEDS_COMPILERS";
 
 /// What programs of C and Fortran are made with: each by a program that tells whether it is here, and its package of Debian.
-const COMPILERS: [(&str, &str); 8] = [
+const COMPILERS: [(&str, &str); 6] = [
     ("cc", "gcc"),
     ("c++", "g++"),
     ("gfortran", "gfortran"),
     ("cmake", "cmake"),
     ("pkg-config", "pkg-config"),
     ("nm", "binutils"),
-    ("mpif90.openmpi", "libopenmpi-dev"),
-    ("mpicc.mpich", "libmpich-dev"),
 ];
+
+/// Where headers of both MPIs lie, and their packages: their compilers may be here without them.
+const HEADERS: [(&str, &str); 2] =
+    [("/usr/lib/*/openmpi/include/mpi.h", "libopenmpi-dev"), ("/usr/include/*/mpich/mpi.h", "libmpich-dev")];
 
 /// Makes sure of all compilers that the installed libraries are tested with.
 pub fn compilers() -> bool {
-    COMPILERS.iter().all(|(name, package)| system_program(name, package))
+    let header = |(pattern, package): &(&str, &str)| {
+        let here = || program("sh", &["-c", &format!("ls {pattern}")]).works();
+        here() || (install(package) && here())
+    };
+    COMPILERS.iter().all(|(name, package)| system_program(name, package)) && HEADERS.iter().all(header)
 }
 
 /// What programs are linked with that call ScaLAPACK of the system's Open MPI.

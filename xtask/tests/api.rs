@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use tree::{root, sources};
 
-const LIBRARIES: [&str; 5] = ["reshard-plan", "reshard", "reshard-ring", "reshard-mpi", "reshard-couple"];
+const LIBRARIES: [&str; 6] =
+    ["reshard-plan", "reshard", "reshard-ring", "reshard-mpi", "reshard-couple", "reshard-shards"];
 
 /// Statements of a file: signatures and declarations on one line each, with their indentation, comments and bodies left out.
 /// Those after `#[doc(hidden)]` are marked.

@@ -32,6 +32,14 @@ pub enum Command {
     Ring(Ring),
     /// Predict from two timed runs whether it pays to move arrays to a layout in which a computation is faster
     Advise(Advise),
+    /// Make a set of files, one for each rank, whose elements are a function of their index
+    Make(MakeSet),
+    /// Write a set of files anew under another layout, in little memory
+    Convert(ConvertSet),
+    /// Check all bytes of a set of files, and every element if it was made by `make`
+    Verify(VerifySet),
+    /// Show what is in a set of files
+    Show(ShowSet),
     /// Draw a redistribution: its communication grid coloured by step, and the timeline of its simulation
     Explain(Explain),
 }
@@ -40,7 +48,7 @@ impl Command {
     /// True if the ranks of a job run the command together.
     pub fn is_parallel(&self) -> bool {
         match self {
-            Self::Run(_) | Self::Bench(_) | Self::Couple(_) => true,
+            Self::Run(_) | Self::Bench(_) | Self::Couple(_) | Self::Convert(_) => true,
             Self::Ring(ring) => ring.run,
             _ => false,
         }
@@ -59,6 +67,10 @@ impl Command {
             Self::Couple(_) => "coupling two jobs",
             Self::Ring(_) => "balancing the loads of a ring",
             Self::Advise(_) => "comparing two layouts",
+            Self::Make(_) => "making a set of files",
+            Self::Convert(_) => "converting a set of files",
+            Self::Verify(_) => "verifying a set of files",
+            Self::Show(_) => "looking at a set of files",
             Self::Explain(_) => "drawing a redistribution",
         }
     }
@@ -445,6 +457,123 @@ pub struct Advise {
     /// The data grow with SIZE to this power
     #[arg(long, value_name = "POWER", default_value_t = 2.0, allow_negative_numbers = true)]
     pub data: f64,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard make`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct MakeSet {
+    /// The directory of the set; it must not exist yet
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: String,
+    /// Shape of the array, such as 8192x8192
+    #[arg(long, allow_hyphen_values = true)]
+    pub shape: String,
+    /// Its layout, such as 4x4/64x64; memory=row for files whose last index runs fastest
+    #[arg(long, allow_hyphen_values = true)]
+    pub layout: String,
+    /// Type of the elements, such as f64, c64 or u8
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64")]
+    pub element: String,
+    /// npy or raw
+    #[arg(long, default_value = "npy")]
+    pub format: String,
+    /// Another number gives other elements
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is said of files that have no manifest.
+#[derive(Flags, Debug)]
+pub struct Described {
+    /// For files without a manifest: their layout, such as 4x4/64x64; memory=row if their last index runs fastest
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
+    pub from: Option<String>,
+    /// For files without a manifest: shape of the whole array; .npy files say it themselves
+    #[arg(long, allow_hyphen_values = true)]
+    pub shape: Option<String>,
+    /// For files without a manifest: type of the elements; .npy files say it themselves
+    #[arg(long = "type", value_name = "TYPE")]
+    pub element: Option<String>,
+}
+
+/// Flags of `reshard convert`.
+#[derive(Flags, Debug)]
+#[command(after_help = NOTATION)]
+pub struct ConvertSet {
+    /// The directory of the set; or a pattern for files without a manifest, such as 'out/rank_{rank:04}.npy' or 'out/{p}_{q}.bin'; or
+    /// one file
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// The directory of the new set, perhaps with a pattern for its files, such as 'new/part{rank}.npy'; or, for a layout of one rank,
+    /// a file, such as whole.npy or whole.bin; it must not exist yet
+    #[arg(value_name = "DESTINATION")]
+    pub destination: String,
+    /// The new layout, such as 3x3/100x100; memory=row or memory=col for another order of the files
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
+    pub to: String,
+    #[command(flatten)]
+    pub described: Described,
+    /// Upper limit on memory for elements: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB; without it, 256 MiB
+    #[arg(long, value_name = "AMOUNT")]
+    pub memory: Option<String>,
+    /// Reverse the order of the axes
+    #[arg(long)]
+    pub transpose: bool,
+    /// Number of threads; without it, one on each core
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u64>,
+    /// npy or raw; without it, npy, or what the names of the new files say
+    #[arg(long)]
+    pub format: Option<String>,
+    /// Names of the new files, such as 'part{rank}.npy' or '{p}_{q}.npy'
+    #[arg(long, value_name = "PATTERN")]
+    pub names: Option<String>,
+    /// Under mpirun: which MPI, openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
+    #[arg(long, value_name = "MPI")]
+    pub mpi: Option<String>,
+    /// Neither check nor write checksums: faster, and what a disk or a network changes goes unnoticed
+    #[arg(long)]
+    pub no_checksums: bool,
+    /// Continue a run that was killed
+    #[arg(long)]
+    pub resume: bool,
+    /// Bytes of a box, for tests: many boxes of small arrays
+    #[arg(long, hide = true)]
+    pub box_bytes: Option<u64>,
+    /// Say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard verify`.
+#[derive(Flags, Debug)]
+pub struct VerifySet {
+    /// The directory of the set
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: String,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard show`.
+#[derive(Flags, Debug)]
+pub struct ShowSet {
+    /// The directory of the set; or a pattern for files without a manifest; or one file
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    #[command(flatten)]
+    pub described: Described,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,

@@ -123,7 +123,7 @@ impl Failure {
             let _ = json::write(&mut screen, &answer).map(|()| screen.out.flush());
         }
         // If standard error is closed, too, the error cannot be reported.
-        let _ = writeln!(io::stderr(), "error: {message}");
+        let _ = io::stderr().write_all(format!("error: {message}\n").as_bytes());
         ExitCode::from(code)
     }
 }

@@ -41,6 +41,9 @@ struct RankShape {
 struct Element {
     index: Vec<u64>,
     rank: u64,
+    /// All ranks that have it, if these are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<Vec<u64>>,
     coords: Vec<u64>,
     local: Vec<u64>,
 }
@@ -116,7 +119,8 @@ fn explain(
             }
             let (rank, local) =
                 distribution.local_from_global(&index).map_err(Failure::of_flag("--element"))?;
-            Some(Element { index, rank, coords: distribution.coords(rank)?, local })
+            let copies = distribution.is_replicated().then(|| distribution.owners(&index)).transpose()?;
+            Some(Element { index, rank, copies, coords: distribution.coords(rank)?, local })
         }
     };
     Ok(Explained {
@@ -132,9 +136,28 @@ fn explain(
 fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool) -> Result<(), Failure> {
     let (ranks, elems) = (counted(of.grid().size(), "rank"), counted(explained.elems, "element"));
     writeln!(screen.out, "{} of {}: {ranks}, {elems}", explained.layout, print_shape(&explained.shape))?;
-    if let Some(Element { index: global, rank, coords, local }) = &explained.element {
+    if of.is_replicated() {
+        writeln!(screen.out, "Each element is on {}", counted(of.copies(), "rank"))?;
+    }
+    if let Some(Element { index: global, rank, copies, coords, local }) = &explained.element {
         let (global, coords, local) = (index(global), index(coords), index(local));
-        writeln!(screen.out, "Element {global} is on rank {rank} at {coords}, as its element {local}")?;
+        match copies {
+            Some(ranks) => {
+                let first: Vec<String> = ranks.iter().take(SHOWN_BLOCKS).map(u64::to_string).collect();
+                let more = if first.len() < ranks.len() { " ..." } else { "" };
+                let ranks = first.join(" ");
+                writeln!(
+                    screen.out,
+                    "Element {global} is on the ranks {ranks}{more}, as their element {local}"
+                )?;
+            }
+            None => {
+                writeln!(
+                    screen.out,
+                    "Element {global} is on rank {rank} at {coords}, as its element {local}"
+                )?;
+            }
+        }
     }
     if one || of.grid().size() <= SHOWN_RANKS {
         let dims = explained.shape.len();
@@ -170,7 +193,7 @@ fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool
 }
 
 /// Draws the owner of each block: a line in one dimension, a board in two, a line for each axis in more.
-fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
+pub fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
     let stretches: Vec<Vec<(u64, u64)>> = of.axes().iter().map(stretches).collect();
     if stretches.iter().any(Vec::is_empty) {
         return Ok(());
@@ -190,7 +213,8 @@ fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    writeln!(screen.out, "\nWho owns each block:")?;
+    let first = if of.is_replicated() { " (of several copies, the first)" } else { "" };
+    writeln!(screen.out, "\nWho owns each block{first}:")?;
     let one_row = vec![(0, 1)];
     let (rows, columns) =
         if of.dims() == 1 { (&one_row, &stretches[0]) } else { (&stretches[0], &stretches[1]) };

@@ -12,6 +12,7 @@ mod bench;
 mod couple;
 mod explain;
 mod failure;
+mod files;
 mod json;
 mod layout;
 mod level;
@@ -66,6 +67,10 @@ fn main() -> ExitCode {
         Ok(Args { command: Command::Couple(args) }) => couple::run(&args),
         Ok(Args { command: Command::Ring(args) }) => ring::run(&args),
         Ok(Args { command: Command::Advise(args) }) => advise::run(&args),
+        Ok(Args { command: Command::Make(args) }) => files::make_set(&args),
+        Ok(Args { command: Command::Convert(args) }) => files::convert_set(&args),
+        Ok(Args { command: Command::Verify(args) }) => files::verify_set(&args),
+        Ok(Args { command: Command::Show(args) }) => files::show_set(&args),
         Ok(Args { command: Command::Explain(args) }) => explain::run(&args),
         // --help and --version are results, not errors.
         Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),

@@ -12,6 +12,7 @@ use reshard_plan::{Classes, Message, Method, Overlap, Part, Problem, Run, Traffi
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::ops::Range;
 
 /// The most messages that are listed.
 const MAX_MESSAGES: u128 = 10_000_000;
@@ -75,6 +76,9 @@ struct AxisRuns {
 #[derive(Serialize)]
 struct ListedRun {
     peer: u64,
+    /// The number of processes, from `peer` on, that all get these elements; only if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peers: Option<u64>,
     start: u64,
     len: u64,
     stride: u64,
@@ -159,13 +163,15 @@ fn axis_runs(part: &Part) -> Vec<AxisRuns> {
         peer_axis: part.peer_dim(axis),
         period: overlap.period(),
         extent: overlap.extent(),
-        runs: overlap.runs().iter().map(listed_run).collect(),
+        runs: overlap.runs().iter().map(|run| listed_run(run, part.copies_of_peers(axis))).collect(),
     };
     part.overlaps().iter().enumerate().map(on_axis).collect()
 }
 
-fn listed_run(&Run { peer, start, len, stride, count }: &Run) -> ListedRun {
-    ListedRun { peer, start, len, stride, count }
+fn listed_run(&Run { peer, start, len, stride, count }: &Run, copies: Option<Range<u64>>) -> ListedRun {
+    // Of a replicated axis: the first of the copies, and how many follow it.
+    let (peer, peers) = copies.map_or((peer, 1), |copies| (copies.start, copies.end - copies.start));
+    ListedRun { peer, peers: (peers > 1).then_some(peers), start, len, stride, count }
 }
 
 fn periods(problem: &Problem) -> Vec<Option<u64>> {
@@ -241,10 +247,14 @@ fn show_rank(screen: &mut Screen, planned: &Planned, of_rank: &RankRuns) -> Resu
         for AxisRuns { axis, peer_axis, period, extent, runs } in axes {
             let repeats = if period < extent { format!(", repeating every {period}") } else { String::new() };
             writeln!(screen.out, "  axis {axis}, with axis {peer_axis} there: {extent} elements{repeats}")?;
-            for ListedRun { peer, start, len, stride, count } in runs {
+            for ListedRun { peer, peers, start, len, stride, count } in runs {
                 let again =
                     if *count > 1 { format!(", {count} times, {stride} apart") } else { String::new() };
-                writeln!(screen.out, "    process {peer}: {start}..{}{again}", start + len)?;
+                let whose = match peers {
+                    Some(peers) => format!("processes {peer} to {} each", peer + peers - 1),
+                    None => format!("process {peer}"),
+                };
+                writeln!(screen.out, "    {whose}: {start}..{}{again}", start + len)?;
             }
         }
     }

@@ -252,3 +252,43 @@ fn ring_passes_items_on_between_processes() {
         launcher.complains(3, &[&ring[..], &["--memory", "3"]].concat(), "--memory: ");
     }
 }
+
+/// What ranks convert together is what one process converts, byte by byte, and what is wrong is said once.
+#[test]
+fn convert_is_shared_by_the_ranks() {
+    let folder = std::env::temp_dir().join(format!("reshard-mpirun-convert-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_string();
+    let alone = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_reshard")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let made = path("made");
+    alone(&["make", &made, "--shape", "1500x1700", "--layout", "4x4/16x16"]);
+    alone(&["convert", &made, &path("expected"), "--to", "3x3/10x10"]);
+    for (number, launcher) in launchers().into_iter().enumerate() {
+        let new = path(&format!("new{number}"));
+        // Boxes of 4 MiB: each rank has some.
+        let answer = launcher.json(3, &["convert", &made, &new, "--to", "3x3/10x10", "--memory", "16MiB"]);
+        assert_eq!(
+            (&answer["bytes"], &answer["done"]),
+            (&(1500 * 1700 * 8).into(), &true.into()),
+            "{answer}"
+        );
+        assert!(answer["boxes"].as_u64().unwrap() >= 1, "{answer}");
+        alone(&["verify", &new]);
+        for rank in 0..9 {
+            let file = |set: &str| std::fs::read(format!("{set}/rank_{rank:04}.npy")).unwrap();
+            assert!(file(&new) == file(&path("expected")), "rank {rank}");
+        }
+        launcher.complains(3, &["convert", &made, &new, "--to", "3x3/10x10"], "exists already");
+        launcher.complains(
+            3,
+            &["convert", &path("absent"), &path("x"), "--to", "3x3/10x10"],
+            "cannot be opened",
+        );
+        launcher.complains(3, &["convert", &made, &path("x"), "--to", "3x3/10y10"], "--to");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -6,7 +6,7 @@ use crate::frame::{FrameKind, HEAD_BYTES, Head};
 use crate::greeting::{ANSWER_BYTES, Channel, Greeter, Then, VERDICT_BYTES, Visitor};
 use crate::secret::Secret;
 use crate::service::Service;
-use crate::state::{Stage, State};
+use crate::state::{Patience, Stage, State};
 use crate::terms::{Hello, Process, Published, Queue, Text, Wanted};
 use std::sync::Arc;
 
@@ -136,7 +136,7 @@ fn producer() -> State {
     for number in 0..2 {
         let sequence = state.begin_step(1, 0, number, b"header").expect("it is there");
         for (from, to) in [(0, 0), (1, 0), (2, 1)] {
-            let memory = state.memory(1, 0, 8, true).expect("none is shared");
+            let memory = state.memory(1, 0, 8, Patience::Always).expect("none is shared");
             state.add_frame(1, 0, Head { from, to, ..Head::new(FrameKind::Data, 0, sequence) }, memory);
         }
         state.end_step(1, 0, sequence);

@@ -5,10 +5,6 @@ use reshard::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::time::Duration;
 
-/// What processes tell each other in one go.
-#[cfg(feature = "mpi")]
-const SHORT_BYTES: usize = 160;
-
 /// The processes of one side of a coupling.
 ///
 /// ```
@@ -81,45 +77,23 @@ impl Job {
                 Ok(vec![mine.to_vec()])
             }
             #[cfg(feature = "mpi")]
-            Processes::Communicator(comm) => {
-                // Another process may wait for the other job as long as the deadline before it comes here.
-                let deadline = deadline * 2 + Duration::from_secs(2);
-                // Lengths, and what is short along with them.
-                let mut first = [0; SHORT_BYTES];
-                let length = &mut first[..8];
-                length.copy_from_slice(&(mine.len() as u64).to_ne_bytes());
-                let short = mine.len().min(SHORT_BYTES - 8);
-                first[8..8 + short].copy_from_slice(&mine[..short]);
-                let all = comm.gather(&first, Some(deadline))?;
-                let (all, _) = all.as_chunks::<SHORT_BYTES>();
-                let length = |one: &[u8; SHORT_BYTES]| {
-                    one.first_chunk::<8>().map_or(0, |length| u64::from_ne_bytes(*length) as usize)
-                };
-                let longest = all.iter().map(length).max().unwrap_or(0);
-                if longest <= SHORT_BYTES - 8 {
-                    return Ok(all.iter().map(|one| one[8..8 + length(one)].to_vec()).collect());
-                }
-                let mut padded = mine.to_vec();
-                padded.resize(longest, 0);
-                let texts = comm.gather(&padded, Some(deadline))?;
-                let texts = texts.chunks_exact(longest).zip(all);
-                Ok(texts.map(|(text, one)| text[..length(one)].to_vec()).collect())
-            }
+            Processes::Communicator(comm) => comm.gather_texts(mine, Some(patience(deadline))),
         }
     }
 
     /// The result of all processes: that of this one, or, if another failed, an error with its kind and reason, on all of them.
     pub(crate) fn agree<T>(&self, mine: Result<T>, deadline: Duration) -> Result<T> {
-        if self.processes() == 1 {
-            return mine;
+        match &self.0 {
+            Processes::One => {
+                let _ = deadline;
+                mine
+            }
+            #[cfg(feature = "mpi")]
+            Processes::Communicator(comm) => {
+                let told = |process, kind: ErrorKind, said: &str| error_of(process, kind.code() as u32, said);
+                comm.agree_on(mine, Some(patience(deadline)), told)
+            }
         }
-        let said = mine.as_ref().err().map_or(Vec::new(), |error| {
-            [&[error.kind().code() as u8], error.to_string().as_bytes()].concat()
-        });
-        let all = self.gather(&said, deadline)?;
-        let Some(process) = all.iter().position(|said| !said.is_empty()) else { return mine };
-        let said = String::from_utf8_lossy(&all[process][1..]);
-        Err(error_of(process, u32::from(all[process][0]), &said))
     }
 
     /// What the leader says, on all processes.
@@ -130,6 +104,12 @@ impl Job {
         let text = if self.leads() { mine } else { Vec::new() };
         Ok(self.gather(&text, deadline)?.swap_remove(0))
     }
+}
+
+/// How long processes wait for each other: another may wait for the other job as long as the deadline before it comes.
+#[cfg(feature = "mpi")]
+fn patience(deadline: Duration) -> Duration {
+    deadline * 2 + Duration::from_secs(2)
 }
 
 /// The error that a process had, as the others tell it.

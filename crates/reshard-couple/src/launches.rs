@@ -6,6 +6,7 @@
 
 use crate::job::Job;
 use crate::meeting::{FILE_VERSION, check_version, hex};
+use crate::options::LONGEST;
 use crate::private_file::{WrittenFile, read_private, wrong};
 use crate::secret::random;
 use crate::watch::Watch;
@@ -65,8 +66,13 @@ impl World {
     /// # Ok::<(), reshard::Error>(())
     /// ```
     pub fn accept(comm: &Comm, path: impl AsRef<Path>, deadline: Duration) -> Result<Self> {
+        let deadline = deadline.min(LONGEST);
         let job = Job::of(comm, deadline)?;
-        let port = if job.leads() { invite(comm.mpi(), path.as_ref(), deadline).map(Some) } else { Ok(None) };
+        let server = job.agree(server(comm, &job), deadline)?;
+        let port = match job.leads() {
+            true => invite(comm.mpi(), server, path.as_ref(), deadline).map(Some),
+            false => Ok(None),
+        };
         let port = job.agree(port, deadline)?;
         let name = port.as_ref().map_or("", Port::name).as_bytes().to_vec();
         let name = job.broadcast(name, deadline)?;
@@ -84,15 +90,26 @@ impl World {
     /// Joins the calling job, a consumer's, with a producer's that calls [`accept`](Self::accept) with the same path. Waits for its meeting file.
     /// Collective over the job.
     pub fn connect(comm: &Comm, path: impl AsRef<Path>, deadline: Duration) -> Result<Self> {
+        let deadline = deadline.min(LONGEST);
         let job = Job::of(comm, deadline)?;
+        // What MPI cannot do here is said before the other job is told to come.
+        let server = job.agree(server(comm, &job), deadline)?;
         let found = match job.leads() {
-            true => knock(comm.mpi(), path.as_ref(), deadline),
+            true => knock(comm.mpi(), server.as_deref(), path.as_ref(), deadline),
             false => Ok((String::new(), None)),
         };
         let (name, lock) = job.agree(found, deadline)?;
         let name = job.broadcast(name.into_bytes(), deadline)?;
         let both = comm.connect(&String::from_utf8_lossy(&name), deadline);
         joined(both, job, CONSUMER, None, lock)
+    }
+}
+
+/// The server that MPI joins launches with. The leader alone asks it; all find out whether their MPI can join.
+fn server(comm: &Comm, job: &Job) -> Result<Option<String>> {
+    match job.leads() {
+        true => comm.mpi().joining_server(),
+        false => comm.mpi().can_join().map(|()| None),
     }
 }
 
@@ -126,9 +143,8 @@ fn joined(
 }
 
 /// Waits for a consumer, and lets it connect.
-fn invite(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<Port> {
+fn invite(mpi: &'static Mpi, server: Option<String>, path: &Path, deadline: Duration) -> Result<Port> {
     let end = Instant::now() + deadline;
-    let server = mpi.joining_server()?;
     let port = mpi.open_port()?;
     let (knock, answer) = beside(path);
     // Of jobs that were here before.
@@ -160,9 +176,13 @@ fn invite(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<Port> {
 }
 
 /// Waits for the producer, and until it is ready. Returns the name of its port, and a lock that this job holds until it ends.
-fn knock(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<(String, Option<File>)> {
+fn knock(
+    mpi: &'static Mpi,
+    server: Option<&str>,
+    path: &Path,
+    deadline: Duration,
+) -> Result<(String, Option<File>)> {
     let end = Instant::now() + deadline;
-    let server = mpi.joining_server()?;
     let (knock, answer) = beside(path);
     let from = hex(&random()?);
     // Of the last producer that was found: its session and port, and the knock.
@@ -182,7 +202,7 @@ fn knock(mpi: &'static Mpi, path: &Path, deadline: Duration) -> Result<(String, 
         if let Some(found) = read_port_file(path)?
             && knocked.as_ref().is_none_or(|(session, ..)| *session != found.session)
         {
-            check_same(&found, mpi.version(), server.as_deref())?;
+            check_same(&found, mpi.version(), server)?;
             let said = Knock { reshard: FILE_VERSION, session: found.session.clone(), from: from.clone() };
             // A producer that is gone has not taken the last one.
             drop(knocked.take());

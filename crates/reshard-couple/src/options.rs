@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The longest deadline: two weeks.
-const LONGEST: Duration = Duration::from_secs(14 * 24 * 3600);
+pub const LONGEST: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Options of a coupling; every one has a default.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The producer's side of couplings.
 
-use crate::element::ElementType;
+use crate::element::{ElementType, check_element};
 use crate::io::Shared;
 use crate::job::Job;
 use crate::meeting::Meeting;
@@ -166,7 +166,7 @@ impl Publisher {
         parts: &[impl AsRef<[T]>],
     ) -> Result<()> {
         let parts: Vec<&[u8]> = parts.iter().map(|part| bytemuck::cast_slice(part.as_ref())).collect();
-        let fits = self.array(array).and_then(|one| one.element.check::<T>(&one.name));
+        let fits = self.array(array).and_then(|one| check_element::<T>(one.element, &one.name));
         self.put_checked(array, number, header, fits, &parts)
     }
 

@@ -11,9 +11,9 @@ use crate::messages::MessageIo;
 use crate::options::Options;
 use crate::private_file::WrittenFile;
 use crate::secret::{Secret, random};
-use crate::side::{Role, Side};
+use crate::side::{Frames, Role, Side};
 use crate::slots::Buffer;
-use crate::state::{ConsumerId, Stage, State};
+use crate::state::{ConsumerId, Patience, Stage, State};
 use crate::stream::{listen, local_name};
 use crate::terms::{Hello, Process, Published, Wanted, check_processes, moved, process_of, ranks};
 use reshard::{Error, ErrorKind, Result};
@@ -193,8 +193,10 @@ impl Serving {
             }
             self.sides.retain(|(id, _), _| !decision.left.contains(id));
         }
-        let forgotten = self.forget(&decision.lost);
-        wrong.and(forgotten)
+        match (wrong, self.forget(&decision.lost)) {
+            (Err(wrong), Err(lost)) => Err(Error::new(wrong.kind(), format!("{wrong}; {lost}"))),
+            (wrong, lost) => wrong.and(lost),
+        }
     }
 
     /// Forgets consumers that are gone, and says so.
@@ -308,27 +310,23 @@ impl Serving {
             let Some((hello, sequence)) = found else { continue };
             // The consumer is told of it.
             shared.wake();
-            // Over MPI nothing is sent while this waits.
+            // Over MPI nothing is sent while this waits, and who drops steps is not waited for.
             let threaded = self.io.has_thread();
-            let mut patient = threaded;
+            let drops = hello.arrays.get(array as usize).is_some_and(|wanted| wanted.queue.drops);
+            let mut frames = ToConsumer {
+                shared: &shared,
+                id,
+                hello: &hello,
+                head: Head::new(FrameKind::Data, array, sequence),
+                threaded,
+                patience: if threaded && !drops { Patience::Always } else { Patience::None },
+                waits_since: None,
+                waited: Duration::ZERO,
+                deadline,
+            };
             for (rank, part) in side.ranks.iter_mut().zip(parts) {
-                let from = rank.rank as u32;
-                rank.pack(
-                    part,
-                    |to, bytes| {
-                        let process = process_of(&hello.processes, to);
-                        memory(&shared, id, process, bytes, &mut patient, deadline)
-                    },
-                    |to, frame| {
-                        let head =
-                            Head { from, to: to as u32, ..Head::new(FrameKind::Data, array, sequence) };
-                        let process = process_of(&hello.processes, to);
-                        if shared.lock().add_frame(id, process, head, frame) || !threaded {
-                            shared.wake();
-                        }
-                        Ok(())
-                    },
-                )?;
+                frames.head.from = rank.rank as u32;
+                rank.pack(part, &mut frames)?;
             }
             shared.lock().end_step(id, array, sequence);
             shared.wake();
@@ -337,32 +335,62 @@ impl Serving {
     }
 }
 
-/// How long to wait for a consumer that will have read a little in a moment.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// How long to wait in one step for a consumer that takes it, or for what carries it, while memory could be had all the same: the longest
+/// turn of others on its processor. A step that takes longer is packed at once, so that `put` does not last as long as it travels.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long to wait for a consumer that has taken a step, and may take the next in a moment.
+const BETWEEN_STEPS: Duration = Duration::from_micros(500);
 
 /// How long to look for memory again and again before sleeping in between.
 const POLLING: Duration = Duration::from_millis(2);
 
-/// Memory for a frame. Who frees none before the deadline is given up.
-fn memory(
-    shared: &Shared<State>,
+/// The frames of a step that go to one consumer.
+struct ToConsumer<'s> {
+    shared: &'s Shared<State>,
     id: ConsumerId,
-    process: u32,
-    bytes: usize,
-    patient: &mut bool,
+    hello: &'s Hello,
+    head: Head,
+    /// What is packed is sent by a thread meanwhile.
+    threaded: bool,
+    /// What is read while it is in the caches is read faster.
+    patience: Patience,
+    waits_since: Option<Instant>,
+    /// In this step, before the wait that goes on.
+    waited: Duration,
     deadline: Duration,
-) -> Buffer {
-    let began = Instant::now();
-    loop {
-        if let Some(buffer) = shared.lock().memory(id, process, bytes, *patient) {
-            return buffer;
+}
+
+impl Frames for ToConsumer<'_> {
+    fn memory(&mut self, peer: u64, bytes: usize) -> Option<Buffer> {
+        let process = process_of(&self.hello.processes, peer);
+        self.shared.lock().memory(self.id, process, bytes, self.patience)
+    }
+
+    fn packed(&mut self, peer: u64, frame: Buffer) {
+        self.waited += self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        if self.waited > PATIENCE {
+            self.patience = Patience::None;
         }
-        let waited = began.elapsed();
-        *patient &= waited < PATIENCE;
-        if waited > deadline {
-            let why = format!("consumer {id} took no step within {} s", deadline.as_secs_f64());
-            shared.lock().end(id, Stage::Lost(why));
-            shared.wake();
+        let process = process_of(&self.hello.processes, peer);
+        let head = Head { to: peer as u32, ..self.head };
+        if self.shared.lock().add_frame(self.id, process, head, frame) || !self.threaded {
+            self.shared.wake();
+        }
+    }
+
+    /// Waits a moment. A consumer that frees no memory before the deadline is given up.
+    fn wait(&mut self) {
+        let waited = self.waits_since.get_or_insert_with(Instant::now).elapsed();
+        self.patience = match self.patience {
+            Patience::Always if waited > BETWEEN_STEPS => Patience::Awaited,
+            Patience::Awaited if self.waited + waited > PATIENCE => Patience::None,
+            same => same,
+        };
+        if waited > self.deadline {
+            let why = format!("consumer {} took no step within {} s", self.id, self.deadline.as_secs_f64());
+            self.shared.lock().end(self.id, Stage::Lost(why));
+            self.shared.wake();
         } else if waited > POLLING {
             std::thread::sleep(POLLING / 10);
         } else {

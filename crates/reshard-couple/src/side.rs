@@ -113,31 +113,35 @@ impl RankSide {
         Ok(Self { rank, messages, part_bytes, packer, table, places, number })
     }
 
-    /// Packs all messages, frame by frame: `memory` gives a buffer of a length for a peer, `packed` takes it.
-    pub fn pack(
-        &mut self,
-        part: &[u8],
-        mut memory: impl FnMut(u64, usize) -> Buffer,
-        mut packed: impl FnMut(u64, Buffer) -> Result<()>,
-    ) -> Result<()> {
+    /// Packs all messages, a frame of each in turn, so that all who receive have something to do.
+    pub fn pack(&mut self, part: &[u8], frames: &mut impl Frames) -> Result<()> {
         let Self { packer, table, messages, number, .. } = self;
         let most = packer.fragment_bytes() as u64;
         let mut data = table.fill();
         data.enter_own_bytes(0, *number, part, &mut [])?;
         packer.begin(&data);
-        for message in messages {
-            for range in &message.ranges {
-                let (mut cursor, mut left) = (packer.open(&data, range), packer.bytes(range));
-                while !cursor.finished() {
-                    let mut frame = memory(message.peer, left.min(most) as usize);
-                    let bytes = packer.pack(&data, range, &mut cursor, frame.bytes_mut());
-                    frame.truncate(bytes);
-                    left -= bytes as u64;
-                    packed(message.peer, frame)?;
-                }
+        let mut open: Vec<Packed<'_>> =
+            messages.iter().filter_map(|message| Packed::new(message, packer, &data)).collect();
+        loop {
+            open.retain_mut(|one| one.advance(packer, &data));
+            if open.is_empty() {
+                return Ok(());
+            }
+            let mut waits = true;
+            for one in &mut open {
+                let peer = one.message.peer;
+                let Some(mut frame) = frames.memory(peer, one.left.min(most) as usize) else { continue };
+                let range = &one.message.ranges[one.range];
+                let bytes = packer.pack(&data, range, &mut one.cursor, frame.bytes_mut());
+                frame.truncate(bytes);
+                one.left -= bytes as u64;
+                frames.packed(peer, frame);
+                waits = false;
+            }
+            if waits {
+                frames.wait();
             }
         }
-        Ok(())
     }
 
     /// Begins to unpack a step into this rank's part.
@@ -148,6 +152,44 @@ impl RankSide {
         packer.begin(&data);
         let came = messages.iter().map(|_| Came::default()).collect();
         Ok(Unpacking { rank: *rank, packer, messages, places, data, came })
+    }
+}
+
+/// Where frames are packed, and where they go then.
+pub trait Frames {
+    /// Memory for so many bytes for a rank of the other job; none if it is to be waited for.
+    fn memory(&mut self, peer: u64, bytes: usize) -> Option<Buffer>;
+
+    fn packed(&mut self, peer: u64, frame: Buffer);
+
+    /// There was no memory for anybody.
+    fn wait(&mut self);
+}
+
+/// How far a message is packed.
+struct Packed<'m> {
+    message: &'m Planned,
+    range: usize,
+    cursor: Cursor,
+    /// Bytes of the range.
+    left: u64,
+}
+
+impl<'m> Packed<'m> {
+    fn new(message: &'m Planned, packer: &mut RankPacker, data: &Buffers<'_>) -> Option<Self> {
+        let range = message.ranges.first()?;
+        let one = Self { message, range: 0, cursor: packer.open(data, range), left: packer.bytes(range) };
+        Some(one)
+    }
+
+    /// Goes to the next range that has something, if this one has no more. False if there is none.
+    fn advance(&mut self, packer: &mut RankPacker, data: &Buffers<'_>) -> bool {
+        while self.cursor.finished() {
+            self.range += 1;
+            let Some(range) = self.message.ranges.get(self.range) else { return false };
+            (self.cursor, self.left) = (packer.open(data, range), packer.bytes(range));
+        }
+        true
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::arrivals::{Arrivals, Arriving};
 use crate::connecting::{Coupled, Redialling, begin, connect_all, introduce, needs, partner, plan};
-use crate::element::ElementType;
+use crate::element::{ElementType, check_element};
 use crate::io::IoThread;
 use crate::job::{Job, error_of};
 use crate::meeting::Meeting;
@@ -182,7 +182,7 @@ impl Subscriber {
     /// deadline, it may be asked for again.
     pub fn get<T: Pod>(&mut self, array: ArrayId, parts: &mut [impl AsMut<[T]>]) -> Result<Option<StepInfo>> {
         let wanted = self.arrays.get(array.0).ok_or_else(|| no_array(array.0, self.arrays.len()))?;
-        let fits = wanted.element.check::<T>(&wanted.name);
+        let fits = check_element::<T>(wanted.element, &wanted.name);
         let mut parts: Vec<&mut [u8]> =
             parts.iter_mut().map(|part| bytemuck::cast_slice_mut(part.as_mut())).collect();
         self.get_checked(array, fits, &mut parts)
@@ -361,6 +361,8 @@ impl Connected {
             Some(Next::Error(why)) => return Err(partner(why)),
             None => return Err(Error::new(ErrorKind::Failed, "the leader cannot be understood")),
         };
+        // What was announced has time to come: the wait for its announcement does not count.
+        let end = Instant::now() + deadline;
         let sequence = announced.sequence;
         if sequence < self.next[array] || sequence > u64::MAX / 2 {
             return Err(partner("the producer announced a step that it had announced before"));

@@ -15,6 +15,9 @@ pub const MAX_HEADER_BYTES: usize = 4096;
 /// The most steps that are kept for a consumer.
 const MAX_DEPTH: u32 = 1024;
 
+/// The most steps that are kept for a consumer of many arrays.
+pub const MAX_QUEUED: u64 = 1 << 15;
+
 /// The most arrays of a coupling.
 const MAX_ARRAYS: usize = 4096;
 
@@ -205,7 +208,15 @@ pub fn check(
             Err(error) => Err(format!("the array '{}' does not fit: {error}", one.name)),
         }
     };
-    hello.arrays.iter().map(place).collect()
+    let places = hello.arrays.iter().map(place).collect::<std::result::Result<_, _>>()?;
+    let steps: u64 = hello.arrays.iter().map(|wanted| u64::from(wanted.queue.depth)).sum();
+    match steps <= MAX_QUEUED {
+        true => Ok(places),
+        false => Err(format!(
+            "the queues of the consumer's {} arrays have {steps} steps; together they may have {MAX_QUEUED}",
+            hello.arrays.len()
+        )),
+    }
 }
 
 /// Fails unless every rank is hosted once.
@@ -280,7 +291,7 @@ mod tests {
     fn each_thing_that_does_not_fit_is_named() {
         let hosts = [Process { address: String::new(), local: None, ranks: 0..4 }];
         type Change = fn(&mut Hello);
-        let changes: [(Change, &str); 10] = [
+        let changes: [(Change, &str); 11] = [
             (|hello| hello.byte_order = "big".into(), "big endian"),
             (|hello| hello.arrays.clear(), "0 arrays"),
             (|hello| hello.arrays[0].name = "u".into(), "'u', and the producer has 'p', 't'"),
@@ -291,6 +302,13 @@ mod tests {
             (|hello| hello.arrays[0].layout = "3x1/5x5 of 20x31".parse().unwrap(), "20x31"),
             (|hello| hello.arrays[0].layout = "3/5 of 20".parse().unwrap(), "dimension"),
             (|hello| hello.arrays[0].queue.depth = 0, "queue of 0 steps"),
+            (
+                |hello| {
+                    hello.arrays[0].queue.depth = MAX_DEPTH;
+                    hello.arrays = vec![hello.arrays[0].clone(); 33];
+                },
+                "33 arrays have 33792 steps; together they may have 32768",
+            ),
             (|hello| hello.processes[0].ranks = 0..2, "has 2 ranks, and its layouts have 3"),
             (|hello| hello.processes[0].ranks = 1..3, "one after the other"),
             (

@@ -25,6 +25,9 @@ const GATHER_TAG: u32 = 32_003;
 /// The most bytes of a failure notice: which engine, in which run, and why.
 const MAX_NOTICE_BYTES: usize = 512;
 
+/// What ranks tell each other in one go.
+const SHORT_BYTES: usize = 160;
+
 /// The ranks that engines are made on, over a [`Transport`].
 pub struct Communicator {
     transport: Box<dyn Transport>,
@@ -156,6 +159,46 @@ impl Communicator {
         let gathered = memory::check(3 * all, "what all ranks say").and_then(|()| gather(&exchange, mine));
         let gathered = gathered.and_then(|gathered| gathered.map_err(no_answer));
         gathered.inspect_err(|error| self.refuse(error))
+    }
+
+    /// Gathers what each rank says, however long it is, on all ranks, in the order of ranks. Collective.
+    pub fn gather_texts(&self, mine: &[u8], limit: Option<Duration>) -> Result<Vec<Vec<u8>>> {
+        // Lengths, and what is short along with them.
+        let mut first = [0; SHORT_BYTES];
+        first[..8].copy_from_slice(&(mine.len() as u64).to_ne_bytes());
+        let short = mine.len().min(SHORT_BYTES - 8);
+        first[8..8 + short].copy_from_slice(&mine[..short]);
+        let all = self.gather(&first, limit)?;
+        let (all, _) = all.as_chunks::<SHORT_BYTES>();
+        let length = |one: &[u8; SHORT_BYTES]| {
+            one.first_chunk::<8>().map_or(0, |length| u64::from_ne_bytes(*length) as usize)
+        };
+        let longest = all.iter().map(length).max().unwrap_or(0);
+        if longest <= SHORT_BYTES - 8 {
+            return Ok(all.iter().map(|one| one[8..8 + length(one)].to_vec()).collect());
+        }
+        let mut padded = mine.to_vec();
+        padded.resize(longest, 0);
+        let texts = self.gather(&padded, limit)?;
+        let texts = texts.chunks_exact(longest).zip(all);
+        Ok(texts.map(|(text, one)| text[..length(one)].to_vec()).collect())
+    }
+
+    /// The result of all ranks: that of this one, or, if some failed, the error of the first of them, on all ranks; `told` makes it of the
+    /// rank, its kind and its sentence. Collective.
+    pub fn agree_on<T>(
+        &self,
+        mine: Result<T>,
+        limit: Option<Duration>,
+        told: impl Fn(usize, ErrorKind, &str) -> Error,
+    ) -> Result<T> {
+        let said = mine.as_ref().err().map_or(Vec::new(), |error| {
+            [&[error.kind().code() as u8], error.to_string().as_bytes()].concat()
+        });
+        let all = self.gather_texts(&said, limit)?;
+        let Some(rank) = all.iter().position(|said| !said.is_empty()) else { return mine };
+        let kind = ErrorKind::from_code(i32::from(all[rank][0])).unwrap_or(ErrorKind::Failed);
+        Err(told(rank, kind, &String::from_utf8_lossy(&all[rank][1..])))
     }
 
     /// Gathers a number of each rank on all ranks. Collective.

@@ -16,6 +16,9 @@
 //! a *process* is a coordinate on the grid dimension, not yet a rank. Everything counts from 0. Lengths reach
 //! [`MAX_LEN`], so any sum of two indices fits in 64 bits; the only product that might not, block times
 //! processes, saturates at 2^63, which is longer than any axis and so means "happens once".
+//!
+//! A *replicated* axis, `*` on several processes, is whole on each of them: local indices are global ones, and where one
+//! owner is asked for, it is process 0, the first of the copies.
 
 pub(crate) mod cuts;
 
@@ -54,7 +57,7 @@ pub enum Deal {
     GenBlock(Vec<u64>),
     /// Explicit cuts: pieces in global order, each with its owner.
     Cuts(Vec<Piece>),
-    /// HPF `*`: not distributed; the grid dimension has one process.
+    /// HPF `*`: not distributed. On a grid dimension of several processes it is replicated: each of them has all of it.
     Whole,
 }
 
@@ -87,8 +90,13 @@ pub struct Axis {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum AxisKind {
-    Cyclic { block: u64, first: u64 },
+    Cyclic {
+        block: u64,
+        first: u64,
+    },
     Cuts(Arc<Cuts>),
+    /// The whole axis on each of several processes.
+    Copies,
 }
 
 impl Axis {
@@ -101,10 +109,11 @@ impl Axis {
         let kind = match deal {
             Deal::Block => cyclic(len.div_ceil(procs).max(1)),
             Deal::Cyclic(block) => cyclic(check_block(*block)?),
-            Deal::Whole if procs > 1 => Err(Error::unsupported(format!(
-                "an axis kept whole (*) on {procs} processes would be replicated, which is not supported yet; \
-                 give that grid dimension 1 process, or deal the axis out with block or cyclic(k)"
+            Deal::Whole if first > 0 => Err(Error::mismatch(format!(
+                "first process {first} was given for an axis that is kept whole (*), on every one of its processes; \
+                 leave it at 0"
             ))),
+            Deal::Whole if procs > 1 => Ok(AxisKind::Copies),
             Deal::Whole => cyclic(len.max(1)),
             Deal::GenBlock(_) | Deal::Cuts(_) if first > 0 => Err(Error::mismatch(format!(
                 "first process {first} was given for an axis whose owners are listed one by one; \
@@ -147,11 +156,36 @@ impl Axis {
         self.procs
     }
 
-    /// Block size and first process of a block-cyclic axis; `None` for explicit cuts.
+    /// True if every process, of more than one, has all elements: `*` on several processes.
+    pub fn is_replicated(&self) -> bool {
+        matches!(self.kind, AxisKind::Copies)
+    }
+
+    /// Number of processes that have each element: all of them if the axis is replicated, and otherwise 1.
+    pub fn copies(&self) -> u64 {
+        if self.is_replicated() { self.procs } else { 1 }
+    }
+
+    /// Number of different parts: of a replicated axis one, however many processes have it.
+    pub(crate) fn parts(&self) -> u64 {
+        if self.is_replicated() { 1 } else { self.procs }
+    }
+
+    /// The number of a process's part, which is the process itself unless the axis is replicated.
+    pub(crate) fn part_of(&self, process: u64) -> u64 {
+        if self.is_replicated() { 0 } else { process }
+    }
+
+    /// The processes that have a part: one, or all of a replicated axis.
+    pub(crate) fn holders(&self, part: u64) -> Range<u64> {
+        if self.is_replicated() { 0..self.procs } else { part..part + 1 }
+    }
+
+    /// Block size and first process of a block-cyclic axis; `None` for explicit cuts and replicated axes.
     pub fn cyclic_parameters(&self) -> Option<(u64, u64)> {
         match self.kind {
             AxisKind::Cyclic { block, first } => Some((block, first)),
-            AxisKind::Cuts(_) => None,
+            AxisKind::Cuts(_) | AxisKind::Copies => None,
         }
     }
 
@@ -159,6 +193,7 @@ impl Axis {
     pub fn deal(&self) -> (Deal, u64) {
         match &self.kind {
             AxisKind::Cyclic { block, first } => (Deal::Cyclic(*block), *first),
+            AxisKind::Copies => (Deal::Whole, 0),
             AxisKind::Cuts(cuts) => {
                 let pieces = cuts.pieces();
                 let in_order = pieces.windows(2).all(|pair| pair[0].owner < pair[1].owner);
@@ -176,9 +211,10 @@ impl Axis {
         }
     }
 
-    /// The process that owns a global index; `None` past the end.
+    /// The process that owns a global index, the first of them if the axis is replicated; `None` past the end.
     pub fn owner(&self, global: u64) -> Option<u64> {
         (global < self.len).then(|| match &self.kind {
+            AxisKind::Copies => 0,
             AxisKind::Cyclic { .. } => self.cycle().owner(global),
             AxisKind::Cuts(cuts) => cuts.at(global).owner,
         })
@@ -187,6 +223,7 @@ impl Axis {
     /// The owner of a global index, and its local index there; `None` past the end.
     pub fn local_from_global(&self, global: u64) -> Option<(u64, u64)> {
         (global < self.len).then(|| match &self.kind {
+            AxisKind::Copies => (0, global),
             AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 (cycle.owner(global), (global / cycle.stride) * cycle.block + global % cycle.block)
@@ -201,6 +238,7 @@ impl Axis {
     /// The local index of a global index that `owner` is known to own: fewer divisions than finding the owner, too.
     pub(crate) fn local_index_at(&self, owner: u64, global: u64) -> u64 {
         match &self.kind {
+            AxisKind::Copies => global,
             AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 // The owner's block begins at or before `global`: neither product is more than it.
@@ -217,6 +255,7 @@ impl Axis {
     /// The global index of a process's local index; `None` if the process has no such element.
     pub fn global_from_local(&self, process: u64, local: u64) -> Option<u64> {
         match &self.kind {
+            AxisKind::Copies => (local < self.local_len(process)).then_some(local),
             AxisKind::Cyclic { .. } => (local < self.local_len(process)).then(|| {
                 let cycle = self.cycle();
                 let start = cycle.turn(process) * cycle.block;
@@ -232,6 +271,7 @@ impl Axis {
             return 0;
         }
         match &self.kind {
+            AxisKind::Copies => self.len,
             AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 let before = cycle.turn(process).saturating_mul(cycle.block);
@@ -246,6 +286,7 @@ impl Axis {
     pub fn max_local_len(&self) -> u64 {
         match &self.kind {
             AxisKind::Cyclic { first, .. } => self.local_len(*first),
+            AxisKind::Copies => self.len,
             AxisKind::Cuts(cuts) => {
                 cuts.pieces().iter().map(|cut| cut.local + (cut.end - cut.start)).max().unwrap_or(0)
             }
@@ -256,9 +297,10 @@ impl Axis {
     /// `from`. A process that owns the whole axis has one block.
     pub fn blocks(&self, process: u64, from: u64) -> Blocks<'_> {
         match &self.kind {
-            AxisKind::Cyclic { .. } => {
+            AxisKind::Cyclic { .. } | AxisKind::Copies => {
                 let cycle = self.cycle();
-                let start = if process < self.procs { cycle.block_after(process, from) } else { NEVER };
+                let part = self.part_of(process);
+                let start = if process < self.procs { cycle.block_after(part, from) } else { NEVER };
                 Blocks(Rest::Cyclic { start, block: cycle.block, stride: cycle.stride, len: self.len })
             }
             AxisKind::Cuts(cuts) => {
@@ -279,6 +321,7 @@ impl Axis {
     /// The owner of a global index, and the global end of the owner's stretch around it; `None` past the end.
     pub fn block_at(&self, global: u64) -> Option<(u64, u64)> {
         (global < self.len).then(|| match &self.kind {
+            AxisKind::Copies => (0, self.len),
             AxisKind::Cyclic { .. } => {
                 let cycle = self.cycle();
                 (cycle.owner(global), (global - global % cycle.block + cycle.block).min(self.len))
@@ -290,10 +333,10 @@ impl Axis {
         })
     }
 
-    /// Number of pieces into which explicit cuts divide the axis; 0 for a cyclic axis.
+    /// Number of pieces into which explicit cuts divide the axis; 0 for any other.
     pub(crate) fn pieces(&self) -> usize {
         match &self.kind {
-            AxisKind::Cyclic { .. } => 0,
+            AxisKind::Cyclic { .. } | AxisKind::Copies => 0,
             AxisKind::Cuts(cuts) => cuts.pieces().len(),
         }
     }
@@ -303,12 +346,23 @@ impl Axis {
         matches!(self.kind, AxisKind::Cyclic { .. })
     }
 
+    /// True if the axis has the arithmetic of [`cycle`](Self::cycle): any but explicit cuts.
+    pub(crate) fn has_cycle(&self) -> bool {
+        !matches!(self.kind, AxisKind::Cuts(_))
+    }
+
     /// The cyclic arithmetic of this axis. Where one process owns everything, the block is the whole axis,
-    /// whatever was given, so that stretches are as long as they can be. Call it on cyclic axes only.
+    /// whatever was given, so that stretches are as long as they can be. A replicated axis has that of one of its copies, as
+    /// its only process. Not for explicit cuts.
     pub(crate) fn cycle(&self) -> Cycle {
-        let AxisKind::Cyclic { block, first } = self.kind else { unreachable!("cycle() of explicit cuts") };
-        let block = if self.procs == 1 { self.len.max(1) } else { block };
-        Cycle { block, procs: self.procs, first, stride: block.saturating_mul(self.procs).min(NEVER) }
+        let (block, first) = match self.kind {
+            AxisKind::Cyclic { block, first } => (block, first),
+            AxisKind::Copies => (self.len, 0),
+            AxisKind::Cuts(_) => unreachable!("cycle() of explicit cuts"),
+        };
+        let procs = self.parts();
+        let block = if procs == 1 { self.len.max(1) } else { block };
+        Cycle { block, procs, first, stride: block.saturating_mul(procs).min(NEVER) }
     }
 }
 

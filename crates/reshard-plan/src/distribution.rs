@@ -10,6 +10,7 @@
 use crate::axis::{Axis, Deal, MAX_LEN, lcm_upto};
 use crate::error::{Error, Result, counted};
 use crate::grid::{Grid, by_x, elems_of, product};
+use crate::memory;
 
 /// A grid and a rule for each dimension, for an array of any shape: `4x4/64x64`, `(block, *) on 3x1`.
 ///
@@ -264,18 +265,54 @@ impl Distribution {
         elems_of(&self.shape())
     }
 
+    /// True if every element is on several ranks: a dimension is kept whole (`*`) on more than one process.
+    ///
+    /// ```
+    /// use reshard_plan::Distribution;
+    /// let rows: Distribution = "(block, *) on 2x3 of 10x10".parse()?;
+    /// assert_eq!((rows.is_replicated(), rows.copies()), (true, 3));
+    /// assert_eq!(rows.owners(&[7, 7])?, [3, 4, 5]);
+    /// assert_eq!(rows.owner(&[7, 7])?, 3); // the first of them
+    /// # Ok::<(), reshard_plan::Error>(())
+    /// ```
+    pub fn is_replicated(&self) -> bool {
+        self.axes.iter().any(Axis::is_replicated)
+    }
+
+    /// Number of ranks that have each element: 1 unless a dimension is replicated.
+    pub fn copies(&self) -> u64 {
+        // No more than the grid has processes.
+        self.axes.iter().map(Axis::copies).product()
+    }
+
     /// The pattern of this distribution, in its simplest form.
     pub fn pattern(&self) -> Pattern {
         let (deals, first) = self.axes.iter().map(Axis::deal).unzip();
         Pattern { grid: self.grid.clone(), deals, first }
     }
 
-    /// The rank that owns an element.
+    /// The ranks that have an element, by their coordinates: one, or one for each copy.
+    pub fn owners(&self, global: &[u64]) -> Result<Vec<u64>> {
+        let first = self.owner(global)?;
+        let mut all = memory::with_room(self.copies() as usize, "the ranks that have an element")?;
+        all.push(self.coords(first)?);
+        for (dim, axis) in self.axes.iter().enumerate().filter(|(_, axis)| axis.is_replicated()) {
+            let at = |coords: &Vec<u64>, copy: u64| {
+                let mut coords = coords.clone();
+                coords[dim] = copy;
+                coords
+            };
+            all = all.iter().flat_map(|coords| axis.holders(0).map(|copy| at(coords, copy))).collect();
+        }
+        Ok(all.iter().filter_map(|coords| self.grid.rank(coords)).collect())
+    }
+
+    /// The rank that owns an element, the first of those that have it.
     pub fn owner(&self, global: &[u64]) -> Result<u64> {
         Ok(self.local_from_global(global)?.0)
     }
 
-    /// The rank that owns an element, and the element's local index in that rank's part.
+    /// The rank that owns an element, the first of those that have it, and the element's local index in that rank's part.
     pub fn local_from_global(&self, global: &[u64]) -> Result<(u64, Vec<u64>)> {
         let outside = || {
             let element: Vec<_> = global.iter().map(u64::to_string).collect();

@@ -26,6 +26,7 @@
 pub mod advise;
 pub mod axis;
 pub mod classes;
+mod copies;
 pub mod cost;
 pub mod distribution;
 pub mod error;
@@ -38,6 +39,7 @@ pub mod overlap;
 pub mod plan;
 pub mod problem;
 pub mod quotient;
+mod region;
 pub mod relabel;
 pub mod schedule;
 #[cfg(feature = "serde")]

@@ -18,7 +18,8 @@
 //!
 //! `order=` is an older word for `rank-order=` and still read. `memory=` may stand among the options of the pattern, too.
 //! Words may be upper case. Spaces may stand between any two parts. In `on`, dimensions dealt with `*` may be
-//! left out as in HPF: `(block, *) on 3` is `(block, *) on 3x1`. Equal values print alike, and what is printed
+//! left out as in HPF: `(block, *) on 3` is `(block, *) on 3x1`. On more processes than one, `*` is replicated: in
+//! `(block, *) on 3x2` each third of the rows is on two processes. Equal values print alike, and what is printed
 //! parses back to an equal value. Errors name the character and say what would be right there.
 
 use crate::axis::{Deal, Piece};
@@ -362,7 +363,8 @@ impl<'a> Cursor<'a> {
         let mut extents = self.extents("a grid such as 4x4", 1)?;
         let dealt = deals.iter().filter(|(_, deal)| *deal != Deal::Whole).count();
         if extents.len() != deals.len() {
-            if extents.len() != dealt.max(1) {
+            // Without a dealt dimension there is nothing that processes could be left out for: `(*, *) on 1` alone.
+            if extents.len() != dealt.max(1) || (dealt == 0 && extents[0] > 1) {
                 let wrong = format!(
                     "{} described, but the grid has {}; give one grid extent for each (1 where it says *)",
                     if deals.len() == 1 {

@@ -3,12 +3,16 @@
 //! Everything is checked when a [`Problem`] is made. After that any rank's [`Part`] follows from the problem alone, one axis
 //! at a time: the elements of the window it holds, and the ranks it shares them with. The part of one rank does not
 //! depend on the parts of others.
+//!
+//! A source with replicated dimensions sends each receiver the copy that it takes; a destination with replicated dimensions gets every copy.
 
+use crate::copies::Copies;
 use crate::distribution::{Distribution, same_dims};
 use crate::error::{Error, Result};
 use crate::grid::{Grid, by_x, elems_of, product};
 use crate::memory;
 use crate::overlap::{CommonPeriod, Method, Overlap, Side, Sides};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The part of the source that moves, and its destination: `A[from..]` into `B[to..]`, axes perhaps permuted.
@@ -77,6 +81,10 @@ pub struct Problem {
     lands: Arc<[usize]>,
     /// The common period along each source axis.
     periods: Vec<CommonPeriod>,
+    /// Elements that are written, each copy counted.
+    elems: u64,
+    /// Which copy of the source each receiver takes, if it has several.
+    copies: Option<Arc<Copies>>,
 }
 
 impl Problem {
@@ -140,7 +148,16 @@ impl Problem {
             Ok(Sides::new(here, there, shape[from_dim])?.common_period())
         };
         let periods = lands.iter().enumerate().map(period_of).collect::<Result<_>>()?;
-        Ok(Self { from, to, shape, from_offset, to_offset, axes: axes.into(), lands: lands.into(), periods })
+        let elems = elems_of(&shape);
+        let elems = product(&[elems, to.copies()]).ok_or_else(|| {
+            Error::too_large(format!(
+                "{elems} elements were to be written {} times, and at most 2^62 can move; give the destination fewer copies",
+                to.copies()
+            ))
+        })?;
+        let copies = Copies::new(&from, &to, &lands).map(Arc::new);
+        let (axes, lands) = (axes.into(), lands.into());
+        Ok(Self { from, to, shape, from_offset, to_offset, axes, lands, periods, elems, copies })
     }
 
     /// The source.
@@ -178,9 +195,14 @@ impl Problem {
         &self.lands
     }
 
-    /// Number of elements moved.
+    /// Number of elements moved; of a replicated destination each copy counts.
     pub fn elems(&self) -> u64 {
-        elems_of(&self.shape)
+        self.elems
+    }
+
+    /// Which copy of the source each receiver takes; `None` if it has only one.
+    pub(crate) fn copies(&self) -> Option<&Copies> {
+        self.copies.as_deref()
     }
 
     /// Both sides of one source axis, with the sender as `here`.
@@ -198,7 +220,18 @@ impl Problem {
         let overlaps = (0..self.from.dims())
             .map(|dim| Overlap::by(method, &self.sides(dim), coords[dim]))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Part { rank, coords, overlaps, peer_dims: self.lands.clone() })
+        let (held_by, copies) = (self.receivers_of_copies(), self.copies.clone());
+        Ok(Part { rank, coords, overlaps, peer_dims: self.lands.clone(), held_by, copies })
+    }
+
+    /// For each source axis the receivers that get all of it, if its destination is replicated; empty if none is.
+    pub(crate) fn receivers_of_copies(&self) -> Vec<Option<Range<u64>>> {
+        if !self.to.is_replicated() {
+            return Vec::new();
+        }
+        let holders =
+            |&dim: &usize| self.to.axes()[dim].is_replicated().then(|| self.to.axes()[dim].holders(0));
+        self.lands.iter().map(holders).collect()
     }
 
     /// The part of a rank of the destination: the elements it receives, split among the source's processes.
@@ -207,7 +240,16 @@ impl Problem {
         let overlaps = (0..self.to.dims())
             .map(|dim| Overlap::by(method, &self.sides(self.axes[dim]).reversed(), coords[dim]))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Part { rank, coords, overlaps, peer_dims: self.axes.clone() })
+        let held_by = match self.copies() {
+            None => Vec::new(),
+            Some(copies) => {
+                let taken = copies.taken_by(rank, &coords);
+                let one =
+                    |&dim: &usize| self.from.axes()[dim].is_replicated().then(|| taken[dim]..taken[dim] + 1);
+                self.axes.iter().map(one).collect()
+            }
+        };
+        Ok(Part { rank, coords, overlaps, peer_dims: self.axes.clone(), held_by, copies: None })
     }
 }
 
@@ -219,6 +261,10 @@ pub struct Part {
     coords: Vec<u64>,
     overlaps: Vec<Overlap>,
     peer_dims: Arc<[usize]>,
+    /// For each axis whose peers are copies, the coordinates of those that this rank has to do with; empty if none is such.
+    held_by: Vec<Option<Range<u64>>>,
+    /// If this rank is one of several copies: which of them each peer takes.
+    copies: Option<Arc<Copies>>,
 }
 
 impl Part {
@@ -232,7 +278,7 @@ impl Part {
         &self.coords
     }
 
-    /// One overlap for each axis of the rank's own array.
+    /// One overlap for each axis of the rank's own array. Of a replicated axis of the other array peer 0 stands for all copies.
     pub fn overlaps(&self) -> &[Overlap] {
         &self.overlaps
     }
@@ -240,6 +286,12 @@ impl Part {
     /// The axis of the other array on which the peers of overlap `dim` are counted.
     pub fn peer_dim(&self, dim: usize) -> usize {
         self.peer_dims[dim]
+    }
+
+    /// The coordinates that peer 0 of overlap `dim` stands for, if the other array is replicated along that axis: as a receiver the copy
+    /// that this rank takes, as a sender all copies, each of which gets these elements. `None` if peers are coordinates themselves.
+    pub fn copies_of_peers(&self, dim: usize) -> Option<Range<u64>> {
+        self.held_by.get(dim).and_then(Clone::clone)
     }
 
     /// Elements of the window this rank holds.
@@ -250,10 +302,20 @@ impl Part {
     /// Each rank of the other grid that shares elements with this rank, ascending, and their number.
     pub fn shares(&self, other: &Grid) -> Result<Vec<(u64, u64)>> {
         let per_axis: Vec<_> = self.overlaps.iter().map(Overlap::shares).collect();
-        let peers = check_peers(&per_axis.iter().map(|shares| shares.len() as u64).collect::<Vec<_>>())?;
+        let copies =
+            |dim: usize| self.held_by.get(dim).and_then(Option::as_ref).map_or(1, |of| of.end - of.start);
+        let lengths = per_axis
+            .iter()
+            .enumerate()
+            .map(|(dim, shares)| (shares.len() as u64).saturating_mul(copies(dim)));
+        let peers = check_peers(&lengths.collect::<Vec<_>>())?;
         memory::check(u128::from(peers) * 16, "what one rank shares with others")?;
         let rows: Vec<&[(u64, u64)]> = per_axis.iter().map(Vec::as_slice).collect();
-        Ok(multiply(&rows, &self.peer_dims, other))
+        let mut shares = multiply_copies(&rows, &self.held_by, &self.peer_dims, other);
+        if let Some(copies) = &self.copies {
+            copies.retain_takers(&mut shares, &self.coords);
+        }
+        Ok(shares)
     }
 }
 
@@ -268,6 +330,26 @@ pub(crate) fn check_peers(on_axes: &[u64]) -> Result<u64> {
             "one rank shares elements with more than {MAX_PEERS} others; their coordinates can be asked for, axis by axis"
         ))),
     }
+}
+
+/// As [`multiply`], where peer 0 of some axes stands for several coordinates, each of which shares as much.
+pub(crate) fn multiply_copies(
+    rows: &[&[(u64, u64)]],
+    held_by: &[Option<Range<u64>>],
+    peer_dims: &[usize],
+    other: &Grid,
+) -> Vec<(u64, u64)> {
+    if held_by.is_empty() {
+        return multiply(rows, peer_dims, other);
+    }
+    let each = |(row, holders): (&&[(u64, u64)], &Option<Range<u64>>)| match holders {
+        Some(holders) => {
+            row.iter().flat_map(|&(_, elems)| holders.clone().map(move |at| (at, elems))).collect()
+        }
+        None => row.to_vec(),
+    };
+    let rows: Vec<Vec<(u64, u64)>> = rows.iter().zip(held_by).map(each).collect();
+    multiply(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), peer_dims, other)
 }
 
 /// The product over the axes of the elements shared with each peer coordinate, as (rank, elements) by rank.

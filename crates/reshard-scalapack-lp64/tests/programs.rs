@@ -111,7 +111,10 @@ impl Program {
         // reshard: 54 calls moved 2147483648 bytes in 401332 us, 6 planned, 48 cached; 0 forwarded
         let words: Vec<&str> = totals.unwrap_or_else(|| panic!("{}", end())).split([' ', ';', ',']).collect();
         let before = |word: &str| -> u64 {
-            let at = words.iter().position(|other| *other == word).unwrap();
+            let at = words
+                .iter()
+                .position(|other| *other == word)
+                .unwrap_or_else(|| panic!("no {word} in {totals:?}"));
             words[at - 1].parse().unwrap()
         };
         assert!(

@@ -18,9 +18,10 @@ pub struct CallError {
 /// The error of the last call. Texts are never freed: a program may keep the address.
 static LAST: Mutex<Option<&'static CString>> = Mutex::new(None);
 
-/// Writes a line to standard error. If that cannot be written to there is no other way to say anything.
+/// Writes a line to standard error, at once: in pieces it would mix with what other processes of the job say there. If that cannot be
+/// written to there is no other way to say anything.
 pub fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "reshard: {text}");
+    let _ = std::io::stderr().write_all(format!("reshard: {text}\n").as_bytes());
 }
 
 /// Forgets the error of the call before.

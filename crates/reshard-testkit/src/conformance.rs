@@ -13,6 +13,7 @@ mod several;
 pub use scaled::{C64, C128, Element, Scaled, ScaledParts};
 pub use several::{Several, Slices};
 
+use crate::dealer::taken_copies;
 use crate::random::{Random, random_deal};
 use reshard_plan::{
     Distribution, Grid, Layout, MAX_DIMS, MemoryOrder, Move, Pattern, Plan, RankOrder, Triangle, Window,
@@ -31,6 +32,9 @@ pub struct Case {
     pub skew: [usize; 2],
     /// Makes the values of this case differ from others'.
     pub salt: u64,
+    /// Where the source is replicated, its copies are equal, as those of users are; otherwise they differ, so that one sees which of
+    /// them was taken.
+    pub equal_copies: bool,
 }
 
 /// What random cases may be like.
@@ -50,6 +54,8 @@ pub struct Kinds {
     pub own_strides: bool,
     /// If given, only ranks below this one.
     pub ranks: Option<u64>,
+    /// A dimension of the source or of the destination is replicated, at least; otherwise now and then one is. There must be more ranks than one.
+    pub replicated: bool,
 }
 
 impl Default for Kinds {
@@ -62,6 +68,7 @@ impl Default for Kinds {
             all_sorts: true,
             own_strides: false,
             ranks: None,
+            replicated: false,
         }
     }
 }
@@ -69,6 +76,19 @@ impl Default for Kinds {
 impl Case {
     /// Some redistribution.
     pub fn random(random: &mut Random, kinds: &Kinds) -> Self {
+        loop {
+            let case = Self::any(random, kinds);
+            let sides = [case.moving.from(), case.moving.to()];
+            if !kinds.replicated
+                || kinds.ranks == Some(1)
+                || sides.iter().any(|side| side.distribution().is_replicated())
+            {
+                return case;
+            }
+        }
+    }
+
+    fn any(random: &mut Random, kinds: &Kinds) -> Self {
         let dims = random.within(kinds.dims.start as u64, kinds.dims.end as u64 - 1) as usize;
         let side = (kinds.elems as f64).powf(1.0 / dims as f64).ceil() as u64;
         let shape: Vec<u64> =
@@ -127,7 +147,7 @@ impl Case {
         }
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
         let skew = if random.one_in(2) { skew } else { [0, 0] };
-        Self { moving, skew, salt: random.bits() }
+        Self { moving, skew, salt: random.bits(), equal_copies: false }
     }
 
     fn window(&self) -> Window {
@@ -189,9 +209,10 @@ impl Case {
         let to = room(self.moving.to(), self.skew[1]);
         let ranks = self.moving.from().distribution().grid().sorted_ranks();
         for (part, rank) in from.iter_mut().zip(ranks) {
+            let copy = self.copy_of(rank);
             for_each_element(self.moving.from(), rank, |address, global| {
                 let at = MARGIN + self.skew[0] + (address * elem) as usize;
-                let value = (0..elem).map(|byte| self.value(global, byte));
+                let value = (0..elem).map(|byte| self.value(copy, global, byte));
                 part[at..at + elem as usize].iter_mut().zip(value).for_each(|(place, value)| *place = value);
             });
         }
@@ -234,10 +255,11 @@ impl Case {
         let ranks = self.moving.to().distribution().grid().sorted_ranks();
         for (part, rank) in parts.to.iter().zip(ranks).filter(|(_, other)| *other == rank) {
             let mut expected = canaries(rank, part.len());
+            let copy = self.copy_taken_by(rank);
             self.for_each_arrival(rank, |address, source| {
                 let at = MARGIN + self.skew[1] + (address * elem) as usize;
                 for byte in 0..elem {
-                    expected[at + byte as usize] = self.value(source, byte);
+                    expected[at + byte as usize] = self.value(copy, source, byte);
                 }
             });
             if let Some(at) = (0..part.len()).find(|&at| part[at] != expected[at]) {
@@ -271,9 +293,31 @@ impl Case {
         });
     }
 
-    /// A byte of an element of the source array.
-    fn value(&self, global: &[u64], byte: u64) -> u8 {
-        let mixed = global.iter().chain([&(byte / 8)]).fold(self.salt, |mixed, &index| {
+    /// A number for the copy that a rank of the source has; 0 if there is only one, or all are equal.
+    fn copy_of(&self, rank: u64) -> u64 {
+        let from = self.moving.from().distribution();
+        let coords = from.coords(rank).expect("a rank of the grid");
+        let copied = from.axes().iter().zip(coords).filter(|(axis, _)| axis.copies() > 1);
+        self.number_of(copied.map(|(_, coord)| coord))
+    }
+
+    /// The number of the copy that a rank of the destination takes.
+    fn copy_taken_by(&self, rank: u64) -> u64 {
+        let (from, to) = (self.moving.from().distribution(), self.moving.to().distribution());
+        if !from.is_replicated() {
+            return 0;
+        }
+        let taken = taken_copies(from, to, self.moving.problem().axes());
+        self.number_of(taken[&rank].iter().flatten().copied())
+    }
+
+    fn number_of(&self, copy: impl Iterator<Item = u64>) -> u64 {
+        if self.equal_copies { 0 } else { copy.fold(0, |at, coord| 64 * at + coord) }
+    }
+
+    /// A byte of an element of a copy of the source array.
+    fn value(&self, copy: u64, global: &[u64], byte: u64) -> u8 {
+        let mixed = global.iter().chain([&(byte / 8)]).fold(self.salt.wrapping_add(copy), |mixed, &index| {
             let mixed = (mixed ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             mixed ^ (mixed >> 29)
         });

@@ -12,7 +12,8 @@ pub struct Card {
     pub local: u64,
 }
 
-/// Deals `len` elements to `procs` processes by a rule, one by one.
+/// Deals `len` elements to `procs` processes by a rule, one by one. Of a replicated axis, `*` on several processes, these are the
+/// cards of the first; see [`deal_copies`].
 pub fn deal_out(len: u64, procs: u64, deal: &Deal, first: u64) -> Vec<Card> {
     let mut hands = vec![0_u64; procs as usize];
     let mut cards = Vec::with_capacity(len as usize);
@@ -54,7 +55,94 @@ pub fn deal_out(len: u64, procs: u64, deal: &Deal, first: u64) -> Vec<Card> {
     cards
 }
 
-/// Every message of a redistribution as (sender, receiver) -> elements, by asking each element of the window.
+/// Deals `len` elements to `procs` processes by a rule, one by one: all cards of each element, several if every process gets one.
+pub fn deal_copies(len: u64, procs: u64, deal: &Deal, first: u64) -> Vec<Vec<Card>> {
+    let cards = deal_out(len, procs, deal, first).into_iter();
+    match deal {
+        Deal::Whole => cards.map(|card| (0..procs).map(|owner| Card { owner, ..card }).collect()).collect(),
+        _ => cards.map(|card| vec![card]).collect(),
+    }
+}
+
+/// For each rank of the destination the copy of the source that it takes: a coordinate for each replicated dimension of the source.
+///
+/// A rank of the source takes its own. For others the receivers are counted, those axes fastest that take a replicated dimension,
+/// on a counter with as many digits as it needs, each of which counts to the number of copies; the sum of the digits, again
+/// counted so, is the number of the copy, whose first coordinate runs fastest.
+pub fn taken_copies(
+    from: &Distribution,
+    to: &Distribution,
+    axes: &[usize],
+) -> BTreeMap<u64, Vec<Option<u64>>> {
+    let replicated: Vec<bool> =
+        hands(from).iter().map(|cards| cards.iter().any(|cards| cards.len() > 1)).collect();
+    let extents = from.grid().extents();
+    let mut copies = vec![vec![None; replicated.len()]];
+    for d in (0..replicated.len()).rev().filter(|&d| replicated[d]) {
+        let with = |at: u64| {
+            let copies = copies.iter().cloned();
+            copies.map(move |mut copy| {
+                copy[d] = Some(at);
+                copy
+            })
+        };
+        copies = (0..extents[d]).flat_map(|at| with(at).collect::<Vec<_>>()).collect();
+        copies.sort_by_key(|copy| copy.iter().rev().copied().collect::<Vec<_>>());
+    }
+    // The destination's axes, those first that take a replicated dimension, by that dimension; the others by theirs.
+    let mut order: Vec<usize> = (0..axes.len()).collect();
+    order.sort_by_key(|&j| (!replicated[axes[j]], axes[j]));
+    let (mut coords, mut digits) = (vec![0; axes.len()], vec![0_usize]);
+    let mut taken = BTreeMap::new();
+    loop {
+        let rank = to.grid().rank(&coords).expect("a place of the grid");
+        let own = from.grid().coords(rank);
+        let mut turn = 0;
+        for _ in 0..digits.iter().sum() {
+            turn = if turn + 1 == copies.len() { 0 } else { turn + 1 };
+        }
+        let copy = match own {
+            Some(own) => own.into_iter().zip(&replicated).map(|(at, &is)| is.then_some(at)).collect(),
+            None => copies[turn].clone(),
+        };
+        taken.insert(rank, copy);
+        let Some(next) = order.iter().position(|&j| coords[j] + 1 < to.grid().extents()[j]) else {
+            return taken;
+        };
+        order[..next].iter().for_each(|&j| coords[j] = 0);
+        coords[order[next]] += 1;
+        let place = digits.iter().position(|&digit| digit + 1 < copies.len()).unwrap_or(digits.len());
+        if copies.len() > 1 {
+            digits[..place].fill(0);
+            digits.resize(digits.len().max(place + 1), 0);
+            digits[place] += 1;
+        }
+    }
+}
+
+/// The cards of each element of each axis.
+fn hands(distribution: &Distribution) -> Vec<Vec<Vec<Card>>> {
+    let pattern = distribution.pattern();
+    (0..distribution.dims())
+        .map(|dim| {
+            let (axis, first) = (&distribution.axes()[dim], pattern.first()[dim]);
+            deal_copies(axis.len(), axis.procs(), &pattern.deals()[dim], first)
+        })
+        .collect()
+}
+
+/// Every combination of one card for each axis, as coordinates.
+fn owners<'a>(cards: impl Iterator<Item = &'a Vec<Card>>) -> Vec<Vec<u64>> {
+    cards.fold(vec![Vec::new()], |before, cards| {
+        let with = |coords: &Vec<u64>| -> Vec<Vec<u64>> {
+            cards.iter().map(|card| [coords.as_slice(), &[card.owner]].concat()).collect()
+        };
+        before.iter().flat_map(with).collect()
+    })
+}
+
+/// Every message of a redistribution as (sender, receiver) -> elements, by asking each element of the window. Every copy of
+/// the destination gets each element once, from the copy of the source that it takes.
 /// The window is given again in plain numbers, since [`Window`] keeps its own to itself.
 pub fn messages(
     from: &Distribution,
@@ -65,31 +153,25 @@ pub fn messages(
     axes: &[usize],
 ) -> (Window, BTreeMap<(u64, u64), u64>) {
     let window = Window::of(shape).from(from_at).to(to_at).permuted(axes);
-    let hands = |distribution: &Distribution| -> Vec<Vec<Card>> {
-        let pattern = distribution.pattern();
-        (0..distribution.dims())
-            .map(|dim| {
-                let (axis, first) = (&distribution.axes()[dim], pattern.first()[dim]);
-                deal_out(axis.len(), axis.procs(), &pattern.deals()[dim], first)
-            })
-            .collect()
-    };
     let (from_hands, to_hands) = (hands(from), hands(to));
+    let taken = taken_copies(from, to, axes);
     let mut messages = BTreeMap::new();
     let mut index = vec![0; shape.len()];
     if shape.contains(&0) {
         return (window, messages);
     }
     loop {
-        let sender: Vec<u64> =
-            (0..shape.len()).map(|d| from_hands[d][(from_at[d] + index[d]) as usize].owner).collect();
-        let receiver: Vec<u64> = axes
-            .iter()
-            .enumerate()
-            .map(|(j, &d)| to_hands[j][(to_at[j] + index[d]) as usize].owner)
-            .collect();
-        let ranks = from.grid().rank(&sender).zip(to.grid().rank(&receiver));
-        *messages.entry(ranks.expect("owners lie on their grids")).or_insert(0) += 1;
+        let senders = owners((0..shape.len()).map(|d| &from_hands[d][(from_at[d] + index[d]) as usize]));
+        let receivers =
+            owners(axes.iter().enumerate().map(|(j, &d)| &to_hands[j][(to_at[j] + index[d]) as usize]));
+        for receiver in receivers {
+            let receiver = to.grid().rank(&receiver).expect("owners lie on their grids");
+            let is_taken = |sender: &&Vec<u64>| {
+                sender.iter().zip(&taken[&receiver]).all(|(at, copy)| copy.is_none_or(|copy| copy == *at))
+            };
+            let sender = senders.iter().find(is_taken).and_then(|sender| from.grid().rank(sender));
+            *messages.entry((sender.expect("one copy is taken"), receiver)).or_insert(0) += 1;
+        }
         let Some(d) = (0..shape.len()).rev().find(|&d| index[d] + 1 < shape[d]) else { break };
         index[d] += 1;
         index[d + 1..].fill(0);

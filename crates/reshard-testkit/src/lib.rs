@@ -10,7 +10,7 @@ mod dealer;
 pub mod hosts;
 mod random;
 
-pub use dealer::{Card, deal_out, messages};
+pub use dealer::{Card, deal_copies, deal_out, messages, taken_copies};
 pub use random::{Random, random_deal};
 
 /// True if the whole sweep was asked for (`cargo xtask test --full`), false for the slice that CI runs.

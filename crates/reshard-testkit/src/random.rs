@@ -58,7 +58,8 @@ impl Random {
 pub fn random_deal(random: &mut Random, len: u64, procs: u64) -> (Deal, u64) {
     let first = random.within(0, procs - 1);
     match random.within(0, 5) {
-        0 if procs == 1 => (Deal::Whole, 0),
+        // On more than one process: replicated.
+        0 => (Deal::Whole, 0),
         1 => (Deal::Block, first),
         2 => {
             let mut cuts: Vec<u64> = (1..procs).map(|_| random.within(0, len)).collect();

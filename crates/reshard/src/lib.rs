@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod element;
 pub mod engine;
 mod level;
 #[cfg(feature = "ndarray")]
@@ -33,6 +34,7 @@ mod program;
 pub mod rank;
 mod redistribution;
 
+pub use element::ElementType;
 pub use redistribution::{Pair, Parts, Redistribution, redistribute};
 pub use reshard_kernel::Number;
 pub use reshard_plan::{Error, ErrorKind, Layout, MemoryOrder, Move, Plan, Result, Triangle, Window};

@@ -55,7 +55,7 @@ fn long_axes_of_short_pieces() {
         let (from, to) = (layout(number % 4 == 1), layout(number % 2 == 0));
         let moving = Move::of::<f64>(from, to).and_then(|moving| moving.of_bytes(elem)).unwrap();
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
-        let case = Case { moving, skew, salt: random.bits() };
+        let case = Case { moving, skew, salt: random.bits(), equal_copies: false };
         let plan = Arc::new(Plan::new(vec![case.moving.clone()]).unwrap());
         for way in 0..Threads::ways() {
             judge(&single(&case), Threads::in_way(&plan, 1 + way % 2, way).unwrap());
@@ -122,7 +122,7 @@ fn staged_copies_that_keep_some_of_what_they_pack() {
         let moving =
             Move::windowed::<f64>(from, to, window).and_then(|moving| moving.of_bytes(elem)).unwrap();
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
-        let case = Case { moving, skew, salt: random.bits() };
+        let case = Case { moving, skew, salt: random.bits(), equal_copies: false };
         let chunk = random.within(1, 5 * fast * elem);
         kept += run_staged(&single(&case), chunk, random.within(0, Threads::ways() as u64 - 1) as usize);
     }
@@ -136,7 +136,7 @@ fn staged_copies_that_keep_nothing_of_other_rows() {
     for (from, to) in [("60,40", "20,80"), ("40,60", "80,20")] {
         let [from, to] = [from, to].map(|parts| format!("(gen_block({parts}), *) on 2x1 of 100x12"));
         let moving = Move::of::<f64>(layout(&from), layout(&to)).unwrap().of_bytes(8).unwrap();
-        let case = Case { moving, skew: [0, 0], salt: 3 };
+        let case = Case { moving, skew: [0, 0], salt: 3, equal_copies: false };
         for chunk in [160, 320, 400, 480, 640, 1_280, 10_000] {
             run_staged(&single(&case), chunk, 0);
         }
@@ -237,6 +237,17 @@ fn several_arrays_with_strides_of_their_own() {
     sweep_everything(21, if full_sweep() { 20_000 } else { 400 }, |random| {
         Several::random(random, &small_kinds())
     });
+}
+
+/// Every copy of the destination is written, from the copy of the source that its rank takes: here copies of one source differ.
+#[test]
+fn replicated_sources_and_destinations() {
+    let kinds = Kinds { replicated: true, ..small_kinds() };
+    let cases = if full_sweep() { 5_000 } else { 300 };
+    sweep_everything(24, cases, |random| Several::random(random, &kinds));
+    sweep(25, if full_sweep() { 40_000 } else { 100 }, &Kinds { replicated: true, ..Kinds::default() });
+    let runs = sweep_messages(26, if full_sweep() { 1_000 } else { 40 }, &kinds);
+    assert!(runs > if full_sweep() { 6_000 } else { 240 }, "{runs} runs");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn arrays_that_move_alike_share_their_messages() {
         );
         Move::of::<f64>(from, to).unwrap().of_bytes(bytes).unwrap()
     };
-    let case = |bytes| Case { moving: moving(bytes), skew: [0, 0], salt: bytes };
+    let case = |bytes| Case { moving: moving(bytes), skew: [0, 0], salt: bytes, equal_copies: false };
     let reports: Vec<Report> = [vec![case(8)], vec![case(8), case(3), case(16)]]
         .iter()
         .map(|cases| judge(&mut Messages::new(plan_of(cases), MessagesOptions::default()).unwrap(), cases))
@@ -199,7 +199,7 @@ fn boxes_without_an_element_of_the_triangle_are_not_sent() {
     );
     let whole = Move::of::<f64>(from, to).unwrap();
     let messages = |moving: Move| {
-        let case = Case { moving, skew: [0, 0], salt: 5 };
+        let case = Case { moving, skew: [0, 0], salt: 5, equal_copies: false };
         judge(
             &mut Messages::new(plan_of(std::slice::from_ref(&case)), MessagesOptions::default()).unwrap(),
             &[case],
@@ -223,7 +223,7 @@ fn arrays_beyond_the_caches() {
         if let Some(triangle) = triangle {
             moving = moving.of_bytes(16).unwrap().only(triangle).unwrap();
         }
-        let case = Case { moving, skew: [8, 24], salt: 9 };
+        let case = Case { moving, skew: [8, 24], salt: 9, equal_copies: false };
         let plan = plan_of(std::slice::from_ref(&case));
         assert!(plan.bytes() >= 8 << 20);
         let mut engine = Messages::new(plan, MessagesOptions::default()).unwrap();

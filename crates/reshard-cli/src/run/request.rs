@@ -9,7 +9,7 @@ use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
 use reshard_mpi::Mover;
 use reshard_mpi::mpi::launched;
-use reshard_plan::Traffic;
+use reshard_plan::{Distribution, Traffic};
 use std::sync::Arc;
 
 /// Element types by name, with their bytes. Bits are moved unchanged, so nothing else matters.
@@ -106,8 +106,9 @@ impl RunRequest {
                  grids, or ask `reshard plan` or `reshard simulate`"
             )));
         }
-        let elems = u128::from(problem.from().elems()) + u128::from(problem.to().elems());
-        let needed = elems * u128::from(self.moving.elem_bytes());
+        let elems = |side: &Distribution| u128::from(side.elems()) * u128::from(side.copies());
+        let elems = elems(problem.from()) + elems(problem.to());
+        let needed = elems.saturating_mul(u128::from(self.moving.elem_bytes()));
         if let Some(available) = available().filter(|&available| needed > u128::from(available)) {
             return Err(Failure::usage(&format!(
                 "source and destination take {} of memory together, and {} are available; take a smaller --shape or \

@@ -8,7 +8,7 @@ mod tests;
 use crate::frame::{FrameKind, Head};
 use crate::service::{ConnectionId, Orders};
 use crate::slots::{Buffer, Filled, SlotWriter};
-use crate::terms::{Announced, Hello, Process, Published, Queue, Text};
+use crate::terms::{Announced, Hello, MAX_QUEUED, Process, Published, Queue, Text};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +17,23 @@ use std::time::{Duration, Instant};
 const MAX_SPARE_BYTES: usize = 1 << 30;
 
 /// Steps that a consumer may ask for before they are there.
-const MAX_WANTED: usize = 1 << 16;
+const MAX_WANTED: usize = 2 * MAX_QUEUED as usize;
 
 /// Where the consumer reads as fast as this side packs, frames that are packed ahead of it: few, so that they stay in the caches.
-const AHEAD: usize = 3;
+const AHEAD: usize = 2;
 
 /// How long a consumer may take from its first word until it is ready.
 const COMING_LIMIT: Duration = Duration::from_secs(60);
+
+/// Whom to wait for where frames are ahead, although there is memory for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    None,
+    /// Those who take a step right now.
+    Awaited,
+    /// All: who has taken a step may take the next in a moment.
+    Always,
+}
 
 /// The number of a consumer.
 pub type ConsumerId = u64;
@@ -145,16 +155,26 @@ impl State {
 
     /// Memory for a frame of so many bytes that goes to a process of a consumer: shared with it, if that is possible. None if it is to be
     /// waited for: nothing is free or, if one is patient, a little will have been sent or read in a moment.
-    pub fn memory(&mut self, id: ConsumerId, process: u32, bytes: usize, patient: bool) -> Option<Buffer> {
+    pub fn memory(
+        &mut self,
+        id: ConsumerId,
+        process: u32,
+        bytes: usize,
+        patience: Patience,
+    ) -> Option<Buffer> {
         // What is for one that is gone is packed in vain.
         let consumer = self.consumers.get(&id).filter(|one| one.stage == Stage::Admitted);
         let connection = consumer.and_then(|one| one.data.get(&process));
         let mut link = connection.and_then(|connection| self.connections.get_mut(connection));
-        if patient && link.as_ref().is_some_and(|link| link.output.len() >= AHEAD) {
+        if patience != Patience::None && link.as_ref().is_some_and(|link| link.output.len() >= AHEAD) {
             return None;
         }
         if let Some(slots) = link.as_mut().and_then(|link| link.slots.as_mut()) {
-            let waits = patient && slots.is_awaited();
+            let waits = match patience {
+                Patience::None => false,
+                Patience::Awaited => slots.is_awaited(),
+                Patience::Always => true,
+            };
             let slot = slots.taken().and_then(|taken| match waits && taken >= AHEAD {
                 true => Ok(None),
                 false => slots.take(bytes),

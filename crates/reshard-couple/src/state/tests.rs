@@ -135,7 +135,7 @@ fn slots_come_back_when_they_are_read_or_their_step_is_dropped() {
     assert!(state.shares(DATA, memory).is_err(), "once is enough");
     let put_one = |state: &mut State, number: u64| {
         let sequence = state.begin_step(1, 0, number, b"").unwrap();
-        let buffer = state.memory(1, 0, 4096, false);
+        let buffer = state.memory(1, 0, 4096, Patience::None);
         let there = buffer.is_some();
         if let Some(buffer) = buffer {
             assert!(matches!(buffer, Buffer::Slot(_)));
@@ -154,12 +154,12 @@ fn slots_come_back_when_they_are_read_or_their_step_is_dropped() {
     want(&mut state, 1);
     let (filled, slot) = reader.next().unwrap().unwrap();
     assert_eq!((filled.sequence, filled.bytes), (1, 4096));
-    assert!(state.memory(1, 0, 1, false).is_none());
+    assert!(state.memory(1, 0, 1, Patience::None).is_none());
     reader.free(&slot);
     assert!(put_one(&mut state, 4));
     // A consumer that frees what it does not have is given up.
     reader.free(&slot);
     reader.free(&slot);
-    assert!(matches!(state.memory(1, 0, 1, false), Some(Buffer::Own(_))));
+    assert!(matches!(state.memory(1, 0, 1, Patience::None), Some(Buffer::Own(_))));
     assert!(matches!(&state.consumers[&1].stage, Stage::Lost(why) if why.contains("did not have")));
 }

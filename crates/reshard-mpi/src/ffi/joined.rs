@@ -43,9 +43,15 @@ impl Drop for Port {
 
 impl Mpi {
     /// The server through which this MPI joins jobs that were launched apart, if it is known to need one: both jobs must have the same. Fails
-    /// if it needs one and there is none.
-    pub fn joining_server(&self) -> Result<Option<String>> {
+    /// if it needs one and there is none, or if MPI was begun for one thread only.
+    pub fn joining_server(&'static self) -> Result<Option<String>> {
+        self.can_join()?;
         server::joining_server(self.version(), launched().map(|launcher| launcher.family))
+    }
+
+    /// Fails if MPI was begun for one thread only, which cannot join jobs that were launched apart within a deadline. Asks no server.
+    pub fn can_join(&'static self) -> Result<()> {
+        self.check_threads("joining jobs that were launched apart")
     }
 
     /// Opens a port. One process of a job does that, the one whose rank is 0 in the communicator that accepts.
@@ -66,6 +72,23 @@ impl Mpi {
         Ok(Port { mpi: self, name: String::from_utf8_lossy(name).into_owned() })
     }
 
+    /// Fails unless another thread than the one that began MPI may call it.
+    fn check_threads(&'static self, what: &str) -> Result<()> {
+        let mut level = 0;
+        // SAFETY: may be called by any thread once MPI has begun.
+        unsafe { call!(self, query_thread(&raw mut level))? };
+        match level < self.abi.numbers.thread_serialized {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{what} has no deadline, so it is called by a thread of its own, and MPI was begun for one thread only; begin it with \
+                     MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE"
+                ),
+            )),
+        }
+    }
+
     /// Runs a call that may never return on a thread of its own, at most so long. Other threads are kept out as for any other call.
     fn within<T: Send + 'static>(
         &'static self,
@@ -73,18 +96,7 @@ impl Mpi {
         time: Duration,
         act: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
-        let mut level = 0;
-        // SAFETY: may be called by any thread once MPI has begun.
-        unsafe { call!(self, query_thread(&raw mut level))? };
-        if level < self.abi.numbers.thread_serialized {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "{what} has no deadline, so it is called by a thread of its own, and MPI was begun for one thread only; begin it with \
-                     MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE"
-                ),
-            ));
-        }
+        self.check_threads(what)?;
         let _guard = self.enter()?;
         let (tell, told) = mpsc::channel();
         let act = move || drop(tell.send(act()));

@@ -193,7 +193,8 @@ impl Drop for Session {
         if std::thread::panicking() {
             let (rank, size) = (self.world.rank(), self.world.size());
             // If standard error cannot be written to there is no other way to report.
-            let _ = writeln!(std::io::stderr(), "rank {rank} of {size} panicked: the job is aborted");
+            let _ = std::io::stderr()
+                .write_all(format!("rank {rank} of {size} panicked: the job is aborted\n").as_bytes());
             self.abort(PANIC_EXIT_CODE);
         }
         if self.began && self.mpi().sessions.fetch_sub(1, Ordering::Relaxed) == 1 {

@@ -149,7 +149,9 @@ fn conformance(world: &dyn World, seed: u64, cases: u64, usual: Mover) {
     let mut done = 0;
     while done < cases {
         let elems = if done % 10 == 0 { 60_000 } else { 1_500 };
-        let kinds = Kinds { elems, procs: 4, own_strides: true, ..Kinds::default() };
+        // A third of them with copies, on several ranks.
+        let replicated = world.size() > 1 && done % 3 == 0;
+        let kinds = Kinds { elems, procs: 4, own_strides: true, replicated, ..Kinds::default() };
         let case = Case::random(&mut random, &kinds);
         let ranks = |layout: &Layout| layout.distribution().grid().sorted_ranks();
         let most = ranks(case.moving.from()).into_iter().chain(ranks(case.moving.to())).max();
@@ -248,7 +250,7 @@ fn large(world: &dyn World) {
             // Private arrays: the trial of stores and a run after it.
             let runs = if mover == Mover::Private { 8 } else { 2 };
             for salt in 0..runs {
-                let case = Case { moving: moving.clone(), skew: [8 * number, 0], salt };
+                let case = Case { moving: moving.clone(), skew: [8 * number, 0], salt, equal_copies: false };
                 run(&case, &mut engine, world, salt == 1);
             }
         }
@@ -275,7 +277,7 @@ fn by_the_system(world: &dyn World) {
         let mut engine = made(Mover::Private).unwrap();
         let mut unpacked = 0;
         for salt in 0..13 {
-            let case = Case { moving: moving.clone(), skew: [8, 0], salt };
+            let case = Case { moving: moving.clone(), skew: [8, 0], salt, equal_copies: false };
             run(&case, &mut engine, world, salt % 2 == 1);
             let mut packed = [engine.packed_nanoseconds()];
             world.sum(&mut packed);

@@ -6,7 +6,7 @@ use super::{Side, Sides};
 
 pub(super) fn visit(sides: &Sides<'_>, process: u64, visit: &mut impl FnMut(u64, u64, u64)) {
     let (here, there) = (sides.here, sides.there);
-    for peer in 0..there.axis.procs() {
+    for peer in 0..there.axis.parts() {
         for (own_start, own_end) in blocks(here, process, sides.extent) {
             for (start, end) in blocks(there, peer, sides.extent) {
                 let (left, right) = (own_start.max(start), own_end.min(end));

@@ -10,7 +10,8 @@
 //! | [`scan`](Method::Scan) | own and each peer's blocks merged, up to the period | ScaLAPACK's; takes irregular axes too |
 //! | [`aspen`](Method::Aspen) | own blocks only, peers follow by shifting | the default: no loop over peers |
 //!
-//! Indices here are *window* indices: 0 is the first element moved, wherever the window begins on either side.
+//! Indices here are *window* indices: 0 is the first element moved, wherever the window begins on either side. Of a replicated
+//! axis all processes have equal overlaps, and as a peer process 0 stands for all of them.
 //! The canonical form of the answer is described in [`run`].
 
 mod aspen;
@@ -146,8 +147,8 @@ impl<'a> Sides<'a> {
 
     fn find_period(&self) -> u64 {
         // If one process owns everything, the period is 1.
-        let round = |axis: &Axis| match axis.is_cyclic() {
-            true if axis.procs() == 1 => Some(1),
+        let round = |axis: &Axis| match axis.has_cycle() {
+            true if axis.parts() == 1 => Some(1),
             true => Some(axis.cycle().stride).filter(|&stride| stride < self.extent),
             false => None,
         };
@@ -169,13 +170,14 @@ impl<'a> Sides<'a> {
         here.zip(there).is_some_and(|(here, there)| lcm_upto(here, there, self.extent).is_some())
     }
 
-    /// The processes of this side that own anything in the window, ascending; `None` if there are more than `most`.
+    /// The processes of this side that own anything in the window, ascending, of a replicated axis one for all; `None` if there are
+    /// more than `most`.
     pub(crate) fn busy(&self, most: u64) -> Option<Vec<u64>> {
         let (axis, offset) = (self.here.axis, self.here.offset);
         if self.extent == 0 {
             return Some(Vec::new());
         }
-        let mut busy: Vec<u64> = if axis.is_cyclic() {
+        let mut busy: Vec<u64> = if axis.has_cycle() {
             let cycle = axis.cycle();
             let blocks = (offset + self.extent - 1) / cycle.block - offset / cycle.block + 1;
             let count = blocks.min(cycle.procs);
@@ -196,11 +198,11 @@ impl<'a> Sides<'a> {
     /// An upper bound of the runs of all processes of this side together, `busy` of which own elements.
     pub(crate) fn most_runs(&self, busy: u64) -> u128 {
         let (busy, pieces) = (u128::from(busy), |side: Side<'_>| side.axis.pieces() as u128);
-        match (self.here.axis.is_cyclic(), self.there.axis.is_cyclic()) {
+        match (self.here.axis.has_cycle(), self.there.axis.has_cycle()) {
             (true, true) => busy.saturating_mul(self.common.max_runs_here.into()),
             (true, false) => busy.saturating_mul(3 * pieces(self.there) + 2),
             (false, true) => {
-                let folded = pieces(self.here).saturating_mul(u128::from(self.there.axis.procs()) + 2);
+                let folded = pieces(self.here).saturating_mul(u128::from(self.there.axis.parts()) + 2);
                 folded.min(pieces(self.here) + Self::blocks_of_all(self.there, self.extent))
             }
             (false, false) => pieces(self.here) + pieces(self.there),
@@ -208,12 +210,12 @@ impl<'a> Sides<'a> {
     }
 
     fn are_cyclic(&self) -> bool {
-        self.here.axis.is_cyclic() && self.there.axis.is_cyclic()
+        self.here.axis.has_cycle() && self.there.axis.has_cycle()
     }
 
     /// An upper bound of the blocks of one process of `side` that meet `span` elements.
     fn blocks_of_one(side: Side<'_>, process: u64, span: u64) -> u128 {
-        if side.axis.is_cyclic() {
+        if side.axis.has_cycle() {
             u128::from(span / side.axis.cycle().stride) + 2
         } else {
             side.axis.blocks(process, side.offset).count() as u128
@@ -222,7 +224,7 @@ impl<'a> Sides<'a> {
 
     /// An upper bound of the blocks of all processes of `side` that meet `span` elements.
     fn blocks_of_all(side: Side<'_>, span: u64) -> u128 {
-        if side.axis.is_cyclic() {
+        if side.axis.has_cycle() {
             u128::from(span / side.axis.cycle().block) + 2
         } else {
             side.axis.pieces() as u128
@@ -266,6 +268,7 @@ impl Method {
     /// `falls` and `aspen`, which need periods, are replaced by `scan`.
     pub fn visit(self, sides: &Sides<'_>, process: u64, visit: &mut impl FnMut(u64, u64, u64)) -> Result<()> {
         let method = self.fitting(sides);
+        let process = sides.here.axis.part_of(process);
         let span = sides.period().min(sides.extent);
         let most = method.check_work(sides, process, span)?;
         match method {
@@ -292,7 +295,7 @@ impl Method {
 
     /// The approximate number of steps for one process, and an upper bound of its runs.
     fn work(self, sides: &Sides<'_>, process: u64, span: u64) -> (u128, u128) {
-        let peers = u128::from(sides.there.axis.procs());
+        let peers = u128::from(sides.there.axis.parts());
         let own = |span| Sides::blocks_of_one(sides.here, process, span);
         let all = |span| Sides::blocks_of_all(sides.there, span);
         match self {
@@ -371,6 +374,7 @@ impl Overlap {
             )));
         }
         let method = method.fitting(sides);
+        let process = sides.here.axis.part_of(process);
         let period = sides.period();
         let most = method.check_work(sides, process, period)?;
         if most > MIN_CHECKED_RUNS {

@@ -253,7 +253,7 @@ impl Fold {
             }
             joins
         });
-        let round = there.is_cyclic().then(|| (there.cycle().block, there.cycle().stride));
+        let round = there.has_cycle().then(|| (there.cycle().block, there.cycle().stride));
         let mut fold = Self::with_capacity(0);
         for stretch in pieces.chunk_by(|a, b| a.end == b.start) {
             if let [one] = stretch {

@@ -10,7 +10,7 @@ use super::run::{Fold, Run};
 
 pub(super) fn visit(sides: &Sides<'_>, process: u64, span: u64, visit: &mut impl FnMut(u64, u64, u64)) {
     let (here, there) = (sides.here, sides.there);
-    for peer in 0..there.axis.procs() {
+    for peer in 0..there.axis.parts() {
         let (mut own_blocks, mut peer_blocks) =
             (here.axis.blocks(process, here.offset), there.axis.blocks(peer, there.offset));
         let (mut own, mut block) = (own_blocks.next(), peer_blocks.next());
@@ -44,7 +44,7 @@ pub(super) fn irregular_runs(sides: &Sides<'_>, process: u64) -> Vec<Run> {
         if start >= end {
             break;
         }
-        if there.axis.is_cyclic() {
+        if there.axis.has_cycle() {
             let cycle = there.axis.cycle();
             let global = start + there.offset;
             fold.stretch(start, end, cycle.owner(global), global % cycle.block, &cycle);
@@ -55,8 +55,8 @@ pub(super) fn irregular_runs(sides: &Sides<'_>, process: u64) -> Vec<Run> {
         let piece_end = piece_end - there.offset;
         if end <= piece_end {
             // Equal own blocks inside one piece of the peer: count them instead of walking.
-            let stride = if here.axis.is_cyclic() { here.axis.cycle().stride } else { 0 };
-            let whole = here.axis.is_cyclic() && end - start == here.axis.cycle().block;
+            let stride = if here.axis.has_cycle() { here.axis.cycle().stride } else { 0 };
+            let whole = here.axis.has_cycle() && end - start == here.axis.cycle().block;
             let more = if whole { (piece_end.min(extent) - end) / stride } else { 0 };
             fold.lone(peer, start, end - start, stride, more + 1);
             if more > 0 {
@@ -79,10 +79,10 @@ pub(super) fn irregular_runs(sides: &Sides<'_>, process: u64) -> Vec<Run> {
 pub(super) fn most_irregular_runs(sides: &Sides<'_>, process: u64) -> u128 {
     let (here, there) = (sides.here.axis, sides.there.axis);
     let own = || Sides::blocks_of_one(sides.here, process, sides.extent);
-    match (here.is_cyclic(), there.is_cyclic()) {
+    match (here.has_cycle(), there.has_cycle()) {
         (true, _) => 3 * there.pieces() as u128 + 2,
         (false, true) => {
-            let rounds = own().saturating_mul(u128::from(there.procs()) + 2);
+            let rounds = own().saturating_mul(u128::from(there.parts()) + 2);
             rounds.min(own() + Sides::blocks_of_all(sides.there, sides.extent))
         }
         (false, false) => own() + there.pieces() as u128,

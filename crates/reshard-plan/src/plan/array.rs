@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::grid::{Grid, MAX_DIMS};
 use crate::layout::MemoryOrder;
 use crate::memory;
-use crate::overlap::{Method, Overlap, Sides};
-use crate::problem::{Problem, check_peers};
+use crate::overlap::Method;
+use crate::problem::Problem;
 use crate::track::Track;
 use crate::triangle::Triangle;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,8 @@ pub struct Target {
     pub span: u64,
     /// From one element to the next along each axis, in elements.
     pub strides: Vec<u64>,
-    /// Where its elements come from, axis by axis. Ranks with equal coordinates on an axis share the track.
+    /// Where its elements come from, axis by axis. Ranks with equal coordinates on an axis share the track, unless they take
+    /// different copies of the source.
     pub tracks: Vec<Arc<Track>>,
     /// For a triangle: which positions of axis 0 move, for each position of axis 1.
     pub rows: Option<Arc<[Range<u64>]>>,
@@ -89,15 +90,26 @@ pub struct Array {
 
 /// The tracks of a destination's axes, worked out once for each coordinate and shared by the ranks that have it.
 #[derive(Default)]
-struct Tracks(BTreeMap<(usize, u64), Arc<Track>>);
+struct Tracks(BTreeMap<(usize, u64, u64), Arc<Track>>);
 
 impl Tracks {
-    fn of(&mut self, problem: &Problem, dim: usize, coord: u64) -> Result<Arc<Track>> {
-        if let Some(track) = self.0.get(&(dim, coord)) {
+    /// The tracks of a rank, one for each axis.
+    fn of_rank(&mut self, problem: &Problem, rank: u64, coords: &[u64]) -> Result<Vec<Arc<Track>>> {
+        let taken = problem.copies().map_or([0; MAX_DIMS], |copies| copies.taken_by(rank, coords));
+        (0..coords.len()).map(|dim| self.of(problem, dim, coords[dim], taken[problem.axes()[dim]])).collect()
+    }
+
+    /// The track of a coordinate, from one copy of the source if that is replicated along the axis.
+    fn of(&mut self, problem: &Problem, dim: usize, coord: u64, copy: u64) -> Result<Arc<Track>> {
+        let from_dim = problem.axes()[dim];
+        let copied = problem.from().axes()[from_dim].is_replicated();
+        let key = (dim, problem.to().axes()[dim].part_of(coord), if copied { copy } else { 0 });
+        if let Some(track) = self.0.get(&key) {
             return Ok(Arc::clone(track));
         }
-        let track = Arc::new(Track::new(&problem.sides(problem.axes()[dim]).reversed(), coord)?);
-        self.0.insert((dim, coord), Arc::clone(&track));
+        let track = Track::new(&problem.sides(from_dim).reversed(), coord)?;
+        let track = Arc::new(if copied { track.taking_copy(copy) } else { track });
+        self.0.insert(key, Arc::clone(&track));
         Ok(track)
     }
 }
@@ -119,8 +131,7 @@ impl Array {
         let mut tracks = Tracks::default();
         let target = |&rank: &u64| {
             let coords = problem.to().coords(rank)?;
-            let along = coords.iter().enumerate().map(|(dim, &coord)| tracks.of(problem, dim, coord));
-            let tracks = along.collect::<Result<Vec<_>>>()?;
+            let tracks = tracks.of_rank(problem, rank, &coords)?;
             let (span, strides) = (wanted.to().span(rank)?, wanted.to().strides(rank)?);
             let rows = wanted.triangle().map(|part| rows(part, problem, &coords, &tracks)).transpose()?;
             Ok(Target { rank, span, strides, tracks, rows })
@@ -151,16 +162,16 @@ impl Array {
         let mut sources: BTreeSet<u64> = self.sources.iter().map(|source| source.rank).collect();
         let mut targets: BTreeSet<u64> = self.targets.iter().map(|target| target.rank).collect();
         let (hosted_sources, hosted_targets) = (sources.clone(), targets.clone());
+        let add = |shares: Vec<(u64, u64)>, ranks: &mut BTreeSet<u64>| -> Result<()> {
+            memory::check_tree::<u64, ()>(shares.len(), "the peers of a rank")?;
+            ranks.extend(shares.into_iter().map(|(peer, _)| peer));
+            Ok(())
+        };
         for &rank in &hosted_sources {
-            let coords = from.coords(rank)?;
-            let along = coords.iter().enumerate().map(|(dim, &coord)| peers(&problem.sides(dim), coord));
-            product_of(&along.collect::<Result<Vec<_>>>()?, problem.lands(), to.grid(), &mut targets)?;
+            add(problem.sends(rank, Method::default())?.shares(to.grid())?, &mut targets)?;
         }
         for &rank in &hosted_targets {
-            let coords = to.coords(rank)?;
-            let sides = |dim: usize| problem.sides(problem.axes()[dim]).reversed();
-            let along = coords.iter().enumerate().map(|(dim, &coord)| peers(&sides(dim), coord));
-            product_of(&along.collect::<Result<Vec<_>>>()?, problem.axes(), from.grid(), &mut sources)?;
+            add(problem.receives(rank, Method::default())?.shares(from.grid())?, &mut sources)?;
         }
         let [sources, targets] = [sources, targets].map(|ranks| ranks.into_iter().collect::<Vec<_>>());
         Self::listing(self.wanted, &sources, &targets)
@@ -234,36 +245,15 @@ impl Array {
         self.wanted.to().order()
     }
 
-    /// Elements that move between all ranks, also those the plan does not list.
+    /// Elements that move between all ranks, also those the plan does not list; of a replicated destination each copy counts.
     pub fn elems(&self) -> u64 {
         let problem = self.wanted.problem();
         match (self.wanted.triangle(), problem.shape()) {
-            (Some(part), &[rows, columns]) => part.elems(rows, columns),
+            // No more than the problem has, which was checked.
+            (Some(part), &[rows, columns]) => part.elems(rows, columns) * problem.to().copies(),
             _ => problem.elems(),
         }
     }
-}
-
-/// The coordinates of the other side with which a process shares elements, ascending.
-fn peers(sides: &Sides<'_>, coord: u64) -> Result<Vec<u64>> {
-    Ok(Overlap::by(Method::default(), sides, coord)?.shares().into_iter().map(|(peer, _)| peer).collect())
-}
-
-/// Adds the ranks at all combinations of coordinates; those of `along[dim]` count on dimension `dims[dim]` of the grid.
-fn product_of(along: &[Vec<u64>], dims: &[usize], grid: &Grid, ranks: &mut BTreeSet<u64>) -> Result<()> {
-    let lengths: Vec<u64> = along.iter().map(|peers| peers.len() as u64).collect();
-    let combinations = check_peers(&lengths)?;
-    memory::check_tree::<u64, ()>(combinations as usize, "the peers of a rank")?;
-    let mut coords = vec![0; along.len()];
-    for combination in 0..combinations {
-        let mut rest = combination;
-        for (peers, &dim) in along.iter().zip(dims) {
-            coords[dim] = peers[(rest % peers.len() as u64) as usize];
-            rest /= peers.len() as u64;
-        }
-        ranks.extend(grid.rank(&coords));
-    }
-    Ok(())
 }
 
 fn check_ranks(grid: &Grid) -> Result<()> {

@@ -130,6 +130,13 @@ impl<'a> Relabel<'a> {
     /// Finds the best labelling. If the given one is as good as any, it is returned unchanged.
     pub fn find(&self) -> Result<Relabelling> {
         let given = self.grid()?;
+        if let Some((problem, _)) = self.arrays.iter().find(|(problem, _)| problem.from().is_replicated()) {
+            return Err(Error::unsupported(format!(
+                "the best labelling of a destination was asked for whose source, {}, is replicated: which copy a rank takes \
+                 depends on its label; give a source without * on several processes",
+                problem.from().pattern()
+            )));
+        }
         let from_quotient = match self.solver {
             Some(Solver::Assignment) => None,
             _ => quotient::find(self, given)?,

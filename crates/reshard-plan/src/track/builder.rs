@@ -76,7 +76,7 @@ impl<'a> Builder<'a> {
         let here = sides.here();
         let first =
             overlap.runs().first().and_then(|run| here.axis.local_from_global(here.offset + run.start));
-        debug_assert!(first.is_none_or(|(owner, _)| owner == process));
+        debug_assert!(first.is_none_or(|(owner, _)| owner == here.axis.part_of(process)));
         Ok(Self {
             sides,
             peers,
@@ -115,7 +115,7 @@ impl<'a> Builder<'a> {
     fn periods(&mut self, runs: &[Run], repeats: u64, period: u64) {
         let pieces: u64 = runs.iter().map(|run| run.count).sum();
         let elems = runs.iter().map(|run| run.len * run.count).sum();
-        let from_step = period / self.sides.there().axis.procs();
+        let from_step = period / self.sides.there().axis.parts();
         // The first window index of each piece; its position and `to` follow from the order.
         let mut flat: Vec<(u64, Stretch)> = Vec::with_capacity(pieces as usize);
         for run in runs {
@@ -181,7 +181,7 @@ impl<'a> Builder<'a> {
         while done < run.count {
             let window = base + run.start + done * run.stride;
             let left = run.count - done;
-            let count = if left == 1 || there.axis.is_cyclic() {
+            let count = if left == 1 || there.axis.has_cycle() {
                 left
             } else {
                 let end = there.axis.block_at(there.offset + window).map_or(0, |(_, end)| end - there.offset);

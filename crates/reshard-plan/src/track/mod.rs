@@ -83,6 +83,13 @@ impl Track {
         builder::track(overlap, sides, process)
     }
 
+    /// The track of elements that all come from one process of a replicated axis: from another of its copies.
+    #[must_use]
+    pub(crate) fn taking_copy(mut self, copy: u64) -> Self {
+        self.peers.fill(copy);
+        self
+    }
+
     /// Number of elements.
     pub fn elems(&self) -> u64 {
         self.elems

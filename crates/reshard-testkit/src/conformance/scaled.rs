@@ -120,8 +120,9 @@ impl<T: Element> Scaled<T> {
         let source = |rank: u64| {
             let skew = self.skew(0);
             let mut part = vec![T::NAN; length(from, rank, skew)];
+            let copy = self.case.copy_of(rank);
             for_each_element(from, rank, |address, global| {
-                part[MARGIN + skew + address as usize] = self.value(global);
+                part[MARGIN + skew + address as usize] = self.value(copy, global);
             });
             part
         };
@@ -166,9 +167,10 @@ impl<T: Element> Scaled<T> {
         for (part, rank) in parts.to.iter().zip(ranks).filter(|(_, other)| *other == rank) {
             let before: Vec<T> = (0..part.len()).map(|at| self.before(rank, at)).collect();
             let mut expected = before.clone();
+            let copy = self.case.copy_taken_by(rank);
             self.case.for_each_arrival(rank, |address, source| {
                 let at = MARGIN + self.skew(1) + address as usize;
-                expected[at] = self.combined(self.value(source), before[at]);
+                expected[at] = self.combined(self.value(copy, source), before[at]);
             });
             // What did not move may be no number; minus zero is zero.
             let equal = |at: usize| part[at] == expected[at] || part[at].bits() == expected[at].bits();
@@ -189,10 +191,10 @@ impl<T: Element> Scaled<T> {
     }
 
     /// An element of the source array.
-    fn value(&self, global: &[u64]) -> T {
+    fn value(&self, copy: u64, global: &[u64]) -> T {
         match self.alpha == T::small(0, 0) {
             true => T::NAN,
-            false => some([self.case.value(global, 0), self.case.value(global, 1)]),
+            false => some([0, 1].map(|byte| self.case.value(copy, global, byte))),
         }
     }
 
@@ -200,7 +202,7 @@ impl<T: Element> Scaled<T> {
     fn before(&self, rank: u64, at: usize) -> T {
         match self.beta == T::small(0, 0) {
             true => T::NAN,
-            false => some([2, 3].map(|byte| self.case.value(&[rank, at as u64], byte))),
+            false => some([2, 3].map(|byte| self.case.value(0, &[rank, at as u64], byte))),
         }
     }
 

@@ -17,7 +17,9 @@ pub struct Several {
 impl Several {
     /// One to four of them, on at most [`Kinds::ranks`] ranks, or some few if that is not said.
     pub fn random(random: &mut Random, kinds: &Kinds) -> Self {
-        let ranks = kinds.ranks.unwrap_or_else(|| random.within(1, kinds.procs * kinds.procs));
+        // One rank alone has no copies.
+        let least = 1 + u64::from(kinds.replicated);
+        let ranks = kinds.ranks.unwrap_or_else(|| random.within(least, kinds.procs * kinds.procs));
         let kinds = Kinds { ranks: Some(ranks), ..kinds.clone() };
         let mut cases = vec![Case::random(random, &kinds)];
         for _ in 0..random.within(0, 3) {

@@ -4,6 +4,7 @@ use bytemuck::Pod;
 use reshard::engine::{Engine, Messages, MessagesOptions, Threads};
 use reshard::{Layout, MemoryOrder, Move, Plan, Redistribution};
 use reshard_plan::Distribution;
+use reshard_testkit::taken_copies;
 use std::sync::Arc;
 
 /// A tight layout, in the notation of distributions.
@@ -45,11 +46,12 @@ impl Places {
         Self { layout: layout.clone(), owners, ranks, strides }
     }
 
-    /// The part and the address of an element.
-    pub fn find(&self, global: &[u64]) -> (usize, usize) {
+    /// The part and the address of an element; along replicated dimensions of the copy at these coordinates.
+    pub fn find(&self, global: &[u64], copy: &[Option<u64>]) -> (usize, usize) {
         let owned: Vec<(u64, u64)> =
             global.iter().zip(&self.owners).map(|(&index, owners)| owners[index as usize]).collect();
-        let coords: Vec<u64> = owned.iter().map(|&(coord, _)| coord).collect();
+        let coords: Vec<u64> =
+            owned.iter().zip(copy).map(|(&(coord, _), copy)| copy.unwrap_or(coord)).collect();
         let rank = self.layout.distribution().grid().rank(&coords).unwrap();
         let part = self.ranks.binary_search(&rank).unwrap();
         let address: u64 =
@@ -64,7 +66,7 @@ impl Places {
     }
 }
 
-/// Calls `each((part, address) of the source, (part, address) of the destination)` for every element that moves.
+/// Calls `each((part, address) of the source, (part, address) of the destination)` for every element that moves, to every copy.
 pub fn for_each_moved(moving: &Move, mut each: impl FnMut((usize, usize), (usize, usize))) {
     let problem = moving.problem();
     let (from, to) = (Places::of(moving.from()), Places::of(moving.to()));
@@ -72,13 +74,18 @@ pub fn for_each_moved(moving: &Move, mut each: impl FnMut((usize, usize), (usize
     if shape.contains(&0) {
         return;
     }
+    let (sender, receiver) = (from.layout.distribution(), to.layout.distribution());
+    let taken = taken_copies(sender, receiver, problem.axes());
     let mut index = vec![0; shape.len()];
     loop {
         if moving.triangle().is_none_or(|part| part.contains(index[0], index[1])) {
             let source: Vec<u64> = index.iter().zip(problem.from_offset()).map(|(i, at)| i + at).collect();
             let axes = problem.axes().iter().zip(problem.to_offset());
             let place: Vec<u64> = axes.map(|(&dim, at)| index[dim] + at).collect();
-            each(from.find(&source), to.find(&place));
+            for rank in receiver.owners(&place).unwrap() {
+                let copy: Vec<Option<u64>> = receiver.coords(rank).unwrap().into_iter().map(Some).collect();
+                each(from.find(&source, &taken[&rank]), to.find(&place, &copy));
+            }
         }
         let Some(dim) = (0..shape.len()).rev().find(|&dim| index[dim] + 1 < shape[dim]) else { return };
         index[dim] += 1;

@@ -20,7 +20,7 @@ fn every_level_moves_the_same() {
         for level in Level::available() {
             for elem in [1, 2, 4, 8, 16] {
                 let moving = moving.clone().of_bytes(elem).unwrap();
-                let case = Case { moving, skew: [number, 3], salt: number as u64 };
+                let case = Case { moving, skew: [number, 3], salt: number as u64, equal_copies: false };
                 let plan = plan_of(&case.moving);
                 let threads = ThreadsOptions::default().with_threads(2).with_level(level);
                 let sent = MessagesOptions::default().with_level(level);

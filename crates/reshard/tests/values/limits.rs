@@ -22,7 +22,12 @@ fn the_stride_of_an_axis_with_one_position_may_be_anything() {
     for stride in [0, 1 << 61, 1 << 63, u64::MAX] {
         let odd = |text: &str| layout(text, MemoryOrder::RowMajor).with_strides(&[stride, 1]).unwrap();
         let (from, to) = (odd("1x2/1x3 of 1x20"), odd("1x3/1x2 of 1x20"));
-        let case = Case { moving: Move::of::<f64>(from, to).unwrap(), skew: [8, 8], salt: stride };
+        let case = Case {
+            moving: Move::of::<f64>(from, to).unwrap(),
+            skew: [8, 8],
+            salt: stride,
+            equal_copies: false,
+        };
         for mut engine in every_engine(&plan_of(&case.moving)) {
             case.judge(|_, from, to| {
                 engine.run_bytes(from, to).unwrap();

@@ -52,7 +52,12 @@ fn every_size_at_every_misalignment() {
                 let meets =
                     |skew: &usize| if full_sweep() { skew % 8 == turn % 8 } else { *skew == turn % 256 };
                 for skew in (0..256).filter(meets) {
-                    let case = Case { moving: moving.clone(), skew: [skew % 16, skew / 16], salt: size };
+                    let case = Case {
+                        moving: moving.clone(),
+                        skew: [skew % 16, skew / 16],
+                        salt: size,
+                        equal_copies: false,
+                    };
                     case.judge(|_, from, to| {
                         engine.run_bytes(from, to).unwrap();
                     });
@@ -124,7 +129,7 @@ fn tiny_rows_at_any_address_by_many_threads() {
         let moving = Move::of::<f64>(from, to).unwrap().of_bytes(elem).unwrap();
         let plan = plan_of(&moving);
         let skew = [random.within(0, 63) as usize, random.within(0, 63) as usize];
-        let case = Case { moving, skew, salt: random.bits() };
+        let case = Case { moving, skew, salt: random.bits(), equal_copies: false };
         for engine in Threads::every_way(&plan, 5).unwrap() {
             let mut engine = Redistribution::with(engine);
             case.judge(|_, from, to| {
@@ -140,7 +145,7 @@ fn arrays_without_elements_and_plans_without_arrays() {
         [("2x2/3x3 of 0x9", "3x1/1x9 of 0x9"), ("2x2/3x3 of 9x0", "1x1/9x1 of 9x0"), ("2/1 of 0", "3/2 of 0")]
     {
         let moving = Move::of::<f64>(layout(from, COL), layout(to, ROW)).unwrap();
-        let case = Case { moving, skew: [0, 0], salt: 1 };
+        let case = Case { moving, skew: [0, 0], salt: 1, equal_copies: false };
         for mut engine in every_engine(&plan_of(&case.moving)) {
             case.judge(|_, from, to| assert_eq!(engine.run_bytes(from, to).unwrap().bytes, 0));
         }
@@ -148,7 +153,7 @@ fn arrays_without_elements_and_plans_without_arrays() {
     let nothing = Window::of(&[3, 0]).from(&[6, 9]).to(&[2, 4]);
     let windowed =
         Move::windowed::<f64>(layout("2x2/3x3 of 9x9", COL), layout("4x1/1x9 of 9x9", ROW), nothing).unwrap();
-    let case = Case { moving: windowed, skew: [3, 5], salt: 2 };
+    let case = Case { moving: windowed, skew: [3, 5], salt: 2, equal_copies: false };
     for mut engine in every_engine(&plan_of(&case.moving)) {
         case.judge(|_, from, to| assert_eq!(engine.run_bytes(from, to).unwrap().bytes, 0));
     }
@@ -177,7 +182,7 @@ fn eight_dimensions_in_any_order() {
         };
         let (from, to) = (side(from, &shape, ROW), side(to, &turned, COL));
         let moving = Move::windowed::<f64>(from, to, Window::of(&shape).permuted(&axes)).unwrap();
-        let case = Case { moving, skew: [1, 2], salt: random.bits() };
+        let case = Case { moving, skew: [1, 2], salt: random.bits(), equal_copies: false };
         for engine in Threads::every_way(&plan_of(&case.moving), 2).unwrap() {
             let mut engine = Redistribution::with(engine);
             case.judge(|_, from, to| {

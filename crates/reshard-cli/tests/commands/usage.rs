@@ -166,7 +166,11 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (from_to("0/3", "16/5"), "at least 1"),
         (from_to("16/3", "4x4/5x5"), "--from has 1 dimension and --to 2"),
         (from_to("(block) on 4", "4/2"), "--shape"),
-        (from_to("(*) on 4", "4/2"), "replicated"),
+        (from_to("(*) on 4 first=1", "4/2"), "kept whole"),
+        (
+            vec!["relabel", "--from", "(*) on 4", "--to", "4/2"],
+            "which copy a rank takes depends on its label",
+        ),
         (from_to("4611686018427387904/4611686018427387904", "3/3"), "2^62"),
         (from_to("4611686018427387904/1", "3/3"), "--shape"),
         (from_to("99999999999/1", "3/3"), "--rank"),

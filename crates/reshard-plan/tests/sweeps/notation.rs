@@ -24,6 +24,9 @@ fn what_people_write_prints_in_its_shortest_form() {
         ("(gen_block(10, 20, 30), *) on 3", "(gen_block(10,20,30), *) on 3x1"),
         ("(*, block) on 4", "(*, block) on 1x4"),
         ("(*, *) on 1", "(*, *) on 1x1"),
+        ("(*) on 4", "(*) on 4"),
+        ("(*, block) on 2x3", "(*, block) on 2x3"),
+        ("(cyclic(3), *) on 2x2 first=1x0", "(cyclic(3), *) on 2x2 first=1x0"),
         ("(cuts(10@2,5@0,1@2)) on 3", "(cuts(10@2,5@0,1@2)) on 3"),
         ("4x4/64x64 first=1x2", "4x4/64x64 first=1x2"),
         ("4x4/64x64 first=0x0 order=row ranks=0..16", "4x4/64x64"),
@@ -57,7 +60,8 @@ fn mistakes_are_named_at_their_character() {
         ("(block, block, block) on 4", 26, "3 dimensions are described"),
         ("(gen_block 3) on 4", 12, "\"(\""),
         ("(cuts(3)) on 4", 8, "\"@\""),
-        ("(*) on 4", 2, "replicated"),
+        ("(*) on 4 first=1", 16, "kept whole"),
+        ("(*, *) on 4", 11, "2 dimensions are described"),
         ("4/2 first=4", 11, "between 0 and 3"),
         ("4/2 first=1x1", 5, "2 first processes were given for 1 dimension;"),
         ("4/2 order=up", 11, "row or col"),
@@ -67,7 +71,6 @@ fn mistakes_are_named_at_their_character() {
         ("4/2 first=1 first=2", 13, "twice"),
         ("4/2 second=1", 5, "an option"),
         ("(gen_block(1,2,3)) on 4", 2, "3 sizes for 4 processes"),
-        ("(block, *) on 2x2", 9, "replicated"),
         ("(block, cuts(3@4)) on 2x2", 9, "process 4"),
         ("4x4/64x9999999999999999999", 8, "at most 2^62"),
         ("4x4/64x64 first=1x7", 19, "between 0 and 3"),
@@ -82,7 +85,6 @@ fn mistakes_are_named_at_their_character() {
         assert!(error.to_string().contains(what), "{text}: {error}");
         assert!(!error.to_string().contains('\n'));
     }
-    assert_eq!("(*) on 4".parse::<Pattern>().unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!("4/2".parse::<Distribution>().unwrap_err().position(), Some(3));
     assert_eq!("(block) on 2 of 3x3".parse::<Distribution>().unwrap_err().kind(), ErrorKind::Mismatch);
     assert_eq!(parse_shape("240").unwrap(), [240]);
@@ -96,6 +98,8 @@ fn distributions_print_and_parse_back() {
         ("4x4/64x64 of 100x7", "4x4/64x64 of 100x7"),
         ("(block) on 4 of 10", "4/3 of 10"),
         ("(*) on 1 of 0", "1/1 of 0"),
+        ("(*) on 3 of 7", "(*) on 3 of 7"),
+        ("(block, *) on 2x2 of 4x5", "(cyclic(2), *) on 2x2 of 4x5"),
         ("(gen_block(3,0,4)) on 3 of 7", "(gen_block(3,0,4)) on 3 of 7"),
         ("(cuts(3@0,0@1,4@2)) on 3 of 7", "(gen_block(3,0,4)) on 3 of 7"),
         ("(cuts(3@2,4@0)) on 3 of 7", "(cuts(3@2,4@0)) on 3 of 7"),
@@ -117,7 +121,7 @@ fn deals(procs: u64) -> impl Strategy<Value = Deal> {
         (1_u64..100).prop_map(Deal::Cyclic),
         prop::collection::vec(0_u64..1 << 40, procs as usize).prop_map(Deal::GenBlock),
         prop::collection::vec(piece, 1..9).prop_map(Deal::Cuts),
-        Just(if procs == 1 { Deal::Whole } else { Deal::Block }),
+        Just(Deal::Whole),
     ]
 }
 

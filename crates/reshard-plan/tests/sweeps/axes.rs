@@ -3,17 +3,22 @@
 #![allow(clippy::unwrap_used)]
 
 use reshard_plan::{Axis, Deal, ErrorKind, MAX_LEN};
-use reshard_testkit::{Random, deal_out, random_deal};
+use reshard_testkit::{Card, Random, deal_copies, random_deal};
 
 /// Everything an axis can be asked, against the cards.
 fn check(len: u64, procs: u64, deal: &Deal, first: u64) {
     let axis = Axis::new(len, procs, deal, first).unwrap();
-    let cards = deal_out(len, procs, deal, first);
+    let hands = deal_copies(len, procs, deal, first);
+    let cards: Vec<Card> = hands.iter().map(|cards| cards[0]).collect();
+    assert_eq!(axis.is_replicated(), *deal == Deal::Whole && procs > 1);
+    assert_eq!(axis.copies(), if axis.is_replicated() { procs } else { 1 });
     let case = || format!("{len} elements, {procs} processes, {deal}, first {first}");
     for (global, card) in (0..).zip(&cards) {
         assert_eq!(axis.owner(global), Some(card.owner), "{}", case());
         assert_eq!(axis.local_from_global(global), Some((card.owner, card.local)), "{}", case());
-        assert_eq!(axis.global_from_local(card.owner, card.local), Some(global), "{}", case());
+        for copy in &hands[global as usize] {
+            assert_eq!(axis.global_from_local(copy.owner, copy.local), Some(global), "{}", case());
+        }
         let end = (global..len).find(|&g| cards[g as usize].owner != card.owner).unwrap_or(len);
         assert_eq!(axis.block_at(global), Some((card.owner, end)), "{}", case());
     }
@@ -21,7 +26,8 @@ fn check(len: u64, procs: u64, deal: &Deal, first: u64) {
     assert_eq!(axis.local_from_global(len), None);
     let mut most = 0;
     for process in 0..procs {
-        let own: Vec<u64> = (0..len).filter(|&g| cards[g as usize].owner == process).collect();
+        let has = |&g: &u64| hands[g as usize].iter().any(|card| card.owner == process);
+        let own: Vec<u64> = (0..len).filter(has).collect();
         assert_eq!(axis.local_len(process), own.len() as u64, "{}", case());
         assert_eq!(axis.global_from_local(process, own.len() as u64), None, "{}", case());
         most = most.max(own.len() as u64);
@@ -49,7 +55,8 @@ fn conversions_match_elements_dealt_one_by_one() {
             }
         }
     }
-    check(13, 1, &Deal::Whole, 0);
+    (1..5).for_each(|procs| check(13, procs, &Deal::Whole, 0));
+    check(0, 3, &Deal::Whole, 0);
     let mut random = Random::new(1);
     for _ in 0..2000 {
         let (len, procs) = (random.within(0, 40), random.within(1, 6));
@@ -102,10 +109,47 @@ fn lengths_past_two_to_the_62_are_refused() {
     assert_eq!(refused(Axis::block_cyclic(10, 2, 0, 0)), ErrorKind::OutOfRange);
     assert_eq!(refused(Axis::block_cyclic(10, 0, 1, 0)), ErrorKind::OutOfRange);
     assert_eq!(refused(Axis::block_cyclic(10, 2, 1, 2)), ErrorKind::OutOfRange);
-    assert_eq!(refused(Axis::new(10, 2, &Deal::Whole, 0)), ErrorKind::Unsupported);
+    assert_eq!(refused(Axis::new(10, 2, &Deal::Whole, 1)), ErrorKind::Mismatch);
+    assert_eq!(Axis::new(MAX_LEN, MAX_LEN, &Deal::Whole, 0).unwrap().local_len(MAX_LEN - 1), MAX_LEN);
     assert_eq!(refused(Axis::new(10, 2, &Deal::GenBlock(vec![4, 5]), 0)), ErrorKind::Mismatch);
     assert_eq!(refused(Axis::new(10, 2, &Deal::GenBlock(vec![4]), 0)), ErrorKind::Mismatch);
     assert_eq!(refused(Axis::new(10, 2, &Deal::GenBlock(vec![5, 5]), 1)), ErrorKind::Mismatch);
     let wraps = Deal::GenBlock(vec![u64::MAX, 11]);
     assert_eq!(refused(Axis::new(10, 2, &wraps, 0)), ErrorKind::TooLarge);
+}
+
+#[test]
+fn a_range_of_an_axis_is_owned_as_before() {
+    let mut random = Random::new(7);
+    for _ in 0..20_000 {
+        let (len, procs) = (random.within(0, 60), random.within(1, 5));
+        let (deal, first) = random_deal(&mut random, len, procs);
+        let axis = Axis::new(len, procs, &deal, first).unwrap();
+        let (one, other) = (random.within(0, axis.len()), random.within(0, axis.len()));
+        let range = one.min(other)..one.max(other);
+        let within = axis.within(range.clone()).unwrap();
+        assert_eq!(
+            (within.len(), within.procs()),
+            (range.end - range.start, axis.procs()),
+            "{axis:?} {range:?}"
+        );
+        assert_eq!(within.is_replicated(), axis.is_replicated());
+        for process in 0..axis.procs() {
+            let inside = |axis: &Axis, range: &std::ops::Range<u64>| -> Vec<u64> {
+                let has = |&index: &u64| axis.is_replicated() || axis.owner(index) == Some(process);
+                range.clone().filter(has).collect()
+            };
+            let (before, here) = (inside(&axis, &(0..range.start)), inside(&axis, &range));
+            let local = axis.local_range(process, &range);
+            let expected = before.len() as u64..(before.len() + here.len()) as u64;
+            assert!(
+                local == expected || (local.is_empty() && here.is_empty()),
+                "{axis:?} {range:?} {process}"
+            );
+            let found: Vec<u64> =
+                inside(&within, &(0..within.len())).iter().map(|index| index + range.start).collect();
+            assert_eq!(found, here, "{axis:?} {range:?} {process}");
+        }
+    }
+    assert!(Axis::block_cyclic(10, 3, 2, 0).unwrap().within(4..11).is_err());
 }

@@ -31,7 +31,7 @@ fn check(from: &Dealt, from_at: u64, to: &Dealt, to_at: u64, extent: u64) {
     for process in 0..to.1 {
         let expected: Vec<Place> = (0..extent)
             .map(|w| (from_cards[(from_at + w) as usize], to_cards[(to_at + w) as usize]))
-            .filter(|(_, there)| there.owner == process)
+            .filter(|(_, there)| to_axis.is_replicated() || there.owner == process)
             .map(|(source, there)| (source.owner, source.local, there.local))
             .collect();
         let track = Track::new(&sides, process).unwrap();

@@ -54,7 +54,11 @@ fn random_problem(random: &mut Random, to_grid: &Grid) -> Dealt {
     let from_shape: Vec<u64> = (0..dims).map(|_| random.within(1, longest)).collect();
     let to_shape: Vec<u64> = (0..dims).map(|_| random.within(1, longest)).collect();
     let from_grid = random_grid(random, dims);
-    let from = random_distribution(random, from_grid, &from_shape);
+    // A replicated source is refused.
+    let mut from = random_distribution(random, from_grid.clone(), &from_shape);
+    while from.is_replicated() {
+        from = random_distribution(random, from_grid.clone(), &from_shape);
+    }
     let to = random_distribution(random, to_grid.clone(), &to_shape);
     let (mut shape, mut from_at, mut to_at) = (vec![0; dims], vec![0; dims], vec![0; dims]);
     for (j, &d) in axes.iter().enumerate() {

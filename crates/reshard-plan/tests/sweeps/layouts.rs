@@ -93,9 +93,16 @@ fn parts_are_filled_and_read_by_value() {
                 index[dim] = rest % shape[dim];
                 rest /= shape[dim];
             }
-            let (rank, at) = layout.locate(&index).unwrap();
-            let position = ranks.iter().position(|&other| other == rank).unwrap();
-            expected[position][at as usize] = flat + 1;
+            let (first, at) = layout.locate(&index).unwrap();
+            let owners = layout.distribution().owners(&index).unwrap();
+            assert_eq!((owners.len() as u64, owners[0]), (layout.distribution().copies(), first));
+            // Copies may have strides of their own.
+            let local = layout.distribution().local_from_global(&index).unwrap().1;
+            assert_eq!(layout.address(first, &local).unwrap(), at);
+            for rank in owners {
+                let position = ranks.iter().position(|&other| other == rank).unwrap();
+                expected[position][layout.address(rank, &local).unwrap() as usize] = flat + 1;
+            }
             assert_eq!(*layout.get(&parts, &index).unwrap(), flat + 1, "{layout} {index:?}");
         }
         // Padding is nobody's and stays 0.

@@ -1,0 +1,94 @@
+//! What a run has done so far, for the one that continues it: a line that says what the run is, and one for each time that everything
+//! before was made durable, with the boxes that were. A line that was cut off by a power failure does not count, nor does what follows it.
+//! Each process has a journal of its own.
+
+use crate::checksum::crc32c;
+use crate::staging::{JOURNAL_NAME, Staging};
+use reshard::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+
+/// The journal of a process.
+pub struct Journal {
+    name: String,
+    file: File,
+}
+
+impl Journal {
+    /// Begins the journal of a process: `run` says what is done, in one line, `done` which boxes are already.
+    pub fn begin(staging: &Staging, process: usize, run: &str, done: &[Range<u64>]) -> Result<Self> {
+        let name =
+            if process == 0 { JOURNAL_NAME.to_string() } else { format!("{}.{process}", JOURNAL_NAME) };
+        // The old one stays until the new one is whole.
+        let new = format!("{name}.new");
+        let mut journal = Self { file: staging.open(&new, true)?, name };
+        let lines: Vec<String> = done.iter().map(line_of).collect();
+        let lines = std::iter::once(run).chain(lines.iter().map(|line| &line[..]));
+        journal.add(staging, lines)?;
+        staging.rename_in(&new, &journal.name)?;
+        Ok(journal)
+    }
+
+    /// Which boxes are done, ascending, by the journals of all processes of a run that did not come to its end; an error if it was another.
+    pub fn done_boxes(staging: &Staging, texts: &[String], run: &str) -> Result<Vec<Range<u64>>> {
+        let mut done: Vec<Range<u64>> = Vec::new();
+        for (number, text) in texts.iter().enumerate() {
+            let mut lines = text.split_inclusive('\n').map_while(checked);
+            match lines.next() {
+                Some(begun) if begun == run => {}
+                // A process that was not the first may not have come to write its own.
+                None if number > 0 => continue,
+                _ if staging.is_named() => return Err(staging.exists_already()),
+                begun => {
+                    return Err(Error::new(
+                        ErrorKind::Mismatch,
+                        format!(
+                            "the run that left {} behind was another: its source, its layout or its options differ, or a file was changed ({} before, \
+                             {run} now); remove it, and begin again",
+                            staging.path().display(),
+                            begun.unwrap_or("unreadable")
+                        ),
+                    ));
+                }
+            }
+            done.extend(lines.map_while(range_of));
+        }
+        done.sort_unstable_by_key(|range| range.start);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for range in done {
+            match joined.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => joined.push(range),
+            }
+        }
+        Ok(joined)
+    }
+
+    /// Says that some boxes are done, and durable.
+    pub fn done(&mut self, staging: &Staging, boxes: Range<u64>) -> Result<()> {
+        self.add(staging, [&line_of(&boxes)[..]])
+    }
+
+    fn add<'l>(&mut self, staging: &Staging, lines: impl IntoIterator<Item = &'l str>) -> Result<()> {
+        let line = |line: &str| format!("{:08x} {line}\n", crc32c(line.as_bytes()));
+        let text: String = lines.into_iter().map(line).collect();
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|error| staging.failed(&self.name, "cannot be written", &error))
+    }
+}
+
+fn line_of(boxes: &Range<u64>) -> String {
+    format!("{}..{}", boxes.start, boxes.end)
+}
+
+fn range_of(line: &str) -> Option<Range<u64>> {
+    let (start, end) = line.split_once("..")?;
+    Some(start.parse().ok()?..end.parse().ok()?)
+}
+
+/// What a line says, if it is whole.
+fn checked(line: &str) -> Option<&str> {
+    let (sum, said) = line.strip_suffix('\n')?.split_once(' ')?;
+    (u32::from_str_radix(sum, 16).ok()? == crc32c(said.as_bytes())).then_some(said)
+}

@@ -1,0 +1,267 @@
+//! The text of a manifest: JSON for people and programs, one line for each file, with a checksum of its own bytes in the last line.
+//!
+//! ```text
+//! {
+//!   "version": 1,
+//!   "shape": [6],
+//!   "element": "f64",
+//!   "layout": "2/3",
+//!   "order": "Fortran",
+//!   "format": "npy",
+//!   "block_bytes": 1048576,
+//!   "made": {"seed":7,"axes":[0]},                    left out where nothing is known of the elements
+//!   "files": [
+//!     {"name":"rank_0000.npy","bytes":152,"blake3":"...","crc32c":"0123abcd..."},
+//!     {"name":"rank_0001.npy","bytes":152,"blake3":"...","crc32c":"0123abcd..."}
+//!   ],
+//!   "checksum": "..."
+//! }
+//! ```
+//!
+//! `crc32c` has eight digits for each block; a set that was written without checksums has no `blake3` and an empty `crc32c`. The checksum is BLAKE3 of all bytes before its first digit, and what follows its last one
+//! is fixed, so no bit can change unnoticed: `head -c -68 reshard.json | b3sum` prints it. Digits are lower case. The first line is
+//! fixed up to the version, so that later versions may have another checksum and still be told from damaged files.
+
+use super::{Format, Made, Manifest, ShardFile};
+use crate::checksum::{Digest, hex_value};
+use crate::element::shown;
+use reshard::error::counted;
+use reshard::{ElementType, Error, ErrorKind, MemoryOrder, Result};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt::{self, Write};
+use std::marker::PhantomData;
+
+const BEGIN: &str = "{\n  \"version\": ";
+const CHECKSUM: &[u8] = b"\n  \"checksum\": \"";
+const END: &[u8] = b"\"\n}\n";
+const DIGITS: usize = 64;
+
+/// Arrays have fewer dimensions.
+const MAX_FEW: usize = 64;
+/// The longest layout: half a million ranks listed one by one are shorter.
+const MAX_LAYOUT_BYTES: usize = 4 << 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ManifestForm {
+    version: u64,
+    #[serde(deserialize_with = "few")]
+    shape: Vec<u64>,
+    element: ElementType,
+    layout: String,
+    order: OrderForm,
+    format: Format,
+    block_bytes: u64,
+    #[serde(default)]
+    made: Option<Made>,
+    files: Vec<FileForm>,
+    checksum: Digest,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum OrderForm {
+    C,
+    Fortran,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileForm {
+    name: String,
+    bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    blake3: Option<Digest>,
+    #[serde(serialize_with = "write_crcs", deserialize_with = "read_crcs")]
+    crc32c: Vec<u32>,
+}
+
+pub fn order_name(order: MemoryOrder) -> &'static str {
+    match order {
+        MemoryOrder::RowMajor => "C",
+        MemoryOrder::ColMajor => "Fortran",
+    }
+}
+
+fn write_crcs<S: Serializer>(crcs: &[u32], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    let mut text = String::with_capacity(8 * crcs.len());
+    for crc in crcs {
+        write!(text, "{crc:08x}").map_err(serde::ser::Error::custom)?;
+    }
+    serializer.serialize_str(&text)
+}
+
+fn read_crcs<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<u32>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let (crcs, []) = text.as_bytes().as_chunks::<8>() else {
+        return Err(D::Error::custom("CRCs have eight digits each, and the text of some has another length"));
+    };
+    let value = |digits: &[u8; 8]| {
+        digits.iter().try_fold(0_u32, |value, &digit| Some(value << 4 | u32::from(hex_value(digit)?)))
+    };
+    crcs.iter()
+        .map(value)
+        .collect::<Option<_>>()
+        .ok_or_else(|| D::Error::custom("CRCs have lower-case hexadecimal digits, and some have others"))
+}
+
+/// A short list: a long one is refused before it takes memory.
+pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> std::result::Result<Vec<T>, D::Error> {
+    struct Few<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX_FEW} numbers")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if list.len() == MAX_FEW {
+                    return Err(A::Error::invalid_length(MAX_FEW + 1, &self));
+                }
+                list.push(item);
+            }
+            Ok(list)
+        }
+    }
+    deserializer.deserialize_seq(Few(PhantomData))
+}
+
+fn wrong(why: &str) -> Error {
+    Error::new(ErrorKind::Mismatch, format!("the manifest {why}"))
+}
+
+/// The version, from the first line alone.
+fn version(text: &[u8]) -> Result<u64> {
+    let digits = text.strip_prefix(BEGIN.as_bytes()).unwrap_or_default();
+    let length = digits.iter().take(20).take_while(|byte| byte.is_ascii_digit()).count();
+    let number = std::str::from_utf8(&digits[..length]).ok().and_then(|digits| digits.parse().ok());
+    number.ok_or_else(|| wrong("does not begin as one does: it is none, or damaged"))
+}
+
+/// The checksum at the end, if it fits.
+pub fn checksum(text: &[u8]) -> Result<Digest> {
+    let digits = text.strip_suffix(END).and_then(|rest| rest.split_last_chunk::<DIGITS>());
+    let Some((before, digits)) = digits.filter(|(before, _)| before.ends_with(CHECKSUM)) else {
+        return Err(wrong("does not end with a checksum: it is cut off or damaged"));
+    };
+    let found = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<Digest>().ok());
+    match found {
+        Some(found) if found == Digest::of(before) => Ok(found),
+        _ => Err(wrong(
+            "is damaged or was changed: its checksum does not fit; take it from where the set was written",
+        )),
+    }
+}
+
+pub fn read(text: &[u8]) -> Result<Manifest> {
+    if text.len() as u64 > Manifest::MAX_BYTES {
+        return Err(too_long(text.len()));
+    }
+    let version = version(text)?;
+    if version > Manifest::VERSION {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the manifest has version {version}; this version of reshard reads {}: take a newer one",
+                Manifest::VERSION
+            ),
+        ));
+    }
+    let checksum = checksum(text)?;
+    let form: ManifestForm = serde_json::from_slice(text)
+        .map_err(|error| wrong(&format!("cannot be read: {}", shortened(&error.to_string()))))?;
+    if form.version != version || version == 0 || form.checksum != checksum {
+        return Err(wrong("says its version or its checksum twice, or has version 0; it is none of ours"));
+    }
+    if form.layout.len() > MAX_LAYOUT_BYTES {
+        return Err(wrong(&format!(
+            "has a layout of {}; it is none of ours",
+            counted(form.layout.len(), "byte")
+        )));
+    }
+    let layout = form.layout.parse().map_err(|error: Error| {
+        Error::new(error.kind(), format!("the layout of the manifest cannot be read: {error}"))
+    })?;
+    let order = match form.order {
+        OrderForm::C => MemoryOrder::RowMajor,
+        OrderForm::Fortran => MemoryOrder::ColMajor,
+    };
+    let file = |FileForm { name, bytes, blake3, crc32c }| ShardFile { name, bytes, blake3, crc32c };
+    Ok(Manifest {
+        shape: form.shape,
+        element: form.element,
+        layout,
+        order,
+        format: form.format,
+        block_bytes: form.block_bytes,
+        made: form.made,
+        files: form.files.into_iter().map(file).collect(),
+    })
+}
+
+/// An error of the JSON reader may repeat a long text of a stranger.
+fn shortened(sentence: &str) -> String {
+    match sentence.rfind(" at line ") {
+        Some(at) => format!("{}{}", shown(&sentence[..at]), shown(&sentence[at..])),
+        None => shown(sentence),
+    }
+}
+
+fn too_long(bytes: usize) -> Error {
+    Error::new(
+        ErrorKind::TooLarge,
+        format!(
+            "the manifest has {bytes} bytes; at most {} are read, which is enough for half a million ranks: take fewer ranks, or \
+             larger blocks of CRCs",
+            Manifest::MAX_BYTES
+        ),
+    )
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| wrong(&format!("cannot be written: {error}")))
+}
+
+pub fn write(manifest: &Manifest) -> Result<Vec<u8>> {
+    let mut text = format!("{BEGIN}{}", Manifest::VERSION);
+    let mut line = |key: &str, value: &str| {
+        text.push_str(",\n  \"");
+        text.push_str(key);
+        text.push_str("\": ");
+        text.push_str(value);
+    };
+    let order = match manifest.order {
+        MemoryOrder::RowMajor => OrderForm::C,
+        MemoryOrder::ColMajor => OrderForm::Fortran,
+    };
+    line("shape", &json(&manifest.shape)?);
+    line("element", &json(&manifest.element)?);
+    line("layout", &json(&manifest.layout)?);
+    line("order", &json(&order)?);
+    line("format", &json(&manifest.format)?);
+    line("block_bytes", &json(&manifest.block_bytes)?);
+    if let Some(made) = &manifest.made {
+        line("made", &json(made)?);
+    }
+    line("files", "[");
+    for (at, ShardFile { name, bytes, blake3, crc32c }) in manifest.files.iter().enumerate() {
+        let form = FileForm { name: name.clone(), bytes: *bytes, blake3: *blake3, crc32c: crc32c.clone() };
+        text.push_str(if at == 0 { "\n    " } else { ",\n    " });
+        text.push_str(&json(&form)?);
+    }
+    let mut text = text.into_bytes();
+    text.extend_from_slice(b"\n  ],");
+    text.extend_from_slice(CHECKSUM);
+    let digits = Digest::of(&text).to_string();
+    text.extend_from_slice(digits.as_bytes());
+    text.extend_from_slice(END);
+    match text.len() as u64 <= Manifest::MAX_BYTES {
+        true => Ok(text),
+        false => Err(too_long(text.len())),
+    }
+}

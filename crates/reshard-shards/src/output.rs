@@ -1,0 +1,269 @@
+//! The files of a set while they are written, with their checksums.
+
+use crate::checksum::Sums;
+use crate::manifest::{Format, Made, Manifest, ShardFile};
+use crate::names::NamePattern;
+use crate::npy::Npy;
+use crate::parallel::for_each;
+use crate::region::Region;
+use crate::staging::Staging;
+use reshard::{ElementType, Error, ErrorKind, Layout, MemoryOrder, Result};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that are read for their checksums, or written and summed up, at a time: the caches have them.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Stands for the checksum that a file does not have.
+const NO_DIGEST: &str = "-";
+
+/// The files of a set that is written.
+pub struct Output {
+    layout: Layout,
+    element: ElementType,
+    format: Format,
+    block_bytes: u64,
+    /// Checksums are worked out.
+    checked: bool,
+    files: Vec<OutputFile>,
+}
+
+/// The file of one rank.
+pub struct OutputFile {
+    rank: u64,
+    name: String,
+    file: File,
+    header: Vec<u8>,
+    /// The whole file.
+    bytes: u64,
+    /// Of the bytes up to some place, while they are written in order.
+    sums: Sums,
+    summed: u64,
+}
+
+impl Output {
+    /// Opens the files of all ranks, new or as an earlier run has left them.
+    pub fn new(
+        staging: &Staging,
+        layout: &Layout,
+        element: ElementType,
+        format: Format,
+        pattern: &str,
+        new: bool,
+    ) -> Result<Self> {
+        Self::of_ranks(staging, layout, element, format, pattern, new, |_| true)
+    }
+
+    /// Opens the files of some ranks, as `new` those of all.
+    pub fn of_ranks(
+        staging: &Staging,
+        layout: &Layout,
+        element: ElementType,
+        format: Format,
+        pattern: &str,
+        new: bool,
+        hosted: impl Fn(u64) -> bool,
+    ) -> Result<Self> {
+        let distribution = layout.distribution();
+        let pattern: NamePattern = pattern.parse()?;
+        let names = pattern.names(distribution.grid())?;
+        let mut files = Vec::new();
+        let total = distribution.elems().saturating_mul(element.bytes());
+        let block_bytes = Manifest::block_bytes_for(total);
+        let ranks = distribution.grid().sorted_ranks().into_iter().zip(names);
+        for (rank, name) in ranks.filter(|&(rank, _)| hosted(rank)) {
+            let shape = distribution.local_shape(rank)?;
+            let fortran = layout.order() == MemoryOrder::ColMajor;
+            let header = match format {
+                Format::Npy => Npy::new(element, fortran, shape)?.write(),
+                Format::Raw => Vec::new(),
+            };
+            let bytes = header.len() as u64 + distribution.local_elems(rank)? * element.bytes();
+            let file = staging.open(&name, new)?;
+            if !new {
+                check_length(staging, &name, &file, bytes)?;
+            }
+            let begun = file.set_len(bytes).and_then(|()| file.write_all_at(&header, 0));
+            begun.map_err(|error| staging.failed(&name, "cannot be written", &error))?;
+            files.push(OutputFile {
+                rank,
+                name,
+                file,
+                header,
+                bytes,
+                sums: Sums::new(block_bytes),
+                summed: 0,
+            });
+        }
+        Ok(Self { layout: layout.clone(), element, format, block_bytes, checked: true, files })
+    }
+
+    /// Works out checksums, or none.
+    pub fn with_checksums(self, checked: bool) -> Self {
+        Self { checked, ..self }
+    }
+
+    pub fn files(&self) -> &[OutputFile] {
+        &self.files
+    }
+
+    /// Writes a box of all parts. Returns in how many runs.
+    pub fn write(
+        &mut self,
+        staging: &Staging,
+        threads: usize,
+        region: &[Range<u64>],
+        parts: &[&mut [u8]],
+        in_order: bool,
+    ) -> Result<u64> {
+        let Self { layout, element, files, .. } = self;
+        let (writes, distribution) = (AtomicU64::new(0), layout.distribution());
+        let all = files.iter_mut().zip(parts).collect();
+        for_each(threads, all, |(one, part): (&mut OutputFile, &&mut [u8])| {
+            let local = distribution.local_region(one.rank, region)?;
+            let shape = distribution.local_shape(one.rank)?;
+            let place = Region::new(&shape, layout.order(), &local, element.bytes(), one.header.len() as u64);
+            writes.fetch_add(place.runs(), Ordering::Relaxed);
+            let Some(run) = place.only_run().filter(|run| in_order && run.start < run.end) else {
+                let written = place.write(&one.file, part);
+                return written.map_err(|error| staging.failed(&one.name, "cannot be written", &error));
+            };
+            // The header, and what an earlier run has written.
+            one.sum_up_to(staging, run.start)?;
+            one.write_next(staging, part)
+        })?;
+        Ok(writes.into_inner())
+    }
+
+    /// Makes what was written durable.
+    pub fn sync(&self, staging: &Staging, threads: usize) -> Result<()> {
+        for_each(threads, self.files.iter().collect(), |one: &OutputFile| {
+            one.file.sync_data().map_err(|error| staging.failed(&one.name, "cannot be made durable", &error))
+        })?;
+        staging.sync()
+    }
+
+    /// The next elements of the part of the only rank, tight and in the order of its file.
+    pub fn append(&mut self, staging: &Staging, bytes: &[u8]) -> Result<()> {
+        let Some(one) = self.files.first_mut() else { return Ok(()) };
+        one.sum_up_to(staging, one.header.len() as u64)?;
+        one.write_next(staging, bytes)
+    }
+
+    /// Makes all durable.
+    pub fn sync_all(&self, staging: &Staging, threads: usize) -> Result<()> {
+        for_each(threads, self.files.iter().collect(), |one: &OutputFile| {
+            one.file.sync_all().map_err(|error| staging.failed(&one.name, "cannot be made durable", &error))
+        })
+    }
+
+    /// What all processes have written whole: a line for each file in `share`. Adds the bytes that are read for their checksums alone.
+    pub fn finish(
+        &mut self,
+        staging: &Staging,
+        threads: usize,
+        share: Range<u64>,
+        reread: &mut u64,
+    ) -> Result<Vec<u8>> {
+        let mine = &mut self.files[share.start as usize..share.end as usize];
+        if !self.checked {
+            let line = |one: &OutputFile| format!("{} {NO_DIGEST}  {}\n", one.bytes, one.name);
+            return Ok(mine.iter().map(line).collect::<String>().into_bytes());
+        }
+        *reread += mine.iter().map(|one| one.bytes - one.summed).sum::<u64>();
+        for_each(threads, mine.iter_mut().collect(), |one: &mut OutputFile| {
+            one.sum_up_to(staging, one.bytes)
+        })?;
+        let mut text = String::new();
+        for one in mine {
+            let (bytes, blake3, crcs) =
+                std::mem::replace(&mut one.sums, Sums::new(self.block_bytes)).finish();
+            if bytes != one.bytes {
+                return Err(Error::new(
+                    ErrorKind::Failed,
+                    format!("the file {} was not summed up whole", one.name),
+                ));
+            }
+            let crcs: Vec<String> = crcs.iter().map(|crc| format!("{crc:x}")).collect();
+            text.push_str(&format!("{bytes} {blake3} {} {}\n", crcs.join(","), one.name));
+        }
+        Ok(text.into_bytes())
+    }
+
+    /// The files that all processes say they have finished, by ascending rank.
+    pub fn files_of(texts: &[Vec<u8>]) -> Result<Vec<ShardFile>> {
+        let file = |line: &str| {
+            let mut words = line.splitn(4, ' ');
+            let (bytes, blake3, crcs, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
+            let blake3 = if blake3 == NO_DIGEST { None } else { Some(blake3.parse().ok()?) };
+            let crcs = crcs.split(',').filter(|crc| !crc.is_empty());
+            let crc32c = crcs.map(|crc| u32::from_str_radix(crc, 16).ok()).collect::<Option<_>>()?;
+            Some(ShardFile { name: name.into(), bytes: bytes.parse().ok()?, blake3, crc32c })
+        };
+        let texts: Vec<_> = texts.iter().map(|text| String::from_utf8_lossy(text)).collect();
+        let files: Option<_> = texts.iter().flat_map(|text| text.lines()).map(file).collect();
+        files.ok_or_else(|| {
+            Error::new(ErrorKind::Failed, "what another process said of its files cannot be read")
+        })
+    }
+
+    /// What is said of the files, but the list of them.
+    pub fn manifest(&self, made: Option<Made>) -> Manifest {
+        let distribution = self.layout.distribution();
+        Manifest {
+            shape: distribution.shape(),
+            element: self.element,
+            layout: distribution.pattern(),
+            order: self.layout.order(),
+            format: self.format,
+            block_bytes: self.block_bytes,
+            made,
+            files: Vec::new(),
+        }
+    }
+}
+
+impl OutputFile {
+    /// Writes the bytes that follow those that were summed up, and sums them up.
+    fn write_next(&mut self, staging: &Staging, bytes: &[u8]) -> Result<()> {
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            let written = self.file.write_all_at(chunk, self.summed);
+            written.map_err(|error| staging.failed(&self.name, "cannot be written", &error))?;
+            self.sums.update(chunk);
+            self.summed += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads what has not been summed up, up to some place.
+    fn sum_up_to(&mut self, staging: &Staging, end: u64) -> Result<()> {
+        let mut memory = Vec::new();
+        while self.summed < end {
+            let length = usize::try_from(end - self.summed).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            memory.resize(length, 0);
+            let read = self.file.read_exact_at(&mut memory, self.summed);
+            read.map_err(|error| staging.failed(&self.name, "cannot be read", &error))?;
+            self.sums.update(&memory);
+            self.summed += length as u64;
+        }
+        Ok(())
+    }
+}
+
+/// What an earlier run has written has its whole length since before the first box: a shorter file lost something.
+fn check_length(staging: &Staging, name: &str, file: &File, bytes: u64) -> Result<()> {
+    let metadata = file.metadata().map_err(|error| staging.failed(name, "cannot be read", &error))?;
+    match metadata.len() == bytes {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::Mismatch,
+            format!(
+                "{} has {} bytes, and the run that is to be continued gave it {bytes}; remove the directory, and begin again",
+                staging.path().join(name).display(),
+                metadata.len()
+            ),
+        )),
+    }
+}

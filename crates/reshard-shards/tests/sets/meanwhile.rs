@@ -1,0 +1,99 @@
+//! What others do while a set is converted.
+
+use crate::folder::Folder;
+use reshard::{Layout, Result};
+use reshard_shards::{ConvertOptions, Converted, Format, ShardSet, convert, make};
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Converts a set box by box, in an order in which files are read at places, or one after the other; `event` happens after the first box.
+fn disturbed(set: &ShardSet, new: &Path, at_places: bool, event: impl Fn()) -> Result<Converted> {
+    let to: Layout =
+        if at_places { "1x1/60x50 of 60x50 memory=row" } else { "3x1/7x9 of 60x50" }.parse().unwrap();
+    let options = ConvertOptions::default().with_box_bytes(4000);
+    let mut boxes = 0;
+    let converted = convert(set, new, &to, &options, |_, _| {
+        boxes += 1;
+        if boxes == 1 {
+            event();
+        }
+    });
+    assert!(boxes >= 1, "{converted:?}");
+    if let Ok(converted) = &converted {
+        // What is read at places was read once before, for its checksums.
+        assert_eq!(converted.reread_bytes >= set.bytes(), at_places, "{converted:?}");
+    }
+    converted
+}
+
+#[test]
+fn a_source_that_changes_while_it_is_read_is_noticed() {
+    let folder = Folder::new("changes");
+    let layout: Layout = "1x8/9x2 of 60x50".parse().unwrap();
+    let [made, new] = ["made", "new"].map(|name| folder.0.join(name));
+    make(&made, &layout, "f64".parse().unwrap(), Format::Npy, 1, |_, _| {}).unwrap();
+    let path = made.join("rank_0003.npy");
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    for at_places in [true, false] {
+        let set = ShardSet::open(&made).unwrap();
+        disturbed(&set, &new, at_places, || {}).unwrap();
+        std::fs::remove_dir_all(&new).unwrap();
+        // One element, near the end: no box has had it yet.
+        let error = disturbed(&set, &new, at_places, || {
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all_at(&[255], bytes - 20).unwrap();
+        });
+        let said = error.unwrap_err().to_string();
+        assert!(said.contains("rank_0003.npy") && said.contains("nothing is made of it"), "{said}");
+        assert!(!new.exists() && folder.0.read_dir().unwrap().count() == 1, "at places: {at_places}");
+        std::fs::remove_dir_all(&made).unwrap();
+        make(&made, &layout, "f64".parse().unwrap(), Format::Npy, 1, |_, _| {}).unwrap();
+    }
+    // Another file under the same name is none of ours: the one that was opened is read to its end.
+    let set = ShardSet::open(&made).unwrap();
+    disturbed(&set, &new, true, || {
+        std::fs::rename(&path, folder.0.join("elsewhere")).unwrap();
+        std::fs::write(&path, b"other").unwrap();
+    })
+    .unwrap();
+    assert_eq!(ShardSet::open(&new).unwrap().verify(|_, _| {}).unwrap().elements, 3000);
+}
+
+#[test]
+fn a_destination_that_comes_from_elsewhere_is_not_replaced() {
+    let folder = Folder::new("appears");
+    let [made, new] = ["made", "new"].map(|name| folder.0.join(name));
+    make(&made, &"2x2/8x8 of 60x50".parse().unwrap(), "f64".parse().unwrap(), Format::Npy, 1, |_, _| {})
+        .unwrap();
+    let set = ShardSet::open(&made).unwrap();
+    for is_directory in [true, false] {
+        let error = disturbed(&set, &new, false, || match is_directory {
+            true => std::fs::create_dir(&new).unwrap(),
+            false => std::fs::write(&new, b"precious").unwrap(),
+        });
+        let said = error.unwrap_err().to_string();
+        assert!(said.contains("exists already") && said.contains(".new.reshard-partial"), "{said}");
+        match is_directory {
+            true => std::fs::remove_dir(&new).unwrap(),
+            false => {
+                assert_eq!(std::fs::read(&new).unwrap(), b"precious");
+                std::fs::remove_file(&new).unwrap();
+            }
+        }
+        // All is there but the name.
+        let options = ConvertOptions::default().with_box_bytes(4000).resuming(true);
+        let to: Layout = "3x1/7x9 of 60x50".parse().unwrap();
+        let done = convert(&set, &new, &to, &options, |_, _| {}).unwrap();
+        assert_eq!(done.resumed, done.boxes);
+        ShardSet::open(&new).unwrap().verify(|_, _| {}).unwrap();
+        std::fs::remove_dir_all(&new).unwrap();
+    }
+    // What is made can be made again: nothing of it is left.
+    let created = || std::fs::create_dir(&new).unwrap();
+    let layout = "2x2/8x8 of 60x50".parse().unwrap();
+    let made = make(&new, &layout, "f64".parse().unwrap(), Format::Npy, 1, |_, _| created());
+    assert!(made.unwrap_err().to_string().contains("exists already"));
+    assert_eq!(new.read_dir().unwrap().count(), 0);
+    assert!(!folder.0.join(".new.reshard-partial").exists());
+}
