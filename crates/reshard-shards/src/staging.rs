@@ -272,6 +272,10 @@ impl Staging {
             let begun = staging.begun()?;
             let is_ours = !file || matches!(exists(&staging.directory, &staging.name), Ok(false));
             if there && !(matches!(begun, Begun::Complete(_)) && is_ours) {
+                if file && begun == Begun::New {
+                    // Killed while it was removed, when the file had its name.
+                    let _ = staging.remove();
+                }
                 return Err(staging.exists_already());
             }
             if begun == Begun::New {
@@ -390,12 +394,20 @@ impl Staging {
             self.rename()?;
         }
         let synced = durable(&self.parent);
-        let cleaned = synced.and_then(|()| if self.file { self.remove() } else { self.remove_journals() });
-        cleaned.map_err(|error| {
+        synced.and_then(|()| self.remove_journals()).map_err(|error| {
             external(format!(
                 "{} is complete, but its name could not be made durable, or its journal removed: {error}{}",
                 self.destination.display(),
                 if self.resumable { "; run this again with --resume" } else { "" }
+            ))
+        })?;
+        // Without a journal nothing is continued, so a manifest that is left says nothing.
+        let removed = if self.file { self.remove() } else { Ok(()) };
+        removed.map_err(|error| {
+            external(format!(
+                "{} is complete, but {} could not be removed: {error}; remove it",
+                self.destination.display(),
+                self.path().display()
             ))
         })
     }

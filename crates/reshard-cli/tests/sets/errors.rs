@@ -13,10 +13,19 @@ const INTERRUPTED: &str = "4";
 /// Not a number: the call does half.
 const SHORT: &str = "short";
 
-const CASES: [(&str, &str); 3] = [
-    ("--shape 40x30 --layout 2x2/8x8", "--to 3x1/7x9 --box-bytes 3000"),
-    ("--shape 40x30 --layout 3x1/7x9 --type f32", "--to 2x2/5x5 --transpose --box-bytes 2000 --threads 1"),
-    ("--shape 33x21 --layout 2x2/4x4 --type i16", "--to 1x3/5x7|memory=row --format raw"),
+const CASES: [(&str, &str); 6] = [
+    ("--shape 40x30 --layout 2x2/8x8", "source new --to 3x1/7x9 --box-bytes 3000"),
+    (
+        "--shape 40x30 --layout 3x1/7x9 --type f32",
+        "source new --to 2x2/5x5 --transpose --box-bytes 2000 --threads 1",
+    ),
+    ("--shape 33x21 --layout 2x2/4x4 --type i16", "source new --to 1x3/5x7|memory=row --format raw"),
+    (
+        "--shape 20x30 --layout 2x1/8x8",
+        "source/rank_{rank:04}.npy new --from 2x1/8x8 --to 3x1/7x9 --box-bytes 3000",
+    ),
+    ("--shape 20x30 --layout 2x1/8x8", "source whole.npy --to 1x1/20x30 --box-bytes 3000"),
+    ("--shape 20x30 --layout 2x1/8x8", "source new --to 3x1/7x9 --no-checksums"),
 ];
 
 /// What a command gave where nothing went wrong.
@@ -25,18 +34,29 @@ struct Case<'t> {
     folder: Folder,
     command: String,
     resume: &'static str,
+    /// What is written: a set, or one file.
+    new: &'static str,
     source: Option<BTreeMap<String, Vec<u8>>>,
     expected: BTreeMap<String, Vec<u8>>,
     calls: Vec<String>,
 }
 
 impl<'t> Case<'t> {
-    fn new(tracer: &'t Path, folder: Folder, command: String, resume: &'static str) -> Self {
+    fn new(tracer: &'t Path, folder: Folder, command: &str, new: &'static str, resume: &'static str) -> Self {
+        let command = command.to_string();
         let calls = folder.calls(tracer, "all", &command);
-        folder.good("verify new");
-        let (source, expected) = (folder.files("source"), folder.files("new").unwrap());
-        folder.remove("new");
-        Self { tracer, folder, command, resume, source, expected, calls }
+        let (source, expected) = (folder.files("source"), folder.files(new).unwrap());
+        let case = Self { tracer, folder, command, resume, new, source, expected, calls };
+        case.verify();
+        case.folder.remove(new);
+        case
+    }
+
+    /// Of one file nothing is known but its bytes.
+    fn verify(&self) {
+        if self.new == "new" {
+            self.folder.good("verify new");
+        }
     }
 
     fn all(tracer: &'t Path) -> Vec<Self> {
@@ -44,18 +64,19 @@ impl<'t> Case<'t> {
         for (number, (make, convert)) in CASES.iter().enumerate() {
             let folder = Folder::new(&format!("errors-{number}"));
             folder.good(&format!("make source {make} --seed 6"));
-            cases.push(Self::new(tracer, folder, format!("convert source new {convert}"), " --resume"));
+            let new = convert.split(' ').nth(1).unwrap();
+            cases.push(Self::new(tracer, folder, &format!("convert {convert}"), new, " --resume"));
         }
-        let make = "make new --shape 40x30 --layout 2x2/8x8".to_string();
-        cases.push(Self::new(tracer, Folder::new("errors-make"), make, ""));
+        let make = "make new --shape 40x30 --layout 2x2/8x8";
+        cases.push(Self::new(tracer, Folder::new("errors-make"), make, "new", ""));
         cases
     }
 
     fn fails_at(&self, what: &str, at: &str) {
-        let Self { folder, command, .. } = self;
+        let Self { folder, command, new, .. } = self;
         let outcome = folder.fault(self.tracer, what, at, "all", command);
         assert!(folder.files("source") == self.source, "{outcome}");
-        let there = folder.files("new").is_some_and(|mut files| {
+        let there = folder.files(new).is_some_and(|mut files| {
             files.remove(".journal");
             assert!(files == self.expected, "{outcome}");
             true
@@ -66,7 +87,7 @@ impl<'t> Case<'t> {
             _ => self.continued(&outcome, there),
         }
         assert_eq!(folder.partial(), Vec::<std::path::PathBuf>::new(), "{outcome}");
-        folder.remove("new");
+        folder.remove(new);
     }
 
     /// After a failure the next run, which nothing disturbs, gives what it must.
@@ -74,13 +95,17 @@ impl<'t> Case<'t> {
         outcome.refused(1, "");
         if there {
             assert!(outcome.said.contains("is complete"), "{outcome}");
-            if self.resume.is_empty() || !self.folder.path("new/.journal").exists() {
-                return self.folder.good("verify new");
+            let traces = self.folder.path("new/.journal").exists() || !self.folder.partial().is_empty();
+            if self.resume.is_empty() || !traces {
+                return self.verify();
             }
         }
         let again = self.folder.run(&format!("{}{}", self.command, self.resume));
-        assert_eq!(again.code, 0, "{again}, after {outcome}");
-        assert!(self.folder.files("new").unwrap() == self.expected, "{outcome}");
+        match there && self.new != "new" && again.code != 0 {
+            true => again.refused(1, "exists already"),
+            false => assert_eq!(again.code, 0, "{again}, after {outcome}"),
+        }
+        assert!(self.folder.files(self.new).unwrap() == self.expected, "{outcome}");
     }
 }
 

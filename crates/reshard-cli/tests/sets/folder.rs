@@ -77,7 +77,8 @@ impl Folder {
 
     pub fn remove(&self, name: &str) {
         for path in [self.path(name), self.path(&format!(".{name}.reshard-partial"))] {
-            let removed = std::fs::remove_dir_all(&path);
+            let removed =
+                if path.is_file() { std::fs::remove_file(&path) } else { std::fs::remove_dir_all(&path) };
             assert!(removed.is_ok() || !path.exists(), "{removed:?}");
         }
     }
@@ -87,8 +88,11 @@ impl Folder {
         std::fs::read(self.path(name)).unwrap()
     }
 
-    /// All files of a directory, by name; none if it is not there.
+    /// All files of a directory, by name, or the one that it is itself; none if it is not there.
     pub fn files(&self, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+        if self.path(name).is_file() {
+            return Some(BTreeMap::from([(name.into(), self.bytes_of(name))]));
+        }
         let entries = self.path(name).read_dir().ok()?.map(|entry| entry.unwrap());
         let file = |entry: std::fs::DirEntry| {
             (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())
