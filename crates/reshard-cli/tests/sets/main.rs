@@ -11,4 +11,5 @@ mod crashes;
 mod errors;
 mod folder;
 mod hostile;
+mod ranks;
 mod two;
