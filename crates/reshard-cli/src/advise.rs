@@ -4,7 +4,7 @@ use crate::args;
 use crate::failure::Failure;
 use crate::json;
 use crate::screen::{Screen, counted};
-use crate::simulate::time;
+use reshard_draw::time;
 use reshard_plan::advise::{Advice, Advisor, Trial, Verdict};
 use serde::Serialize;
 use std::io::Write;

@@ -308,6 +308,9 @@ pub struct Layout {
     /// Only this rank
     #[arg(long, allow_negative_numbers = true)]
     pub rank: Option<u64>,
+    /// Draw the array coloured by owner, and what each rank holds, to this file, - for standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["element", "rank"])]
+    pub svg: Option<std::path::PathBuf>,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,

@@ -11,12 +11,12 @@ use crate::run::request::human;
 use crate::run::values::Values;
 use crate::run::{Times, array, end_job, failed};
 use crate::screen::{Screen, counted};
-use crate::simulate::time;
 use reshard::memory::Memory;
 use reshard::{Error, ErrorKind, Layout};
 use reshard_couple::{
     ArrayId, ElementType, Job, Meeting, Options, Publisher, Subscriber, Subscription, World,
 };
+use reshard_draw::time;
 use reshard_mpi::mpi::launched;
 use reshard_mpi::{Mpi, Session};
 use reshard_plan::notation::{parse_pattern, parse_shape};

@@ -4,13 +4,12 @@ use crate::args;
 use crate::failure::Failure;
 use crate::screen::{Screen, counted, write_drawing};
 use crate::simulate::SimulationRequest;
-use crate::svg;
 use std::io::Write;
 
 /// The most ranks of a side in a drawing: more cannot be seen.
 const MAX_RANKS: u64 = 512;
 /// The most messages in a drawing.
-const MAX_MESSAGES: usize = 100_000;
+const MAX_MESSAGES: usize = 300_000;
 
 pub fn run(args: &args::Explain) -> Result<(), Failure> {
     let request = SimulationRequest::read(&args.timed)?;
@@ -28,7 +27,8 @@ pub fn run(args: &args::Explain) -> Result<(), Failure> {
             timeline.messages().len()
         )));
     }
-    let drawing = svg::draw(&request.title(), problem, &schedule, &timeline);
+    let drawing =
+        reshard_draw::redistribution(&request.layouts(), &request.about(), problem, &schedule, &timeline);
     if !write_drawing(&args.svg, &drawing)? {
         return Ok(());
     }

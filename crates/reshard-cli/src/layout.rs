@@ -3,11 +3,12 @@
 use crate::args;
 use crate::failure::Failure;
 use crate::json;
-use crate::screen::{Screen, counted, index};
+use crate::screen::{Screen, counted, index, write_drawing};
 use reshard_plan::notation::{parse_index, parse_shape, print_shape};
 use reshard_plan::{Axis, Distribution, Pattern};
 use serde::Serialize;
 use std::io::Write;
+use std::path::Path;
 
 /// The most ranks that are listed one by one.
 const MAX_RANKS: u64 = 1_000_000;
@@ -69,6 +70,9 @@ pub fn run(args: &args::Layout) -> Result<(), Failure> {
         }
     };
     let distribution = pattern.over(&shape)?;
+    if let Some(path) = &args.svg {
+        return draw(args, path, &distribution);
+    }
     let explained = explain(args, &pattern, &distribution)?;
     let mut screen = Screen::new();
     if args.json {
@@ -77,6 +81,28 @@ pub fn run(args: &args::Layout) -> Result<(), Failure> {
         show(&mut screen, &distribution, &explained, args.rank.is_some())?;
     }
     Ok(screen.out.flush()?)
+}
+
+/// The most ranks in a drawing: more cannot be seen.
+const MAX_DRAWN_RANKS: u64 = 512;
+
+fn draw(args: &args::Layout, path: &Path, of: &Distribution) -> Result<(), Failure> {
+    if args.json {
+        return Err(Failure::usage("--svg draws and --json lists; give one of them"));
+    }
+    let ranks = of.grid().size();
+    if ranks > MAX_DRAWN_RANKS {
+        return Err(Failure::usage(&format!(
+            "a layout of {ranks} ranks is too large to draw, at most {MAX_DRAWN_RANKS} can be; take a smaller grid"
+        )));
+    }
+    let title = format!("{} of {}", of.pattern(), print_shape(&of.shape()));
+    if write_drawing(path, &reshard_draw::layout(&title, of))? {
+        let mut screen = Screen::new();
+        writeln!(screen.out, "{title}: drawn to {}", path.display())?;
+        screen.out.flush()?;
+    }
+    Ok(())
 }
 
 fn explain(

@@ -26,7 +26,6 @@ mod run;
 mod schedule;
 mod screen;
 mod simulate;
-mod svg;
 
 use args::{Args, Command};
 use clap::{CommandFactory, Parser};

@@ -3,15 +3,14 @@
 mod items;
 mod request;
 mod running;
-mod svg;
 
 use crate::args;
 use crate::failure::Failure;
 use crate::json;
 use crate::run::request::human;
 use crate::screen::{Screen, counted, write_drawing};
-use crate::simulate::time;
 use request::{Number, RingRequest};
+use reshard_draw::{RingWords, time};
 use reshard_plan::memory;
 use reshard_ring::{Direction, Side, Solution, Transfer, check, solve};
 use running::{RingRun, RingRunRequest};
@@ -24,6 +23,10 @@ const CHART_RANKS: usize = 24;
 const CHART_COLUMNS: usize = 64;
 /// The most processes whose sends are shown in words.
 const SHOWN_RANKS: usize = 12;
+/// The most processes in a drawing: more cannot be seen.
+const MAX_DRAWN_RANKS: usize = 1_000;
+/// The most transfers in a drawing.
+const MAX_DRAWN_TRANSFERS: usize = 100_000;
 /// The most sends of a process that are shown in words.
 const SHOWN_STEPS: usize = 6;
 
@@ -74,7 +77,7 @@ pub fn run(args: &args::Ring) -> Result<(), Failure> {
         },
     };
     if let Some(path) = &args.svg {
-        let drawing = svg::draw(&request, &solution)?;
+        let drawing = drawn(&request, &solution)?;
         if !write_drawing(path, &drawing)? {
             return Ok(());
         }
@@ -129,6 +132,19 @@ fn word(side: Side) -> &'static str {
         Side::Right => "right",
         Side::Left => "left",
     }
+}
+
+fn drawn(request: &RingRequest, solution: &Solution) -> Result<String, Failure> {
+    let procs = request.problem.procs();
+    let transfers = solution.program().transfers().len();
+    if procs > MAX_DRAWN_RANKS || transfers > MAX_DRAWN_TRANSFERS {
+        return Err(Failure::usage(&format!(
+            "--svg: {procs} processes with {transfers} transfers are too many to draw; at most {MAX_DRAWN_RANKS} and {MAX_DRAWN_TRANSFERS} can be"
+        )));
+    }
+    let (title, about) = (title(request), verdict(request, solution));
+    let words = RingWords { title: &title, about: &about, denominator: request.denominator };
+    Ok(reshard_draw::ring(&words, &request.problem, solution))
 }
 
 /// Describes the ring in words.

@@ -6,6 +6,7 @@ use crate::json;
 use crate::message_table::{self, Listed};
 use crate::problem::{Echo, MoveRequest};
 use crate::screen::{Screen, counted};
+use reshard_draw::step_name;
 use reshard_plan::memory;
 use reshard_plan::notation::print_shape;
 use reshard_plan::schedule::{Judgement, Options, Schedule, Strategy, of_rank};
@@ -418,20 +419,6 @@ fn draw_costs(screen: &mut Screen, schedule: &Schedule) -> Result<(), Failure> {
         writeln!(screen.out, "... and {} more steps", steps.len() - PER_LINE * MAX_LINES)?;
     }
     Ok(())
-}
-
-/// The name of a step: a, b, ..., z, aa, ab, ...
-pub fn step_name(number: usize) -> String {
-    let mut rest = number;
-    let mut letters = Vec::new();
-    loop {
-        letters.push(b'a' + (rest % 26) as u8);
-        if rest < 26 {
-            break;
-        }
-        rest = rest / 26 - 1;
-    }
-    letters.iter().rev().map(|&letter| char::from(letter)).collect()
 }
 
 /// Converts two numbers to whole numbers of one unit.

@@ -9,6 +9,7 @@ use crate::json;
 use crate::problem::{Echo, MoveRequest};
 use crate::schedule::{IN_FLIGHT, check_flags};
 use crate::screen::{Screen, counted};
+use reshard_draw::time;
 use reshard_plan::Problem;
 use reshard_plan::cost::{CostModel, Duplex, predict};
 use reshard_plan::memory;
@@ -151,6 +152,26 @@ impl SimulationRequest {
             if self.barriers { "with" } else { "without" }
         )
     }
+
+    /// The title of a picture.
+    pub fn layouts(&self) -> String {
+        format!("{} to {}", self.move_request.from, self.move_request.to)
+    }
+
+    /// What a picture says besides its title: the machine, in numbers.
+    pub fn about(&self) -> String {
+        let cost = &self.machine.cost;
+        let window = self.move_request.problem.shape();
+        let shape = window.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
+        format!(
+            "{shape} elements move by the strategy {} over the network {}: {} to start a message (alpha), {} for each element (beta), {} barriers",
+            self.options.strategy,
+            self.machine.network,
+            time(cost.alpha()),
+            time(cost.beta()),
+            if self.barriers { "with" } else { "without" }
+        )
+    }
 }
 
 pub fn run(args: &args::Simulate) -> Result<(), Failure> {
@@ -252,25 +273,6 @@ fn peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
-}
-
-/// Seconds in the unit that fits, with four digits.
-pub fn time(seconds: f64) -> String {
-    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
-    let (unit, name) = match units.into_iter().find(|(unit, _)| seconds >= *unit) {
-        _ if seconds <= 0.0 => return "0 s".to_string(),
-        Some(found) => found,
-        None => (1e-9, "ns"),
-    };
-    let value = seconds / unit;
-    let decimals = if value < 10.0 {
-        3
-    } else if value < 100.0 {
-        2
-    } else {
-        1
-    };
-    format!("{value:.decimals$} {name}")
 }
 
 fn show(screen: &mut Screen, request: &SimulationRequest, simulated: &Simulated) -> Result<(), Failure> {
