@@ -12,8 +12,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use tree::{root, sources};
 
-const LIBRARIES: [&str; 6] =
-    ["reshard-plan", "reshard", "reshard-ring", "reshard-mpi", "reshard-couple", "reshard-shards"];
+const LIBRARIES: [&str; 7] = [
+    "reshard-plan",
+    "reshard",
+    "reshard-ring",
+    "reshard-mpi",
+    "reshard-couple",
+    "reshard-shards",
+    "reshard-draw",
+];
 
 /// Statements of a file: signatures and declarations on one line each, with their indentation, comments and bodies left out.
 /// Those after `#[doc(hidden)]` are marked.

@@ -1,11 +1,23 @@
 //! The command line. Values stay text here; commands parse them, so that every error names its flag.
 
-use clap::{Args as Flags, Parser, Subcommand};
+use crate::words;
+use clap::{Args as Flags, ColorChoice, Parser, Subcommand};
 
 /// Move distributed arrays from any layout to any other.
 #[derive(Parser, Debug)]
-#[command(name = "reshard", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "reshard",
+    version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("RESHARD_COMMIT"), ")"),
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 120,
+    after_long_help = ENVIRONMENT
+)]
 pub struct Args {
+    /// Colour: auto (on a terminal, unless NO_COLOR is set), always or never
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto", hide_default_value = true)]
+    pub color: ColorChoice,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -42,6 +54,12 @@ pub enum Command {
     Show(ShowSet),
     /// Draw a redistribution: its communication grid coloured by step, and the timeline of its simulation
     Explain(Explain),
+    /// What this machine has of all that reshard can use, and whether every engine works on it
+    Doctor(Doctor),
+    /// Print the completions of a shell
+    Completions(Completions),
+    /// Print a page of the manual, or write all of them into a directory
+    Man(Man),
 }
 
 impl Command {
@@ -72,24 +90,54 @@ impl Command {
             Self::Verify(_) => "verifying a set of files",
             Self::Show(_) => "looking at a set of files",
             Self::Explain(_) => "drawing a redistribution",
+            Self::Doctor(_) => "looking at this machine",
+            Self::Completions(_) => "printing completions",
+            Self::Man(_) => "printing the manual",
         }
     }
 }
 
-const NOTATION: &str = "\
-Layouts: GRID/BLOCK as in 16/3 or 4x4/64x64, or HPF words as in '(cyclic(64), block) on 4x4' and
-'(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), rank-order=col (ranks numbered
-column by column), ranks=8..24 or ranks=3,1,2,0.";
+const ENVIRONMENT: &str = "\
+Environment: RESHARD_MPI (which MPI: openmpi, mpich, abi, or the path of its library), RESHARD_LEVEL (instruction set:
+portable, avx2, avx512 or avx512vbmi), RESHARD_SECRET (couple --at), NO_COLOR.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage. Results go to standard output, everything else to standard error.
+
+Examples:
+  reshard run 4x4/64x64 2x8/50x30 --shape 8192x8192        move an array, verify it, compare with memcpy
+  reshard explain 16/3 16/5 --svg picture.svg              a picture of grid, steps and time
+  reshard simulate 16/3 16/5 --compare                     the time of all strategies
+  reshard convert ckpt new --to 3x3/100x100                16 files become 9
+  mpirun -n 16 reshard bench --case i                      against MPI_Alltoallw and ScaLAPACK
+  reshard doctor                                           what this machine has";
+
+/// The end of the short help.
+const MORE: &str = "--help says more: how layouts are written, and examples.";
+
+/// How layouts are written, and examples: the end of a command's long help.
+macro_rules! with_examples {
+    ($examples:literal) => {
+        concat!(
+            "Layouts: GRID/BLOCK as in 16/3 or 4x4/64x64, or HPF words as in '(cyclic(64), block) on 4x4' and \
+             '(gen_block(10,20,30), *) on 3x1'. Options: first=1x0 (process of the first block), rank-order=col (ranks \
+             numbered column by column), ranks=8..24 or ranks=3,1,2,0.\n\nExamples:\n",
+            $examples
+        )
+    };
+}
 
 /// The move: two layouts, and a window if not everything moves.
 #[derive(Flags, Debug)]
 pub struct Move {
+    /// Layouts of the source and of the destination, such as 16/3 16/5, instead of --from and --to
+    #[arg(value_name = "LAYOUT", num_args = 0..=2)]
+    pub layouts: Vec<String>,
     /// Layout of the source, such as 16/3 or 4x4/64x64
-    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
-    pub from: String,
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true, conflicts_with = "layouts")]
+    pub from: Option<String>,
     /// Layout of the destination
-    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
-    pub to: String,
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true, conflicts_with = "layouts")]
+    pub to: Option<String>,
     /// Shape of the array, such as 240 or 8192x8192; without it, one period of the two layouts (`run` needs it)
     #[arg(long, allow_hyphen_values = true)]
     pub shape: Option<String>,
@@ -131,7 +179,9 @@ pub struct Elements {
 
 /// Flags of `reshard run`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard run 4x4/64x64 2x8/50x30 --shape 8192x8192
+  reshard run 2/100 3/70 --shape 1_000_000 --type float --engine messages
+  mpirun -n 4 --oversubscribe reshard run 2x2/64x64 4x1/50x50 --shape 4096x4096"))]
 pub struct Run {
     #[command(flatten)]
     pub moved: Move,
@@ -155,10 +205,10 @@ pub struct Run {
     #[arg(long, value_name = "AMOUNT")]
     pub memory: Option<String>,
     /// Number of timed runs; without it, as many as fit in about a second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count)]
     pub repeat: Option<u64>,
     /// For threads: how many; without it, one on each core
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count)]
     pub threads: Option<u64>,
     /// Print JSON with stable keys
     #[arg(long)]
@@ -167,7 +217,8 @@ pub struct Run {
 
 /// Flags of `reshard couple`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard couple produce --meet /tmp/place --shape 1000x1000 --layout 2x2/64x64 --steps 10 &
+  reshard couple consume --meet /tmp/place --shape 1000x1000 --layout 3x1/50x50 --steps 10"))]
 pub struct Couple {
     #[command(subcommand)]
     pub role: CoupleRole,
@@ -237,7 +288,8 @@ pub struct CoupleJob {
 
 /// Flags of `reshard bench`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  mpirun -n 16 --oversubscribe reshard bench --case i
+  mpirun -n 4 reshard bench --from 2x2/64x64 --to 4x1/50x50 --shape 4096x4096 --only reshard-private,alltoallw"))]
 pub struct Bench {
     /// A well-known case: i to viii; with --shape of another size
     #[arg(long)]
@@ -278,7 +330,9 @@ pub struct Bench {
 
 /// Flags of `reshard plan`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard plan 16/3 16/5
+  reshard plan 4x4/64x64 2x8/50x30 --shape 8192x8192 --rank 3
+  reshard plan 2x2/3x3 2x2/4x4 --shape 20x30 --transpose --json"))]
 pub struct Plan {
     #[command(flatten)]
     pub moved: Move,
@@ -295,7 +349,8 @@ pub struct Plan {
 
 /// Flags of `reshard layout`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard layout 2x3/4x4 --shape 18x20 --element 9,11
+  reshard layout '(cyclic(64), block) on 4x4' --shape 8192x8192 --svg layout.svg"))]
 pub struct Layout {
     /// The layout, such as 4x4/64x64
     pub layout: String,
@@ -318,7 +373,7 @@ pub struct Layout {
 
 /// Flags of `reshard relabel`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard relabel 2x4/8x8 '2x4/8x8 rank-order=col' --shape 64x64"))]
 pub struct Relabel {
     #[command(flatten)]
     pub moved: Move,
@@ -332,7 +387,8 @@ pub struct Relabel {
 
 /// Flags of `reshard schedule`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard schedule 16/3 16/5
+  reshard schedule 16/3 16/5 --compare"))]
 pub struct Schedule {
     #[command(flatten)]
     pub moved: Move,
@@ -382,14 +438,14 @@ pub struct Timed {
     /// For eager: messages in flight from each sender; 8 if not given
     #[arg(long, value_name = "K")]
     pub in_flight: Option<u64>,
-    /// Seconds to start a message; 2e-6 if not given
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    /// Time to start a message, in seconds or with a unit, such as 2us; 2e-6 if not given
+    #[arg(long, value_name = "TIME", value_parser = words::seconds, allow_hyphen_values = true)]
     pub alpha: Option<f64>,
-    /// Seconds for each element; 8e-10 if not given (8 bytes at 10 gigabytes a second)
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    /// Time for each element; 8e-10 if not given (8 bytes at 10 gigabytes a second)
+    #[arg(long, value_name = "TIME", value_parser = words::seconds, allow_hyphen_values = true)]
     pub beta: Option<f64>,
-    /// Seconds to pack an element, and to unpack it
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_negative_numbers = true)]
+    /// Time to pack an element, and to unpack it
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = words::seconds, allow_hyphen_values = true)]
     pub pack: f64,
     /// Messages a process can send, and receive, at a time
     #[arg(long, value_name = "K", default_value_t = 1)]
@@ -403,17 +459,24 @@ pub struct Timed {
     /// A barrier after each step
     #[arg(long)]
     pub barriers: bool,
-    /// With --barriers: seconds for each; 0 if not given
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    /// With --barriers: time of each; 0 if not given
+    #[arg(long, value_name = "TIME", value_parser = words::seconds, allow_hyphen_values = true)]
     pub barrier_cost: Option<f64>,
 }
 
 /// Flags of `reshard simulate`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard simulate 16/3 16/5 --strategy caterpillar --network torus:4x4
+  reshard simulate 4x4/64x64 2x8/50x30 --shape 8192x8192 --compare --alpha 1us"))]
 pub struct Simulate {
     #[command(flatten)]
     pub timed: Timed,
+    /// All strategies in one table, with the time of each
+    #[arg(long, conflicts_with = "strategy")]
+    pub compare: bool,
+    /// With --compare: draw the times to this file, - for standard output
+    #[arg(long, value_name = "FILE", requires = "compare")]
+    pub svg: Option<std::path::PathBuf>,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,
@@ -421,13 +484,46 @@ pub struct Simulate {
 
 /// Flags of `reshard explain`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard explain 16/3 16/5 --svg example1.svg
+  reshard explain 4x4/64x64 2x8/50x30 --shape 8192x8192 --svg - > picture.svg"))]
 pub struct Explain {
     #[command(flatten)]
     pub timed: Timed,
     /// The file to draw to, - for standard output
     #[arg(long, value_name = "FILE")]
     pub svg: std::path::PathBuf,
+}
+
+/// Flags of `reshard doctor`.
+#[derive(Flags, Debug)]
+pub struct Doctor {
+    /// What a process of its own looks for: mpi, mpi=NAME or scalapack
+    #[arg(long, hide = true)]
+    pub probe: Option<String>,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `reshard completions`.
+#[derive(Flags, Debug)]
+#[command(
+    after_long_help = "For bash: reshard completions bash > ~/.local/share/bash-completion/completions/reshard"
+)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Flags of `reshard man`.
+#[derive(Flags, Debug)]
+#[command(after_long_help = "To read a page: reshard man plan | man -l -")]
+pub struct Man {
+    /// The command; without it, the page of reshard
+    pub command: Option<String>,
+    /// Write all pages into this directory
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "command")]
+    pub dir: Option<std::path::PathBuf>,
 }
 
 /// Flags of `reshard advise`.
@@ -467,7 +563,7 @@ pub struct Advise {
 
 /// Flags of `reshard make`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard make ckpt --shape 4096x4096 --layout 4x4/64x64 --type double"))]
 pub struct MakeSet {
     /// The directory of the set; it must not exist yet
     #[arg(value_name = "DIRECTORY")]
@@ -508,7 +604,9 @@ pub struct Described {
 
 /// Flags of `reshard convert`.
 #[derive(Flags, Debug)]
-#[command(after_help = NOTATION)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard convert ckpt new --to 3x3/100x100
+  reshard convert 'out/rank_{rank:04}.npy' new --from 4x4/64x64 --to 3x3/100x100
+  reshard convert ckpt whole.npy --to 1x1/4096x4096"))]
 pub struct ConvertSet {
     /// The directory of the set; or a pattern for files without a manifest, such as 'out/rank_{rank:04}.npy' or 'out/{p}_{q}.bin'; or
     /// one file

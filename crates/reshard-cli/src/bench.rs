@@ -13,6 +13,7 @@ use crate::run::request::read_move;
 use crate::run::values::Values;
 use crate::run::{Times, end_job, failed};
 use crate::screen::Screen;
+use crate::words::type_name;
 use reshard::engine::{Level, MessagesOptions, PlainCopy};
 use reshard::memory::{Memory, use_huge_pages};
 use reshard::rank::check_reach;
@@ -126,7 +127,9 @@ type RunFn = dyn FnMut(&[u8], &mut [u8]) -> reshard::Result<()>;
 
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
     let named = args.case.as_deref().map(|name| {
-        CASES.iter().find(|case| case.0 == name).ok_or_else(|| {
+        // By name, or by number from 1 on.
+        let by_number = name.parse::<usize>().ok().and_then(|number| CASES.get(number.checked_sub(1)?));
+        CASES.iter().find(|case| case.0 == name).or(by_number).ok_or_else(|| {
             let names: Vec<&str> = CASES.iter().map(|case| case.0).collect();
             Failure::usage(&format!("--case: there is no case {name:?}; choose one of {}", names.join(", ")))
         })
@@ -139,8 +142,9 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         }
     };
     let moved = args::Move {
-        from: from.to_string(),
-        to: to.to_string(),
+        layouts: vec![from.to_string(), to.to_string()],
+        from: None,
+        to: None,
         shape: Some(shape.to_string()),
         to_shape: None,
         window: None,
@@ -186,7 +190,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
         shape: shape.to_string(),
         from: from.to_string(),
         to: to.to_string(),
-        kind: args.elements.kind.clone(),
+        kind: type_name(&args.elements.kind).to_string(),
         order: order_name(moving.from()),
         to_order: order_name(moving.to()),
         permute: moving.problem().axes().to_vec(),

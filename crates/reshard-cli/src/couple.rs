@@ -11,6 +11,7 @@ use crate::run::request::human;
 use crate::run::values::Values;
 use crate::run::{Times, array, end_job, failed};
 use crate::screen::{Screen, counted};
+use crate::words::{seconds, type_name};
 use reshard::memory::Memory;
 use reshard::{Error, ErrorKind, Layout};
 use reshard_couple::{
@@ -168,7 +169,7 @@ impl<'a> CoupleRequest<'a> {
         let shape = parse_shape(&args.shape).map_err(Failure::of_flag("--shape"))?;
         let distribution = pattern.over(&shape).map_err(Failure::of_flag("--shape"))?;
         let layout = Layout::new(distribution, order.unwrap_or_default());
-        let element: ElementType = args.kind.parse().map_err(Failure::of_flag("--type"))?;
+        let element: ElementType = type_name(&args.kind).parse().map_err(Failure::of_flag("--type"))?;
         let place = Place::read(args)?;
         if args.steps == 0 {
             return Err(Failure::usage("--steps 0 was given; give at least 1"));
@@ -438,21 +439,11 @@ impl Parts {
 
 /// Reads a time: a number with ms, s or m.
 fn duration(text: &str) -> Result<Duration, Failure> {
-    let (number, unit) = match text.find(|letter: char| letter.is_ascii_alphabetic()) {
-        Some(at) => text.split_at(at),
-        None => (text, "s"),
-    };
-    let unit = match unit {
-        "ms" => Some(0.001),
-        "s" => Some(1.0),
-        "m" => Some(60.0),
-        _ => None,
-    };
-    let seconds = number.parse::<f64>().ok().zip(unit).map(|(number, unit)| number * unit);
+    let seconds = seconds(text).ok();
     match seconds.filter(|seconds| (0.001..=1e6).contains(seconds)) {
         Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
         None => Err(Failure::usage(&format!(
-            "--deadline {text} was given; it is a number with ms, s or m, as 10s, and at least a millisecond"
+            "--deadline {text} was given; it is a time such as 500ms, 10s or 2m, and at least a millisecond"
         ))),
     }
 }

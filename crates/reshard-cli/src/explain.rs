@@ -12,7 +12,7 @@ const MAX_RANKS: u64 = 512;
 const MAX_MESSAGES: usize = 300_000;
 
 pub fn run(args: &args::Explain) -> Result<(), Failure> {
-    let request = SimulationRequest::read(&args.timed)?;
+    let request = SimulationRequest::read(&args.timed, false)?;
     let problem = &request.move_request.problem;
     let most = problem.from().grid().size().max(problem.to().grid().size());
     if most > MAX_RANKS {

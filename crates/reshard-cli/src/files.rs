@@ -7,6 +7,7 @@ use crate::layout::picture;
 use crate::run::progress::Progress;
 use crate::run::request::amount;
 use crate::screen::{Screen, counted, index};
+use crate::words::type_name;
 use reshard::{ElementType, Layout, MemoryOrder};
 use reshard_mpi::Mpi;
 use reshard_mpi::mpi::launched;
@@ -104,7 +105,7 @@ pub fn make_set(args: &args::MakeSet) -> Result<(), Failure> {
     let shape = parse_shape(&args.shape).map_err(Failure::of_flag("--shape"))?;
     let distribution = pattern.over(&shape).map_err(Failure::of_flag("--layout"))?;
     let layout = Layout::new(distribution, order.unwrap_or(MemoryOrder::ColMajor));
-    let element: ElementType = args.element.parse().map_err(Failure::of_flag("--type"))?;
+    let element: ElementType = type_name(&args.element).parse().map_err(Failure::of_flag("--type"))?;
     let format = format_of(&args.format)?;
     allow_many_files();
     let began = Instant::now();
@@ -163,7 +164,7 @@ fn opened(path: &str, described: &args::Described, ranks: Option<&Ranks>) -> Res
         import = import.with_shape(&parse_shape(shape).map_err(Failure::of_flag("--shape"))?);
     }
     if let Some(element) = element {
-        import = import.with_element(element.parse().map_err(Failure::of_flag("--type"))?);
+        import = import.with_element(type_name(element).parse().map_err(Failure::of_flag("--type"))?);
     }
     let set = ranks.map_or_else(|| ShardSet::import(path, &import), |ranks| ranks.import(path, &import));
     set.map_err(|error| Failure::while_running(&error))

@@ -10,12 +10,14 @@ mod advise;
 mod args;
 mod bench;
 mod couple;
+mod doctor;
 mod explain;
 mod failure;
 mod files;
 mod json;
 mod layout;
 mod level;
+mod manual;
 mod memory;
 mod message_table;
 mod plan;
@@ -26,6 +28,7 @@ mod run;
 mod schedule;
 mod screen;
 mod simulate;
+mod words;
 
 use args::{Args, Command};
 use clap::{CommandFactory, Parser};
@@ -51,26 +54,30 @@ fn main() -> ExitCode {
     let args = Args::try_parse();
     if let Ok(args) = &args {
         memory::set_activity(args.command.activity());
+        screen::set_colour(args.color);
     }
     // Wrong arguments are wrong on all ranks, and commands that need no other rank have equal results on all: rank 0 reports.
     let quiet = reshard_mpi::mpi::launched().is_some_and(|launcher| launcher.rank > 0);
     let result = match args {
-        Ok(Args { command }) if quiet && !command.is_parallel() => return ExitCode::SUCCESS,
-        Ok(Args { command: Command::Run(args) }) => run::run(&args),
-        Ok(Args { command: Command::Bench(args) }) => bench::run(&args),
-        Ok(Args { command: Command::Plan(args) }) => plan::run(&args),
-        Ok(Args { command: Command::Schedule(args) }) => schedule::run(&args),
-        Ok(Args { command: Command::Layout(args) }) => layout::run(&args),
-        Ok(Args { command: Command::Relabel(args) }) => relabel::run(&args),
-        Ok(Args { command: Command::Simulate(args) }) => simulate::run(&args),
-        Ok(Args { command: Command::Couple(args) }) => couple::run(&args),
-        Ok(Args { command: Command::Ring(args) }) => ring::run(&args),
-        Ok(Args { command: Command::Advise(args) }) => advise::run(&args),
-        Ok(Args { command: Command::Make(args) }) => files::make_set(&args),
-        Ok(Args { command: Command::Convert(args) }) => files::convert_set(&args),
-        Ok(Args { command: Command::Verify(args) }) => files::verify_set(&args),
-        Ok(Args { command: Command::Show(args) }) => files::show_set(&args),
-        Ok(Args { command: Command::Explain(args) }) => explain::run(&args),
+        Ok(Args { command, .. }) if quiet && !command.is_parallel() => return ExitCode::SUCCESS,
+        Ok(Args { command: Command::Run(args), .. }) => run::run(&args),
+        Ok(Args { command: Command::Bench(args), .. }) => bench::run(&args),
+        Ok(Args { command: Command::Plan(args), .. }) => plan::run(&args),
+        Ok(Args { command: Command::Schedule(args), .. }) => schedule::run(&args),
+        Ok(Args { command: Command::Layout(args), .. }) => layout::run(&args),
+        Ok(Args { command: Command::Relabel(args), .. }) => relabel::run(&args),
+        Ok(Args { command: Command::Simulate(args), .. }) => simulate::run(&args),
+        Ok(Args { command: Command::Couple(args), .. }) => couple::run(&args),
+        Ok(Args { command: Command::Ring(args), .. }) => ring::run(&args),
+        Ok(Args { command: Command::Advise(args), .. }) => advise::run(&args),
+        Ok(Args { command: Command::Make(args), .. }) => files::make_set(&args),
+        Ok(Args { command: Command::Convert(args), .. }) => files::convert_set(&args),
+        Ok(Args { command: Command::Verify(args), .. }) => files::verify_set(&args),
+        Ok(Args { command: Command::Show(args), .. }) => files::show_set(&args),
+        Ok(Args { command: Command::Explain(args), .. }) => explain::run(&args),
+        Ok(Args { command: Command::Doctor(args), .. }) => doctor::run(&args),
+        Ok(Args { command: Command::Completions(args), .. }) => manual::completions(&args),
+        Ok(Args { command: Command::Man(args), .. }) => manual::pages(&args),
         // --help and --version are results, not errors.
         Err(error) if !error.use_stderr() => write!(std::io::stdout(), "{error}").map_err(Failure::from),
         Err(error) => Err(Failure::usage(&failure::in_one_sentence(&error, command().as_deref()))),

@@ -32,16 +32,18 @@ impl MoveRequest {
 
     /// Reads the arguments of commands that need no addresses: layouts with `memory=` are refused.
     pub fn read(args: &args::Move) -> Result<Self, Failure> {
-        let from: Pattern = args.from.parse().map_err(layout_error("--from", &args.from))?;
-        let to: Pattern = args.to.parse().map_err(layout_error("--to", &args.to))?;
+        let [(from_word, from), (to_word, to)] = layouts(args)?;
+        let from: Pattern = from.parse().map_err(layout_error(from_word, from))?;
+        let to: Pattern = to.parse().map_err(layout_error(to_word, to))?;
         Self::between(args, from, to)
     }
 
     /// Reads the arguments of commands that move data: also returns the memory order that each layout gives, as in
     /// `4x4/64x64 memory=row`.
     pub fn read_with_memory(args: &args::Move) -> Result<(Self, [Option<MemoryOrder>; 2]), Failure> {
-        let (from, source) = parse_pattern(&args.from).map_err(layout_error("--from", &args.from))?;
-        let (to, destination) = parse_pattern(&args.to).map_err(layout_error("--to", &args.to))?;
+        let [(from_word, from), (to_word, to)] = layouts(args)?;
+        let (from, source) = parse_pattern(from).map_err(layout_error(from_word, from))?;
+        let (to, destination) = parse_pattern(to).map_err(layout_error(to_word, to))?;
         Ok((Self::between(args, from, to)?, [source, destination]))
     }
 
@@ -49,7 +51,7 @@ impl MoveRequest {
         let dims = from.grid().dims();
         if dims != to.grid().dims() {
             return Err(Failure::usage(&format!(
-                "--from has {} and --to {}; give both layouts as many as the array has",
+                "the source has {} and the destination {}; give both layouts as many as the array has",
                 counted(dims, "dimension"),
                 to.grid().dims()
             )));
@@ -86,6 +88,24 @@ impl MoveRequest {
         let (from, to, shape) =
             (self.problem.from().shape(), self.problem.to().shape(), self.problem.shape());
         from == shape && to == shape && self.problem.axes().is_sorted()
+    }
+}
+
+/// The two layouts, each with what errors call it.
+fn layouts(args: &args::Move) -> Result<[(&'static str, &str); 2], Failure> {
+    match (&args.layouts[..], &args.from, &args.to) {
+        ([from, to], None, None) => Ok([("the source", from), ("the destination", to)]),
+        ([], Some(from), Some(to)) => Ok([("--from", from), ("--to", to)]),
+        ([one], ..) => Err(Failure::usage(&format!(
+            "one layout was given, {one:?}; give that of the source and that of the destination, such as 16/3 16/5"
+        ))),
+        (_, None, None) => {
+            Err(Failure::usage("no layouts were given; give two, such as 16/3 16/5, or --from and --to"))
+        }
+        (_, from, _) => {
+            let missing = if from.is_none() { "--from" } else { "--to" };
+            Err(Failure::usage(&format!("{missing} is missing; give the layouts of both sides")))
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::json;
 use crate::level;
 use crate::problem::Echo;
 use crate::screen::{Screen, counted};
+use crate::words::type_name;
 use progress::Progress;
 use request::{EngineChoice, RunRequest, human};
 use reshard::engine::{PlainCopy, Report};
@@ -121,7 +122,7 @@ pub fn run(args: &args::Run) -> Result<(), Failure> {
     };
     let answer = Answer {
         input: request.move_request.echo(),
-        kind: args.elements.kind.clone(),
+        kind: type_name(&args.elements.kind).to_string(),
         engine: name,
         level: level::name(request.level),
         ranks: ranks(&request),

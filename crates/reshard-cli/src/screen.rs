@@ -1,10 +1,20 @@
-//! Output on standard output: colour only on a terminal, and never where `NO_COLOR` is set.
+//! Output on standard output: colour only on a terminal and where `NO_COLOR` is not set, unless `--color` says otherwise.
 
 pub use reshard_plan::error::counted;
 
+use clap::ColorChoice;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// What `--color` says.
+static COLOUR: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Says whether output has colour, before any is written.
+pub fn set_colour(choice: ColorChoice) {
+    let _ = COLOUR.set(choice);
+}
 
 /// Standard output, buffered, knowing whether it may use colour.
 pub struct Screen {
@@ -15,7 +25,11 @@ pub struct Screen {
 impl Screen {
     pub fn new() -> Self {
         let stdout = io::stdout();
-        let colour = stdout.is_terminal() && !is_plain();
+        let colour = match COLOUR.get() {
+            Some(ColorChoice::Always) => true,
+            Some(ColorChoice::Never) => false,
+            Some(ColorChoice::Auto) | None => stdout.is_terminal() && !is_plain(),
+        };
         Self { out: BufWriter::new(stdout.lock()), colour }
     }
 

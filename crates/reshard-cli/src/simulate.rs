@@ -3,6 +3,8 @@
 //! Most runs list their messages. Those too large for a list are streamed where the planner can: one dimension, whole
 //! periods, the optimal schedule, a flat switch.
 
+mod compare;
+
 use crate::args;
 use crate::failure::Failure;
 use crate::json;
@@ -79,7 +81,8 @@ pub struct SimulationRequest {
 }
 
 impl SimulationRequest {
-    pub fn read(args: &args::Timed) -> Result<Self, Failure> {
+    /// Reads what was typed; with `compare`, flags of any strategy may be given.
+    pub fn read(args: &args::Timed, compare: bool) -> Result<Self, Failure> {
         let move_request = MoveRequest::read(&args.moved)?;
         let strategy: Strategy = args.strategy.parse().map_err(Failure::of_flag("--strategy"))?;
         let network: Network = args.network.parse().map_err(Failure::of_flag("--network"))?;
@@ -102,7 +105,9 @@ impl SimulationRequest {
         } else {
             (1, 0)
         };
-        check_flags(strategy, &[("--steps", args.steps.is_some())], args.in_flight.is_some())?;
+        if !compare {
+            check_flags(strategy, &[("--steps", args.steps.is_some())], args.in_flight.is_some())?;
+        }
         if args.barrier_cost.is_some() && !args.barriers {
             return Err(Failure::usage("--barrier-cost is the cost of --barriers; add that"));
         }
@@ -120,7 +125,13 @@ impl SimulationRequest {
 
     /// The schedule and its run, message by message.
     pub fn run(&self) -> Result<(Schedule, Timeline), Failure> {
-        let schedule = Schedule::with(&self.move_request.problem, &self.options).map_err(|error| {
+        self.run_by(self.options.strategy)
+    }
+
+    /// The same by another strategy.
+    fn run_by(&self, strategy: Strategy) -> Result<(Schedule, Timeline), Failure> {
+        let options = self.options.with_strategy(strategy);
+        let schedule = Schedule::with(&self.move_request.problem, &options).map_err(|error| {
             let message = error.to_string();
             let message = message.replace(
                 "ask for one rank at a time",
@@ -160,12 +171,15 @@ impl SimulationRequest {
 
     /// What a picture says besides its title: the machine, in numbers.
     pub fn about(&self) -> String {
+        format!("{}, by the strategy {}", self.machine_in_words(), self.options.strategy)
+    }
+
+    fn machine_in_words(&self) -> String {
         let cost = &self.machine.cost;
         let window = self.move_request.problem.shape();
         let shape = window.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
         format!(
-            "{shape} elements move by the strategy {} over the network {}: {} to start a message (alpha), {} for each element (beta), {} barriers",
-            self.options.strategy,
+            "{shape} elements move over the network {}: {} to start a message (alpha), {} for each element (beta), {} barriers",
             self.machine.network,
             time(cost.alpha()),
             time(cost.beta()),
@@ -175,7 +189,10 @@ impl SimulationRequest {
 }
 
 pub fn run(args: &args::Simulate) -> Result<(), Failure> {
-    let request = SimulationRequest::read(&args.timed)?;
+    let request = SimulationRequest::read(&args.timed, args.compare)?;
+    if args.compare {
+        return compare::run(args, &request);
+    }
     let problem = &request.move_request.problem;
     let mut screen = Screen::new();
     let (simulated, timeline) = match request.stream()? {

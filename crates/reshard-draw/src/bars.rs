@@ -47,9 +47,11 @@ pub fn draw(
         canvas.line((x, y), (x, y + high + 4.0), 0.4, false);
     }
     let lanes = lanes(bars);
-    let most =
-        |row: u64| lanes.iter().zip(bars).filter(|(_, bar)| bar.row == row).map(|(lane, _)| lane + 1).max();
-    let most: BTreeMap<u64, usize> = names.keys().map(|&rank| (rank, most(rank).unwrap_or(1))).collect();
+    let mut most: BTreeMap<u64, usize> = BTreeMap::new();
+    for (lane, bar) in lanes.iter().zip(bars) {
+        let most = most.entry(bar.row).or_insert(1);
+        *most = (*most).max(lane + 1);
+    }
     let boxes: Vec<FilledBox> = bars
         .iter()
         .zip(&lanes)

@@ -1,5 +1,6 @@
 //! Pictures of redistributions, as SVG text: an array coloured by the rank that owns each element ([`layout`]), a redistribution with its
-//! communication grid, steps and timeline ([`redistribution`]), and loads that are balanced along a ring ([`ring`]).
+//! communication grid, steps and timeline ([`redistribution`]), strategies beside each other ([`comparison`]), and loads that are balanced
+//! along a ring ([`ring`]).
 //!
 //! Everything is measured before it is drawn: a label that has no room is shortened or left to the tooltip, so that no two lie on each
 //! other. Colours are told apart by the colour-blind, too; where there are more things than colours, they are hatched. Nothing here reads or
@@ -17,6 +18,7 @@
 mod array;
 mod bars;
 mod canvas;
+mod comparison;
 mod message_grid;
 mod palette;
 mod parts;
@@ -25,6 +27,8 @@ mod ring;
 mod scale;
 mod words;
 
+pub use canvas::width_of;
+pub use comparison::{Strategy, comparison};
 pub use palette::{contrast, ink_on};
 pub use pictures::{layout, redistribution};
 pub use ring::{RingWords, ring};

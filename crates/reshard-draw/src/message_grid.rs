@@ -45,7 +45,8 @@ pub fn draw(
         false => (room / receivers.len().max(1) as f64).clamp(CELL.0, CELL.1),
     };
     let cell_height = if labelled { CELL.1 } else { cell_width };
-    canvas.text(left, y, LABEL_SIZE, Anchor::Start, "receiving rank");
+    const RECEIVERS: &str = "receiving rank";
+    canvas.text(left, y, LABEL_SIZE, Anchor::Start, RECEIVERS);
     let top = y + 20.0;
     let across = stride(cell_width, header(&receivers) + 6.0);
     for (column, rank) in receivers.iter().enumerate().step_by(across) {
@@ -58,15 +59,16 @@ pub fn draw(
         canvas.text(left - 5.0, y, LABEL_SIZE, Anchor::End, &rank.to_string());
     }
     let (wide, high) = (cell_width * receivers.len() as f64, cell_height * senders.len() as f64);
-    let middle = top + high / 2.0;
-    let at = (x + LABEL_SIZE, top + width_of("sending rank", LABEL_SIZE).max(high) + 4.0);
+    const SENDERS: &str = "sending rank";
+    let upright = width_of(SENDERS, LABEL_SIZE);
+    let (anchor, middle) = if high < upright { ("end", top) } else { ("middle", top + high / 2.0) };
+    let at = (x + LABEL_SIZE, top + upright.max(high) + 4.0);
     canvas.element(
         at,
         format_args!(
-            "<text transform=\"translate({:.1} {:.1}) rotate(-90)\" font-size=\"{LABEL_SIZE}\" text-anchor=\"{}\" fill=\"{}\">sending rank</text>",
+            "<text transform=\"translate({:.1} {middle:.1}) rotate(-90)\" font-size=\"{LABEL_SIZE}\" text-anchor=\"{anchor}\" \
+             fill=\"{}\">{SENDERS}</text>",
             at.0,
-            if high < width_of("sending rank", LABEL_SIZE) { top } else { middle },
-            if high < width_of("sending rank", LABEL_SIZE) { "end" } else { "middle" },
             crate::palette::INK
         ),
     );
@@ -97,7 +99,7 @@ pub fn draw(
             || canvas.label(one.area, one.fill, &[&steps]);
     }
     canvas.frame(Area { x: left, y: top, width: wide, height: high });
-    (left - x + wide, 20.0 + high)
+    (left - x + wide.max(width_of(RECEIVERS, LABEL_SIZE)), 20.0 + high.max(upright + 4.0))
 }
 
 /// `a`, `a b`, or `a +3` for a message that is cut.

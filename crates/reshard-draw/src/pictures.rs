@@ -13,7 +13,7 @@ use reshard_plan::{Distribution, Problem};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The width of a picture without its margins.
-const WIDTH: f64 = 1040.0;
+pub const WIDTH: f64 = 1040.0;
 /// The height of an array in it.
 const ARRAY: f64 = 420.0;
 

@@ -4,14 +4,13 @@
 use crate::bars::{self, Bar};
 use crate::canvas::{Anchor, Canvas, LABEL_SIZE, MARGIN, TEXT_SIZE, escaped, width_of};
 use crate::palette::{FAINT_INK, Fill, INK, PAPER};
-use crate::pictures::head;
+use crate::pictures::{WIDTH, head};
 use crate::scale::{shortened, stride};
 use reshard_plan::error::counted;
 use reshard_ring::{RingProblem, Side, Solution, Transfer};
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 
-const WIDTH: f64 = 1040.0;
 /// What a process needs of the ring for its labels.
 const ARC: f64 = 78.0;
 /// The largest ring that has labels everywhere.
@@ -76,6 +75,9 @@ fn circle(canvas: &mut Canvas, y: f64, problem: &RingProblem, solution: &Solutio
     let most = flows.iter().flatten().copied().max().unwrap_or(0).max(1);
     // Two processes have two links, which lie beside each other.
     let base = if procs == 2 { 22.0 } else { 0.0 };
+    for rank in (0..procs).filter(|_| procs > 2) {
+        canvas.line(at(rank as f64, radius), at(rank as f64 + 1.0, radius), 0.4, false);
+    }
     for (rank, both) in flows.iter().enumerate() {
         for side in [Side::Right, Side::Left] {
             let items = both[side.index()];
@@ -128,10 +130,14 @@ fn circle(canvas: &mut Canvas, y: f64, problem: &RingProblem, solution: &Solutio
                 ),
             );
             if labelled {
-                let off = outwards + if side == Side::Right { 15.0 } else { -15.0 };
+                let text = shortened(u128::from(items));
+                // Beside the arrow, whichever way it runs.
+                let half = away.0.abs() * width_of(&text, LABEL_SIZE) / 2.0 + away.1.abs() * LABEL_SIZE / 2.0;
+                let beside = (0.9 * thick + 1.5).max(4.0) + half + 2.0;
+                let off = outwards + if side == Side::Right { beside } else { -beside };
                 let (lx, ly) =
                     ((one.0 + other.0) / 2.0 + away.0 * off, (one.1 + other.1) / 2.0 + away.1 * off);
-                canvas.text(lx, ly + 3.5, LABEL_SIZE, Anchor::Middle, &shortened(u128::from(items)));
+                canvas.text(lx, ly + 3.5, LABEL_SIZE, Anchor::Middle, &text);
             }
         }
     }

@@ -65,6 +65,7 @@ pub mod mpi {
     pub use crate::ffi::wait::wait;
     pub use crate::launch::{Family, Launcher, launched};
     pub use crate::mpi_transport::PrivateComm;
+    pub use crate::search::known_names as library_names;
 }
 
 /// The examples of the documents run with the documentation tests: here, because this crate sees all they use.

@@ -158,10 +158,15 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Reads a shape such as `8192x8192`, for command lines.
+/// Reads a shape such as `8192x8192`, for command lines, which may also be written `8192,8192`, `8_192x8_192` or `8Kix8Ki`.
 pub fn parse_shape(text: &str) -> Result<Vec<u64>> {
     let mut cursor = Cursor::new(text);
-    let shape = cursor.extents("a shape such as 240 or 8192x8192", 0)?;
+    let what = "a shape such as 240 or 8192x8192";
+    let mut shape = vec![cursor.number(what, 0)?];
+    let between: &[char] = if cursor.peek() == Some(',') { &[','] } else { &TIMES };
+    while between.iter().any(|&sign| cursor.eat(sign)) {
+        shape.push(cursor.number(what, 0)?);
+    }
     cursor.end("\"x\" and a number, or the end")?;
     Ok(shape)
 }
@@ -181,6 +186,12 @@ pub fn parse_index(text: &str) -> Result<Vec<u64>> {
     cursor.end("\",\" and a number, or the end")?;
     Ok(index)
 }
+
+/// What stands between extents; the first is what we write.
+const TIMES: [char; 4] = ['x', 'X', '*', '\u{d7}'];
+
+/// What a number may end with, and how often it is 1024.
+const UNITS: [(char, u32); 4] = [('k', 1), ('m', 2), ('g', 3), ('t', 4)];
 
 /// Longer texts are not repeated whole in errors.
 const SHOWN: usize = 120;
@@ -487,7 +498,7 @@ impl<'a> Cursor<'a> {
 
     fn placed_extents(&mut self, what: &str, least: u64) -> Result<Vec<Placed<u64>>> {
         let mut extents = vec![(self.at, self.number(what, least)?)];
-        while self.eat('x') || self.eat('X') {
+        while TIMES.iter().any(|&sign| self.eat(sign)) {
             extents.push((self.at, self.number(what, least)?));
         }
         Ok(extents)
@@ -496,13 +507,25 @@ impl<'a> Cursor<'a> {
     fn number(&mut self, what: &str, least: u64) -> Result<u64> {
         let begin = self.at;
         let mut number = Some(0_u64);
-        while let Some(digit) = self.peek().and_then(|c| c.to_digit(10)) {
+        let digit_at = |at: usize| self.chars.get(at).and_then(|c| c.to_digit(10));
+        let mut at = begin;
+        while let Some(digit) = digit_at(at) {
             number = number.and_then(|n| n.checked_mul(10)?.checked_add(u64::from(digit)));
-            self.at += 1;
+            // An underscore between two digits is for the eye only.
+            let gap = self.chars.get(at + 1) == Some(&'_') && digit_at(at + 2).is_some();
+            at += if gap { 2 } else { 1 };
         }
-        if self.at == begin {
+        if at == begin {
             return Err(self.expected(what));
         }
+        let unit = self.chars.get(at).map(char::to_ascii_lowercase);
+        if let Some((_, powers)) = UNITS.iter().find(|(letter, _)| Some(*letter) == unit)
+            && self.chars.get(at + 1) == Some(&'i')
+        {
+            number = number.and_then(|n| n.checked_mul(1024_u64.pow(*powers)));
+            at += 2;
+        }
+        self.at = at;
         match number {
             None => Err(Error::notation(begin, self.sentence(begin, "the number does not fit in 64 bits"))),
             Some(n) if n < least => Err(Error::notation(

@@ -4,6 +4,7 @@ use crate::args;
 use crate::failure::Failure;
 use crate::level;
 use crate::problem::MoveRequest;
+use crate::words::{TYPES, type_name};
 use reshard::engine::{Engine, Level, Messages, MessagesOptions, Threads, ThreadsOptions};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan, Window};
@@ -11,23 +12,6 @@ use reshard_mpi::Mover;
 use reshard_mpi::mpi::launched;
 use reshard_plan::{Distribution, Traffic};
 use std::sync::Arc;
-
-/// Element types by name, with their bytes. Bits are moved unchanged, so nothing else matters.
-const TYPES: [(&str, u64); 13] = [
-    ("i8", 1),
-    ("u8", 1),
-    ("i16", 2),
-    ("u16", 2),
-    ("f16", 2),
-    ("i32", 4),
-    ("u32", 4),
-    ("f32", 4),
-    ("i64", 8),
-    ("u64", 8),
-    ("f64", 8),
-    ("c64", 8),
-    ("c128", 16),
-];
 
 const UNITS: [(&str, u64); 7] = [
     ("b", 1),
@@ -276,6 +260,7 @@ fn order(flag: &str, text: &str) -> Result<MemoryOrder, Failure> {
 
 /// The type of the elements in words, and their bytes.
 fn element(text: &str) -> Result<(String, u64), Failure> {
+    let text = type_name(text);
     if let Some((name, bytes)) = TYPES.iter().find(|(name, _)| *name == text) {
         return Ok((name.to_string(), *bytes));
     }

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::level;
 use crate::screen::Screen;
+use crate::words::type_name;
 use reshard::engine::{MessagesOptions, PlainCopy, Report};
 use reshard::memory::Memory;
 use reshard::{Layout, Plan};
@@ -51,7 +52,7 @@ pub fn run(args: &args::Run, request: &RunRequest, under_mpi: UnderMpi) -> Resul
     });
     let answer = Answer {
         input: request.move_request.echo(),
-        kind: args.elements.kind.clone(),
+        kind: type_name(&args.elements.kind).to_string(),
         engine: engine.name(),
         level: level::name(request.level),
         ranks: ranks(request),

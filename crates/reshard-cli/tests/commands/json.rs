@@ -34,6 +34,8 @@ fn every_key_is_on_the_page() {
         "schedule --from 2/3 --to 2/5 --compare",
         "relabel --from 2/3 --to 2/5",
         "simulate --from 2/3 --to 2/5",
+        "simulate 2/3 2/5 --compare",
+        "doctor",
         "simulate --from 20000/8 --to 20000/25",
         "ring --loads 1,2 --targets 2,1 --run",
         "run --shape 30 --from 2/3 --to 2/5 --repeat 1",

@@ -5,6 +5,7 @@ mod advise;
 mod files;
 mod json;
 mod memory;
+mod pictures;
 mod relabel;
 mod replicated;
 mod ring;

@@ -86,7 +86,7 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (vec!["relabel", "--from", "2/3"], "--to"),
         (with("2;3", "2/5", &[]), "--from: in \"2;3\" at character 2"),
         (with("2/3", "2/", &[]), "--to: in \"2/\" at its end"),
-        (with("2/3", "2x2/5x5", &[]), "--from has 1 dimension and --to 2"),
+        (with("2/3", "2x2/5x5", &[]), "the source has 1 dimension and the destination 2"),
         (with("2/3", "2/5", &["--shape", "3y"]), "--shape: in \"3y\" at character 2"),
         (with("2/3", "2/5", &["--shape", "3x3"]), "2 dimensions"),
         (with("2/3", "2/5", &["--among", "source"]), "--among: ranks among \"source\""),

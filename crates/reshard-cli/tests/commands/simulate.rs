@@ -169,10 +169,12 @@ fn explain_draws_the_grid_and_the_timeline() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let svg = std::fs::read_to_string(&path).unwrap();
     assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>\n"));
-    // A cell and a bar for each message, a square for each step.
-    assert_eq!(svg.matches("<rect x=").count(), 112 + 112 + 7);
-    assert!(svg.contains("<title>0 to 3: 3 elements in step d</title>"), "{svg}");
-    assert!(svg.contains(">3d</text>"));
+    // A cell for each message, and a bar where it is sent and where it is received; a square for each step.
+    assert_eq!(svg.matches(" in step ").count(), 3 * 112);
+    assert_eq!(svg.matches(" us</title>").count(), 2 * 112);
+    assert_eq!(svg.matches("<title>step ").count(), 7);
+    assert!(svg.contains("<title>rank 0 to rank 3: 3 elements in step d</title>"), "{svg}");
+    assert!(svg.contains(">d: 3</text>"));
     assert_eq!(svg.matches('<').count(), svg.matches('>').count());
     // Cut messages, empty traffic, and large grids without room for words.
     for flags in [
@@ -184,6 +186,34 @@ fn explain_draws_the_grid_and_the_timeline() {
         assert!(output.status.success(), "{flags:?}");
         assert!(!std::fs::read_to_string(&path).unwrap().contains("NaN"));
     }
+}
+
+#[test]
+fn all_strategies_are_compared_as_they_are_simulated() {
+    let flags = ["12/3", "8/5", "--network", "ring", "--alpha", "3us"];
+    let compared = simulated(&[&["--compare"], &flags[..]].concat());
+    assert_eq!(compared["network"], "ring");
+    let rows = compared["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 10);
+    let mut applied = 0;
+    for row in rows {
+        let strategy = row["strategy"].as_str().unwrap();
+        if row.get("error").is_some() {
+            continue;
+        }
+        let one = simulated(&[&["--strategy", strategy], &flags[..]].concat());
+        for key in ["messages", "steps", "makespan", "bound", "predicted", "busy"] {
+            assert_eq!(row[key], one[key], "{strategy}: {key}");
+        }
+        applied += 1;
+    }
+    assert!(applied >= 8, "{compared}");
+    let path = drawing("compared.svg");
+    let text =
+        reshard(&[&["simulate", "--compare", "--svg", path.to_str().unwrap()], &flags[..]].concat()).stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("caterpillar") && text.contains("drawn to"), "{text}");
+    assert!(std::fs::read_to_string(&path).unwrap().contains("<title>caterpillar: "));
 }
 
 #[test]

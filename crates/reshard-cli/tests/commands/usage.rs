@@ -164,7 +164,7 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         (from_to("16/3", "16;5"), "--to: in \"16;5\" at character 3"),
         (from_to("16/0", "16/5"), "at least 1"),
         (from_to("0/3", "16/5"), "at least 1"),
-        (from_to("16/3", "4x4/5x5"), "--from has 1 dimension and --to 2"),
+        (from_to("16/3", "4x4/5x5"), "the source has 1 dimension and the destination 2"),
         (from_to("(block) on 4", "4/2"), "--shape"),
         (from_to("(*) on 4 first=1", "4/2"), "kept whole"),
         (

@@ -8,4 +8,4 @@ mod makespan;
 mod scalapack;
 
 pub use makespan::makespan;
-pub use scalapack::Scalapack;
+pub use scalapack::{Scalapack, scalapack_libraries};

@@ -19,6 +19,18 @@ pub struct Scalapack {
     world_context: c_int,
 }
 
+/// Debian's builds for one MPI, and the name that others give theirs.
+const FOR_OPEN_MPI: [&str; 2] = ["libscalapack-openmpi.so.2.2", "libscalapack-openmpi.so.2.1"];
+const FOR_MPICH: [&str; 2] = ["libscalapack-mpich.so.2.2", "libscalapack-mpich.so.2.1"];
+const FOR_ANY: [&str; 2] = ["libscalapack.so.2.2", "libscalapack.so"];
+
+/// The names of ScaLAPACK's libraries that can be loaded. They load their MPI with them, so this is for processes that do nothing else.
+pub fn scalapack_libraries() -> Vec<&'static str> {
+    let names = [FOR_OPEN_MPI, FOR_MPICH, FOR_ANY].into_iter().flatten();
+    // SAFETY: a well-known library whose initialisers are harmless.
+    names.filter(|name| unsafe { Library::open(Some(*name), libc::RTLD_LAZY) }.is_ok()).collect()
+}
+
 type Get = unsafe extern "C" fn(c_int, c_int, *mut c_int);
 type Gridmap = unsafe extern "C" fn(*mut c_int, *mut c_int, c_int, c_int, c_int);
 type Gridinit = unsafe extern "C" fn(*mut c_int, *const c_char, c_int, c_int);
@@ -44,20 +56,8 @@ impl Scalapack {
         if !comm.is_world() {
             return None;
         }
-        let names: &[&str] = match comm.mpi().version() {
-            version if version.starts_with("Open MPI") => &[
-                "libscalapack-openmpi.so.2.2",
-                "libscalapack-openmpi.so.2.1",
-                "libscalapack.so.2.2",
-                "libscalapack.so",
-            ],
-            _ => &[
-                "libscalapack-mpich.so.2.2",
-                "libscalapack-mpich.so.2.1",
-                "libscalapack.so.2.2",
-                "libscalapack.so",
-            ],
-        };
+        let own = if comm.mpi().version().starts_with("Open MPI") { FOR_OPEN_MPI } else { FOR_MPICH };
+        let names = own.into_iter().chain(FOR_ANY);
         let is_supported = |layout: &Layout| {
             let distribution = layout.distribution();
             let cyclic = distribution.axes().iter().all(|axis| axis.cyclic_parameters().is_some());
@@ -72,8 +72,8 @@ impl Scalapack {
             return None;
         }
         // SAFETY: a well-known library whose initialisers are harmless.
-        let open = |name: &&str| unsafe { Library::open(Some(*name), RTLD_NOW | RTLD_GLOBAL) }.ok();
-        let library = names.iter().find_map(open)?;
+        let open = |name: &str| unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }.ok();
+        let library = names.into_iter().find_map(open)?;
         // SAFETY: the BLACS' functions have these types, and are called by all processes, as they must be.
         unsafe {
             let get = *library.get::<Get>(b"Cblacs_get").ok()?;

@@ -80,6 +80,19 @@ pub(super) fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
+/// What to do without an MPI library. Why a file was refused is said only if it was asked for by its name.
+fn not_found(choice: Option<&str>, refusals: &[String]) -> String {
+    const ADVICE: &str = "install Open MPI or MPICH (Debian: apt install openmpi-bin)";
+    match (choice, refusals) {
+        (None, _) => format!("no MPI library was found; {ADVICE}, or set RESHARD_MPI to the path of one"),
+        (Some(family @ ("openmpi" | "mpich" | "abi")), _) => {
+            format!("no MPI library of the kind {family} was found; {ADVICE}, or name the path of one")
+        }
+        (Some(file), [why, ..]) => format!("the MPI library {file} cannot be loaded: {why}"),
+        (Some(file), []) => format!("the MPI library {file} cannot be loaded"),
+    }
+}
+
 impl Mpi {
     /// Finds and loads the MPI library that fits, once for the process.
     ///
@@ -144,13 +157,7 @@ impl Mpi {
                 ),
             }
         }
-        Err(Error::new(
-            ErrorKind::External,
-            format!(
-                "no MPI library can be loaded ({}); install one, or set RESHARD_MPI to openmpi, mpich, abi or the path of a library",
-                refusals.join("; ")
-            ),
-        ))
+        Err(Error::new(ErrorKind::External, not_found(choice, &refusals)))
     }
 
     /// Takes over an opened library.
