@@ -202,13 +202,13 @@ pub struct Run {
     #[arg(long)]
     pub strategy: Option<String>,
     /// Upper limit on memory besides the array: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB
-    #[arg(long, value_name = "AMOUNT")]
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true)]
     pub memory: Option<String>,
     /// Number of timed runs; without it, as many as fit in about a second
-    #[arg(long, value_name = "N", value_parser = words::count)]
+    #[arg(long, value_name = "N", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub repeat: Option<u64>,
     /// For threads: how many; without it, one on each core
-    #[arg(long, value_name = "N", value_parser = words::count)]
+    #[arg(long, value_name = "N", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub threads: Option<u64>,
     /// Print JSON with stable keys
     #[arg(long)]
@@ -245,7 +245,7 @@ pub struct CoupleJob {
     #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
     pub layout: String,
     /// Number of steps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub steps: u64,
     /// Type of the elements: i8, u8, i16, u16, f16, i32, u32, f32, i64, u64, f64, c64, c128 or bytes(N)
     #[arg(long = "type", value_name = "TYPE", default_value = "f64")]
@@ -267,16 +267,16 @@ pub struct CoupleJob {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub bind: Option<String>,
     /// For consumers: steps that the producer keeps before it waits for this job
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count::<u32>, allow_hyphen_values = true)]
     pub depth: Option<u32>,
     /// For consumers: connections for data that a process holds at a time, if not all it needs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count::<usize>, allow_hyphen_values = true)]
     pub connections: Option<usize>,
     /// For consumers: the producer never waits, and drops the oldest step instead
     #[arg(long)]
     pub drop_oldest: bool,
     /// For producers: how many consumers must come before the first step, and how many may come at a time
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count::<usize>, allow_hyphen_values = true)]
     pub consumers: Option<usize>,
     /// Which MPI, under a launcher: openmpi, mpich, abi, or the path of its library
     #[arg(long)]
@@ -309,10 +309,10 @@ pub struct Bench {
     #[command(flatten)]
     pub elements: Elements,
     /// Number of timed runs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub repeat: Option<u64>,
     /// Untimed runs of the same method before each timed one, which then finds its data in the caches
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub warm: u64,
     /// Put the arrays of all methods on huge pages
     #[arg(long)]
@@ -337,7 +337,7 @@ pub struct Plan {
     #[command(flatten)]
     pub moved: Move,
     /// Only what this rank sends and receives, with every run of elements
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub rank: Option<u64>,
     /// Method to find the overlaps: naive, classical, falls, scan or aspen; all have the same result
     #[arg(long, default_value = "aspen")]
@@ -361,7 +361,7 @@ pub struct Layout {
     #[arg(long, value_name = "INDEX", allow_hyphen_values = true)]
     pub element: Option<String>,
     /// Only this rank
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub rank: Option<u64>,
     /// Draw the array coloured by owner, and what each rank holds, to this file, - for standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["element", "rank"])]
@@ -399,10 +399,10 @@ pub struct Schedule {
     #[arg(long, conflicts_with = "strategy")]
     pub compare: bool,
     /// Only what this rank sends and receives, by the strategy optimal: for block-cyclic grids of any size
-    #[arg(long, conflicts_with_all = ["strategy", "compare", "shared_ranks"])]
+    #[arg(long, conflicts_with_all = ["strategy", "compare", "shared_ranks"], value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub rank: Option<u64>,
     /// For min-cost: the most steps allowed
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub steps: Option<u64>,
     /// For min-cost: the cost of a step, whatever it carries (a number); 1 if not given
     #[arg(long, allow_hyphen_values = true)]
@@ -411,7 +411,7 @@ pub struct Schedule {
     #[arg(long, allow_hyphen_values = true)]
     pub beta: Option<String>,
     /// For eager: messages in flight from each sender; 8 if not given
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub in_flight: Option<u64>,
     /// Rank k is the same process on both sides; data it keeps is copied locally and uses no step
     #[arg(long)]
@@ -433,10 +433,10 @@ pub struct Timed {
     #[arg(long)]
     pub shared_ranks: bool,
     /// For min-cost: the most steps allowed
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub steps: Option<u64>,
     /// For eager: messages in flight from each sender; 8 if not given
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub in_flight: Option<u64>,
     /// Time to start a message, in seconds or with a unit, such as 2us; 2e-6 if not given
     #[arg(long, value_name = "TIME", value_parser = words::seconds, allow_hyphen_values = true)]
@@ -448,7 +448,7 @@ pub struct Timed {
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = words::seconds, allow_hyphen_values = true)]
     pub pack: f64,
     /// Messages a process can send, and receive, at a time
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub ports: u64,
     /// A process cannot send while it receives
     #[arg(long)]
@@ -545,7 +545,7 @@ pub struct Advise {
     #[arg(long, allow_negative_numbers = true)]
     pub size: Option<f64>,
     /// Runs of the computation between one redistribution there and one back
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub runs: u64,
     /// The part of the faster time by which the two must differ
     #[arg(long, value_name = "PART", default_value_t = 0.1, allow_negative_numbers = true)]
@@ -581,7 +581,7 @@ pub struct MakeSet {
     #[arg(long, default_value = "npy")]
     pub format: String,
     /// Another number gives other elements
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub seed: u64,
     /// Print JSON with stable keys
     #[arg(long)]
@@ -622,13 +622,13 @@ pub struct ConvertSet {
     #[command(flatten)]
     pub described: Described,
     /// Upper limit on memory for elements: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB; without it, 256 MiB
-    #[arg(long, value_name = "AMOUNT")]
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true)]
     pub memory: Option<String>,
     /// Reverse the order of the axes
     #[arg(long)]
     pub transpose: bool,
     /// Number of threads; without it, one on each core
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub threads: Option<u64>,
     /// npy or raw; without it, npy, or what the names of the new files say
     #[arg(long)]
@@ -710,10 +710,10 @@ pub struct Ring {
     #[arg(long)]
     pub engine: Option<String>,
     /// With --run: bytes of an item; 8 if not given
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub item_bytes: Option<u64>,
     /// With --run: upper limit on memory for messages: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB
-    #[arg(long, value_name = "AMOUNT")]
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true)]
     pub memory: Option<String>,
     /// With --run: which MPI, openmpi, mpich, abi, or the path of its library; without it, the one that fits the launcher
     #[arg(long)]

@@ -157,8 +157,12 @@ pub fn in_one_sentence(error: &clap::Error, command: Option<&str>) -> String {
     let parts: Vec<String> = complaint.split("\n\n").map(words).filter(|part| !part.is_empty()).collect();
     // Without a command, the parser prints its whole help; we print a sentence.
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "no command was given; try `reshard plan --from 16/3 --to 16/5`, or `reshard --help`"
-            .to_string();
+        return match command {
+            None => "no command was given; try `reshard plan 16/3 16/5`, or `reshard --help`".to_string(),
+            Some(command) => {
+                format!("`reshard {command}` is not all; `reshard {command} --help` lists what follows")
+            }
+        };
     }
     let hint = match command {
         Some(command) => format!("`reshard {command} --help` lists its flags"),

@@ -109,7 +109,8 @@ pub fn make_set(args: &args::MakeSet) -> Result<(), Failure> {
     let format = format_of(&args.format)?;
     allow_many_files();
     let began = Instant::now();
-    let mut progress = Progress::new(!args.json, layout.distribution().elems() * element.bytes());
+    let mut progress =
+        Progress::new(!args.json, layout.distribution().elems().saturating_mul(element.bytes()));
     let bytes = make(&args.directory, &layout, element, format, args.seed, bar(&mut progress, "making"))
         .map_err(|error| Failure::while_running(&error))?;
     drop(progress);

@@ -76,8 +76,22 @@ impl MoveRequest {
         let from_at = index_flag("--from-at", &args.from_at)?.unwrap_or_else(|| vec![0; dims]);
         let to_at = index_flag("--to-at", &args.to_at)?.unwrap_or_else(|| vec![0; dims]);
         // Without a window, everything from the offsets of the source on.
-        let window = shape_flag("--window", &args.window)?
-            .unwrap_or_else(|| shape.iter().zip(&from_at).map(|(len, at)| len.saturating_sub(*at)).collect());
+        let window = match shape_flag("--window", &args.window)? {
+            Some(window) => window,
+            None => {
+                let rest: Vec<u64> =
+                    shape.iter().zip(&from_at).map(|(len, at)| len.saturating_sub(*at)).collect();
+                let lacks = |dim: &usize| to_at[*dim].saturating_add(rest[axes[*dim]]) > to_shape[*dim];
+                if let Some(dim) = (0..dims).find(lacks) {
+                    return Err(Failure::usage(&format!(
+                        "{} elements of dimension {} move to index {} of dimension {dim} of the destination, which has {}; \
+                         say with --window what moves, or make the destination larger",
+                        rest[axes[dim]], axes[dim], to_at[dim], to_shape[dim]
+                    )));
+                }
+                rest
+            }
+        };
         let window = Window::of(&window).from(&from_at).to(&to_at).permuted(&axes);
         let problem = Problem::windowed(source, destination, window)?;
         Ok(Self { from, to, problem })

@@ -63,12 +63,14 @@ pub fn type_name(text: &str) -> &str {
 }
 
 /// Reads a number such as `1000`, `1_000` or `8Ki`.
-pub fn count(text: &str) -> Result<u64, String> {
-    match parse_index(text).as_deref() {
-        Ok([number]) => Ok(*number),
-        Ok(_) => Err("several numbers were given; give one".to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+pub fn count<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let number = match parse_index(text).as_deref() {
+        Ok([number]) => Some(*number),
+        _ => None,
+    };
+    number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| {
+        "expected a whole number, such as 1000, 1_000 or 8Ki, that is not too large".to_string()
+    })
 }
 
 /// Reads a time in seconds, such as `2e-6` or `2us`. What is negative is left to those who say why it cannot be.
@@ -118,8 +120,14 @@ mod tests {
         for text in
             ["", "-1", "1__0", "_1", "1_", "1e6", "8k", "1,2", "99999999999999999999", "17179869184Gi"]
         {
-            assert!(count(text).is_err(), "{text}");
+            assert!(count::<u64>(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn counts_fit_their_type() {
+        assert_eq!(count("4294967295"), Ok(u32::MAX));
+        assert!(count::<u32>("4294967296").is_err());
     }
 
     #[test]

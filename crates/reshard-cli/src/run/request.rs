@@ -4,6 +4,7 @@ use crate::args;
 use crate::failure::Failure;
 use crate::level;
 use crate::problem::MoveRequest;
+use crate::screen::counted;
 use crate::words::{TYPES, type_name};
 use reshard::engine::{Engine, Level, Messages, MessagesOptions, Threads, ThreadsOptions};
 use reshard::schedule::Strategy;
@@ -94,7 +95,7 @@ impl RunRequest {
         let elems = elems(problem.from()) + elems(problem.to());
         let needed = elems.saturating_mul(u128::from(self.moving.elem_bytes()));
         if let Some(available) = available().filter(|&available| needed > u128::from(available)) {
-            return Err(Failure::usage(&format!(
+            return Err(Failure::failed(format!(
                 "source and destination take {} of memory together, and {} are available; take a smaller --shape or \
                  --type",
                 human(needed),
@@ -122,9 +123,10 @@ impl RunRequest {
                 let scratch = engine.scratch_bytes();
                 if let Some(memory) = self.memory.filter(|&memory| memory < scratch) {
                     return Err(Failure::usage(&format!(
-                        "--memory: {memory} bytes were given for the threads; this plan needs at least {scratch} bytes, all \
-                         for the kernels of {} threads",
-                        engine.threads()
+                        "--memory: {} was given; this plan needs at least {} for what {} work with",
+                        counted(memory, "byte"),
+                        counted(scratch, "byte"),
+                        counted(engine.threads(), "thread")
                     )));
                 }
                 let threads = engine.threads();

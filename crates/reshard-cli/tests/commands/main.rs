@@ -14,3 +14,4 @@ mod schedule;
 mod simulate;
 mod tables;
 mod usage;
+mod wrong;

@@ -354,6 +354,12 @@ fn interface_of(facts: &LibraryFacts) -> Result<Interface> {
     if ["MPICH", "Intel(R) MPI", "MVAPICH"].iter().any(|name| facts.version.contains(name)) {
         return Ok(Interface::Mpich);
     }
+    if facts.version.is_empty() {
+        return Err(Error::new(
+            ErrorKind::External,
+            "the library that was loaded is no MPI library: it does not say its version; set RESHARD_MPI to openmpi, mpich, abi or the path of one",
+        ));
+    }
     Err(Error::new(
         ErrorKind::External,
         format!(
