@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::screen::{Screen, counted, index, write_drawing};
 use reshard_plan::notation::{parse_index, parse_shape, print_shape};
-use reshard_plan::{Axis, Distribution, Pattern};
+use reshard_plan::{Distribution, Pattern};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -220,11 +220,18 @@ fn show(screen: &mut Screen, of: &Distribution, explained: &Explained, one: bool
 
 /// Draws the owner of each block: a line in one dimension, a board in two, a line for each axis in more.
 pub fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
-    let stretches: Vec<Vec<(u64, u64)>> = of.axes().iter().map(stretches).collect();
+    let digits = of.grid().ranks().max().unwrap_or(0).to_string().len() + 1;
+    let across = screen.room(SHOWN_BLOCKS, digits + 1, 4);
+    let last_dim = of.dims() - 1;
+    let stretches: Vec<Vec<(u64, u64)>> = (0..of.dims())
+        .map(|dim| {
+            let most = if dim == last_dim || of.dims() > 2 { across } else { SHOWN_BLOCKS };
+            one_round(of, dim, most)
+        })
+        .collect();
     if stretches.iter().any(Vec::is_empty) {
         return Ok(());
     }
-    let digits = |most: u64| most.to_string().len() + 1;
     let more = |dim: usize| {
         let shown = stretches[dim].last().map_or(0, |last| last.1);
         if shown < of.axes()[dim].len() { " ..." } else { "" }
@@ -244,8 +251,7 @@ pub fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
     let one_row = vec![(0, 1)];
     let (rows, columns) =
         if of.dims() == 1 { (&one_row, &stretches[0]) } else { (&stretches[0], &stretches[1]) };
-    let width = digits(of.grid().ranks().max().unwrap_or(0));
-    let last_dim = of.dims() - 1;
+    let width = digits;
     for row in rows {
         let mut line = String::new();
         for column in columns {
@@ -258,11 +264,29 @@ pub fn picture(screen: &mut Screen, of: &Distribution) -> Result<(), Failure> {
     if of.dims() == 2 && !more(0).is_empty() {
         writeln!(screen.out, "{:>width$}", "...")?;
     }
+    let repeats = |dim: usize| is_round(of, dim, &stretches[dim]);
+    if (0..of.dims()).any(|dim| !more(dim).is_empty() && repeats(dim)) {
+        let lens: Vec<String> = stretches.iter().map(|blocks| blocks.len().to_string()).collect();
+        writeln!(screen.out, "The pattern repeats every {} blocks", lens.join(" x "))?;
+    }
     Ok(())
 }
 
-/// The first blocks of an axis, of all owners: (owner, end).
-fn stretches(axis: &Axis) -> Vec<(u64, u64)> {
+/// The first blocks of an axis, `most` at most, of all owners: (owner, end). If not all have room, one round if that has.
+fn one_round(of: &Distribution, dim: usize, most: usize) -> Vec<(u64, u64)> {
+    let axis = &of.axes()[dim];
     let from = |start: u64| axis.block_at(start);
-    std::iter::successors(from(0), |&(_, end)| from(end)).take(SHOWN_BLOCKS).collect()
+    let blocks: Vec<(u64, u64)> =
+        std::iter::successors(from(0), |&(_, end)| from(end)).take(most + 1).collect();
+    if blocks.len() <= most {
+        return blocks;
+    }
+    let round = (1..=most).find(|&len| is_round(of, dim, &blocks[..len]));
+    blocks[..round.unwrap_or(most)].to_vec()
+}
+
+/// True if these blocks are a whole round of a dimension's pattern.
+fn is_round(of: &Distribution, dim: usize, blocks: &[(u64, u64)]) -> bool {
+    let round = of.pattern().round(dim);
+    round.is_some_and(|round| blocks.last().is_some_and(|last| u128::from(last.1) == round))
 }

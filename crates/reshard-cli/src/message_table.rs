@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::screen::Screen;
-use reshard_plan::{Message, Problem};
+use reshard_plan::{Message, Problem, error};
 use serde::Serialize;
 use std::io::Write;
 
@@ -45,6 +45,9 @@ pub fn draw(
     let widest = cells.iter().flatten().flatten().map(String::len).max().unwrap_or(0);
     let digits = |ranks: &[u64]| ranks.last().map_or(0, |rank| rank.to_string().len());
     let (label, width) = (digits(&senders).max(12), digits(&receivers).max(widest).max(2));
+    let shown = screen.room(receivers.len(), width + 1, label + if counted { 13 } else { 0 });
+    let hidden = receivers.len() - shown;
+    let receivers = &receivers[..shown];
     let empty = screen.faint(&format!("{:>width$}", "-"));
     let mut line = |name: &str, cells: Vec<String>, count: String| {
         let count = if counted { format!("  {count}") } else { String::new() };
@@ -58,7 +61,7 @@ pub fn draw(
     )?;
     for (sender, row) in senders.iter().zip(&cells) {
         let count = row.iter().flatten().count().to_string();
-        let row = row
+        let row = row[..shown]
             .iter()
             .map(|cell| cell.as_ref().map_or(empty.clone(), |cell| format!("{cell:>width$}")))
             .collect();
@@ -71,6 +74,10 @@ pub fn draw(
             (0..receivers.len()).map(|column| format!("{:>width$}", count(column))).collect(),
             String::new(),
         )?;
+    }
+    if hidden > 0 {
+        let more = error::counted(hidden, "more receiver");
+        writeln!(screen.out, "... and {more}: see --rank, --json")?;
     }
     Ok(())
 }

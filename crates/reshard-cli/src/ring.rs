@@ -221,7 +221,8 @@ fn chart(screen: &mut Screen, request: &RingRequest, solution: &Solution) -> Res
     let (rank_width, loads, targets) =
         (shown.to_string().len(), widest(problem.loads()), widest(problem.targets()));
     // Short runs get a column for each unit of time.
-    let columns = usize::try_from(makespan).unwrap_or(usize::MAX).min(CHART_COLUMNS);
+    let columns = usize::try_from(makespan).unwrap_or(usize::MAX);
+    let columns = columns.min(screen.room(CHART_COLUMNS, 1, rank_width + loads + targets + 9));
     for rank in 0..shown {
         let (load, target) = (problem.loads()[rank], problem.targets()[rank]);
         let mut line = vec![None; columns];

@@ -20,6 +20,7 @@ pub fn set_colour(choice: ColorChoice) {
 pub struct Screen {
     pub out: BufWriter<StdoutLock<'static>>,
     colour: bool,
+    columns: Option<usize>,
 }
 
 impl Screen {
@@ -30,7 +31,15 @@ impl Screen {
             Some(ColorChoice::Never) => false,
             Some(ColorChoice::Auto) | None => stdout.is_terminal() && !is_plain(),
         };
-        Self { out: BufWriter::new(stdout.lock()), colour }
+        let columns = terminal_size::terminal_size_of(&stdout).map(|(width, _)| usize::from(width.0));
+        Self { out: BufWriter::new(stdout.lock()), colour, columns: columns.filter(|columns| *columns > 0) }
+    }
+
+    /// How many of at most `most` things, each `width` wide, have room in a line of the terminal besides `taken` columns: at least one,
+    /// and all where there is no terminal.
+    pub fn room(&self, most: usize, width: usize, taken: usize) -> usize {
+        let fit = self.columns.map(|columns| columns.saturating_sub(taken) / width.max(1));
+        fit.map_or(most, |fit| fit.clamp(1, most.max(1)).min(most))
     }
 
     /// Text in a faint colour.

@@ -323,14 +323,15 @@ fn chart(screen: &mut Screen, timeline: &Timeline) -> Result<(), Failure> {
     if senders.is_empty() || timeline.makespan() <= 0.0 {
         return Ok(());
     }
-    let column = timeline.makespan() / CHART_COLUMNS as f64;
     let width = senders.iter().next_back().map_or(1, |rank| rank.to_string().len());
+    let columns = screen.room(CHART_COLUMNS, 1, width + 3);
+    let column = timeline.makespan() / columns as f64;
     writeln!(screen.out, "\nWho sends to whom: receivers modulo 36 as 0-9a-z, {} a column", time(column))?;
     for &sender in senders.iter().take(CHART_RANKS) {
-        let mut line = vec![None; CHART_COLUMNS];
+        let mut line = vec![None; columns];
         for sent in timeline.messages().iter().filter(|sent| sent.from == sender) {
             // The columns whose middle the message covers.
-            let place = |time: f64| ((time / column + 0.5) as usize).min(CHART_COLUMNS);
+            let place = |time: f64| ((time / column + 0.5) as usize).min(columns);
             line[place(sent.start)..place(sent.end)].fill(Some(sent.to));
         }
         let cells: Vec<String> = line

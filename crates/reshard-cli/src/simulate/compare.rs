@@ -13,7 +13,9 @@ use serde::Serialize;
 use std::io::Write;
 
 /// The columns of the longest bar.
-const BAR: f64 = 24.0;
+const BAR: usize = 24;
+/// Those of the numbers before it.
+const NUMBERS: usize = 45;
 
 /// The result, with the keys that scripts depend on.
 #[derive(Serialize)]
@@ -122,10 +124,11 @@ fn show(screen: &mut Screen, request: &SimulationRequest, rows: &[StrategyRow]) 
     writeln!(screen.out, "{}", request.machine_in_words())?;
     writeln!(screen.out, "{:<12} {:>7} {:>9} {:>12}", "strategy", "steps", "messages", "makespan")?;
     let most = timed(rows).map(|row| row.makespan).fold(0.0, f64::max);
+    let longest = screen.room(BAR, 1, NUMBERS) as f64;
     for row in rows {
         match row {
             StrategyRow::Simulated(row) => {
-                let columns = if most > 0.0 { (BAR * row.makespan / most).round() as usize } else { 0 };
+                let columns = if most > 0.0 { (longest * row.makespan / most).round() as usize } else { 0 };
                 let StrategyTime { strategy, steps, messages, .. } = row;
                 let (makespan, bar) = (time(row.makespan), "#".repeat(columns));
                 writeln!(screen.out, "{strategy:<12} {steps:>7} {messages:>9} {makespan:>12}  {bar}")?;

@@ -356,3 +356,107 @@ fn help_and_version_are_answers() {
         assert!(output.status.success() && !output.stdout.is_empty() && output.stderr.is_empty(), "{flag}");
     }
 }
+
+/// What a command draws on a terminal that is so wide, without colours; none if there is no `script` to make one.
+fn on_a_terminal(columns: u32, arguments: &str) -> Option<String> {
+    let program = env!("CARGO_BIN_EXE_reshard");
+    let output = Command::new("script")
+        .args([
+            "-qc",
+            &format!("stty cols {columns} rows 50; '{program}' {arguments} --color never"),
+            "/dev/null",
+        ])
+        .output()
+        .ok()?;
+    Some(String::from_utf8(output.stdout).unwrap().replace('\r', ""))
+}
+
+#[test]
+fn pictures_on_a_terminal_are_no_wider_than_it() {
+    for arguments in [
+        "layout 4x8/64x64 --shape 8192x8192",
+        "layout 32/3 --shape 960",
+        "layout 2x2x30/1x1x1 --shape 8x8x900",
+        "plan 16/3 16/5",
+        "schedule 16/3 16/5",
+        "simulate 16/3 16/5",
+        "simulate 16/3 16/5 --compare",
+        "ring --loads 90,1,7,0,100 --targets 4,4,4,86,100",
+    ] {
+        for columns in [58, 70, 200] {
+            let Some(text) = on_a_terminal(columns, arguments) else { return };
+            // Sentences may be longer: the terminal breaks them.
+            let is_drawn = |line: &&str| {
+                let words = line.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic));
+                line.contains('|') || (!line.contains(": ") && words.count() < 3)
+            };
+            let drawn: Vec<&str> = text.lines().filter(is_drawn).collect();
+            assert!(drawn.len() > 1, "{arguments}: {text}");
+            let widest = drawn.iter().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= columns as usize, "{arguments} on {columns} columns: {widest}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn colour_is_as_it_is_asked_for() {
+    let layout = |flags: &[&str]| {
+        String::from_utf8(reshard(&[&["layout", "2x2/3x3"], flags].concat()).stdout).unwrap().contains('\x1b')
+    };
+    assert!(!layout(&[]) && layout(&["--color", "always"]) && !layout(&["--color", "never"]));
+}
+
+#[test]
+fn what_people_type_is_understood() {
+    let plan = |arguments: &[&str]| json(&[&["plan", "--json"], arguments].concat());
+    let usual = plan(&["--from", "4x4/64x64", "--to", "2x8/50x30", "--shape", "8192x8192"]);
+    for arguments in [
+        &["4x4/64x64", "2x8/50x30", "--shape", "8192x8192"][..],
+        &["4*4/64*64", "2\u{d7}8/50\u{d7}30", "--shape", "8_192,8Ki"],
+        &["4x4/64x64", "2x8/50x30", "--shape", "8Ki*8192"],
+    ] {
+        assert_eq!(plan(arguments), usual, "{arguments:?}");
+    }
+    let run =
+        |name: &str| json(&["run", "2/3", "2/5", "--shape", "30", "--repeat", "1", "--type", name, "--json"]);
+    for (name, is) in [("double", "f64"), ("Float32", "f32"), ("int32_t", "i32"), ("12", "12")] {
+        assert_eq!(run(name)["type"], is);
+    }
+    let simulated =
+        |alpha: &str| json(&["simulate", "2/3", "2/5", "--alpha", alpha, "--json"])["makespan"].clone();
+    assert_eq!(simulated("3us"), simulated("3e-6"));
+}
+
+#[test]
+fn completions_and_pages_know_every_command() {
+    let help = String::from_utf8(reshard(&["--help"]).stdout).unwrap();
+    let commands: Vec<&str> = help
+        .split("Commands:")
+        .nth(1)
+        .unwrap()
+        .split("Options:")
+        .next()
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() > 15 && commands.contains(&"doctor"), "{help}");
+    for shell in ["bash", "zsh", "fish"] {
+        let text = String::from_utf8(reshard(&["completions", shell]).stdout).unwrap();
+        assert!(commands.iter().all(|command| text.contains(command)), "{shell}");
+    }
+    let dir = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pages");
+    let _ = std::fs::remove_dir_all(&dir);
+    assert!(reshard(&["man", "--dir", dir.to_str().unwrap()]).status.success());
+    for command in commands {
+        let page = std::fs::read_to_string(dir.join(format!("reshard-{command}.1")));
+        assert!(command == "help" || page.unwrap().contains(".SH NAME"), "{command}");
+        let printed = reshard(&["man", command]);
+        assert!(printed.status.success() && !printed.stdout.is_empty(), "{command}");
+    }
+    // The short help is shorter than the long one, which has examples.
+    let [short, long] =
+        ["-h", "--help"].map(|flag| String::from_utf8(reshard(&["plan", flag]).stdout).unwrap());
+    assert!(short.len() < long.len() && long.contains("Examples:") && !short.contains("Examples:"));
+}
