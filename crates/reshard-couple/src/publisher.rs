@@ -192,7 +192,7 @@ impl Publisher {
         }
         open.wait_for_room(array.0, deadline);
         open.pack(array.0, number, header, parts, deadline)?;
-        open.io.hand_over(deadline, State::is_handed_over);
+        open.hand_over(deadline);
         if job.processes() > 1 {
             // What this process noticed meanwhile, all say at the next call.
             return decided;

@@ -8,12 +8,12 @@ use crate::job::{Job, error_of};
 use crate::meeting::{Meeting, write_file};
 #[cfg(feature = "mpi")]
 use crate::messages::MessageIo;
-use crate::options::Options;
+use crate::options::{LONGEST, Options};
 use crate::private_file::WrittenFile;
 use crate::secret::{Secret, random};
 use crate::side::{Frames, Role, Side};
 use crate::slots::Buffer;
-use crate::state::{ConsumerId, Patience, Stage, State};
+use crate::state::{ConsumerId, Patience, Stage, State, took_no_step};
 use crate::stream::{listen, local_name};
 use crate::terms::{Hello, Process, Published, Wanted, check_processes, moved, process_of, ranks};
 use reshard::{Error, ErrorKind, Result};
@@ -283,11 +283,25 @@ impl Serving {
         while self.shared().wait(end, |state| state.without_room(place).is_none().then_some(())).is_none() {
             let mut state = self.shared().lock();
             let Some(id) = state.without_room(place) else { return };
-            let why = format!("consumer {id} took no step within {} s", deadline.as_secs_f64());
-            state.end(id, Stage::Lost(why));
+            state.end(id, Stage::Lost(took_no_step(id, deadline)));
             drop(state);
             self.shared().wake();
         }
+    }
+
+    /// Where there is no thread that sends while the program computes, sends all there is to send. Who receives nothing for as long as the
+    /// deadline is given up, so that the next step waits for it no more.
+    pub fn hand_over(&self, deadline: Duration) {
+        if self.io.has_thread() {
+            return;
+        }
+        let began = Instant::now();
+        self.shared().wait(began + LONGEST, |state| {
+            state.end_stalled(began, deadline);
+            state.is_handed_over().then_some(())
+        });
+        // Whoever was given up is told.
+        self.shared().wake();
     }
 
     pub fn pack(
@@ -388,7 +402,7 @@ impl Frames for ToConsumer<'_> {
             same => same,
         };
         if waited > self.deadline {
-            let why = format!("consumer {} took no step within {} s", self.id, self.deadline.as_secs_f64());
+            let why = took_no_step(self.id, self.deadline);
             self.shared.lock().end(self.id, Stage::Lost(why));
             self.shared.wake();
         } else if waited > POLLING {

@@ -182,13 +182,6 @@ impl<S: Service> IoThread<S> {
     pub fn has_thread(&self) -> bool {
         self.thread.is_some()
     }
-
-    /// Where there is no thread that sends while the program computes, sends all there is to send.
-    pub fn hand_over(&self, deadline: Duration, done: fn(&S) -> bool) {
-        if self.thread.is_none() {
-            self.shared.wait(Instant::now() + deadline, |service| done(service).then_some(()));
-        }
-    }
 }
 
 impl<S: Service> Drop for IoThread<S> {

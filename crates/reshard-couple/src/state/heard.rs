@@ -235,6 +235,9 @@ impl Service for State {
     fn sent(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.in_flight -= 1;
+        if let Some(one) = connection.consumer.and_then(|consumer| self.consumers.get_mut(&consumer)) {
+            one.moved = Instant::now();
+        }
         if let (FrameKind::Data, Some(consumer)) = (head.kind, connection.consumer) {
             self.with_step(consumer, head.array, head.sequence, |step| step.unsent -= 1);
             self.keep(body);

@@ -4,6 +4,7 @@ mod heard;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod waiting;
 
 use crate::frame::{FrameKind, Head};
 use crate::service::{ConnectionId, Orders};
@@ -12,6 +13,7 @@ use crate::terms::{Announced, Hello, MAX_QUEUED, Process, Published, Queue, Text
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+pub use waiting::took_no_step;
 
 /// Frames that are kept for the next step, in bytes.
 const MAX_SPARE_BYTES: usize = 1 << 30;
@@ -88,6 +90,8 @@ pub struct Consumer {
     /// Its connections for data come and go.
     few_connections: bool,
     since: Instant,
+    /// When something was sent to it last.
+    moved: Instant,
 }
 
 /// How far a consumer has come.
@@ -373,38 +377,6 @@ impl State {
         }
     }
 
-    /// The oldest step of each consumer's queue that is full and may drop steps: they make room for the next step of the array.
-    pub fn full(&self, place: usize) -> Vec<(ConsumerId, u32, u64)> {
-        let mut found = Vec::new();
-        for (id, consumer) in self.consumers.iter().filter(|(_, one)| one.stage == Stage::Admitted) {
-            for (array, steps) in (0..).zip(&consumer.arrays) {
-                let of_array = consumer.places.get(array as usize) == Some(&place);
-                let mut free = steps.waiting.iter().filter(|step| !step.taken);
-                let count = free.clone().count();
-                if of_array
-                    && steps.queue.drops
-                    && count >= steps.queue.depth as usize
-                    && let Some(oldest) = free.next()
-                {
-                    found.push((*id, array, oldest.announced.sequence));
-                }
-            }
-        }
-        found
-    }
-
-    /// A consumer for whose array there is no room, and which does not drop steps.
-    pub fn without_room(&self, place: usize) -> Option<ConsumerId> {
-        let full = |consumer: &Consumer| {
-            let arrays = consumer.arrays.iter().zip(&consumer.places).filter(|(_, of)| **of == place);
-            arrays
-                .into_iter()
-                .any(|(steps, _)| !steps.queue.drops && steps.waiting.len() >= steps.queue.depth as usize)
-        };
-        let mut admitted = self.consumers.iter().filter(|(_, one)| one.stage == Stage::Admitted);
-        admitted.find(|(_, consumer)| full(consumer)).map(|(id, _)| *id)
-    }
-
     /// There are no more steps: tells those who wait for one.
     pub fn end_all(&mut self) {
         self.ended = true;
@@ -422,25 +394,6 @@ impl State {
         }
     }
 
-    /// True if all was sent but what consumers may still drop.
-    pub fn is_handed_over(&self) -> bool {
-        let mut admitted = self.consumers.values().filter(|one| one.stage == Stage::Admitted);
-        self.connections.values().all(|connection| connection.output.is_empty() && connection.in_flight == 0)
-            && admitted
-                .all(|one| one.arrays.iter().all(|steps| steps.queue.drops || steps.waiting.is_empty()))
-    }
-
-    /// True if nobody is left who gets steps from this process.
-    pub fn all_left(&self) -> bool {
-        let mut admitted = self.consumers.values().filter(|one| one.stage == Stage::Admitted);
-        admitted.all(|consumer| {
-            // Where connections come and go, one may still come for what was not sent.
-            let waited =
-                consumer.few_connections && consumer.arrays.iter().any(|one| !one.waiting.is_empty());
-            consumer.control.is_none() && consumer.data.is_empty() && !waited
-        })
-    }
-
     fn consumer(&mut self, id: ConsumerId) -> &mut Consumer {
         self.consumers.entry(id).or_insert_with(|| Consumer {
             hello: None,
@@ -452,6 +405,7 @@ impl State {
             asked: Vec::new(),
             few_connections: false,
             since: Instant::now(),
+            moved: Instant::now(),
         })
     }
 
