@@ -141,10 +141,20 @@ impl Communicator {
 
     /// Gathers the bytes of all ranks on all ranks, in the order of ranks; all must give equally many. Collective.
     pub fn gather(&self, mine: &[u8], limit: Option<Duration>) -> Result<Vec<u8>> {
+        self.gather_lengths(mine, &|_| mine.len(), limit)
+    }
+
+    /// As [`gather`](Self::gather), where all know how many bytes each rank has.
+    fn gather_lengths(
+        &self,
+        mine: &[u8],
+        length: &dyn Fn(usize) -> usize,
+        limit: Option<Duration>,
+    ) -> Result<Vec<u8>> {
         self.check_open()?;
         self.check_usable()?;
         self.begin(limit)?;
-        let all = mine.len() as u128 * self.size() as u128;
+        let all: u128 = (0..self.size()).map(|rank| length(rank) as u128).sum();
         if all > (MAX_MESSAGE_BYTES - HEAD_BYTES) as u128 {
             return Err(Error::new(
                 ErrorKind::TooLarge,
@@ -156,7 +166,8 @@ impl Communicator {
         let sequence = self.next_sequence();
         let exchange = TreeExchange { transport: self.transport(), sequence, tag: GATHER_TAG, limit };
         // A message, what it is made of, and what is made of it.
-        let gathered = memory::check(3 * all, "what all ranks say").and_then(|()| gather(&exchange, mine));
+        let gathered =
+            memory::check(3 * all, "what all ranks say").and_then(|()| gather(&exchange, mine, length));
         let gathered = gathered.and_then(|gathered| gathered.map_err(no_answer));
         gathered.inspect_err(|error| self.refuse(error))
     }
@@ -173,15 +184,20 @@ impl Communicator {
         let length = |one: &[u8; SHORT_BYTES]| {
             one.first_chunk::<8>().map_or(0, |length| u64::from_ne_bytes(*length) as usize)
         };
-        let longest = all.iter().map(length).max().unwrap_or(0);
-        if longest <= SHORT_BYTES - 8 {
-            return Ok(all.iter().map(|one| one[8..8 + length(one)].to_vec()).collect());
+        let lengths: Vec<usize> = all.iter().map(length).collect();
+        if lengths.iter().all(|&length| length <= SHORT_BYTES - 8) {
+            return Ok(all.iter().zip(lengths).map(|(one, length)| one[8..8 + length].to_vec()).collect());
         }
-        let mut padded = mine.to_vec();
-        padded.resize(longest, 0);
-        let texts = self.gather(&padded, limit)?;
-        let texts = texts.chunks_exact(longest).zip(all);
-        Ok(texts.map(|(text, one)| text[..length(one)].to_vec()).collect())
+        // What is short is here already: one rank that has much to say costs the others no more than that.
+        let rest = |length: usize| if length <= SHORT_BYTES - 8 { 0 } else { length };
+        let mine = if rest(mine.len()) == 0 { &[] } else { mine };
+        let texts = self.gather_lengths(mine, &|rank| rest(lengths[rank]), limit)?;
+        let mut texts = texts.as_slice();
+        let text = |(one, &length): (&[u8; SHORT_BYTES], &usize)| match rest(length) {
+            0 => one[8..8 + length].to_vec(),
+            _ => texts.split_off(..length).unwrap_or_default().to_vec(),
+        };
+        Ok(all.iter().zip(&lengths).map(text).collect())
     }
 
     /// The result of all ranks: that of this one, or, if some failed, the error of the first of them, on all ranks; `told` makes it of the

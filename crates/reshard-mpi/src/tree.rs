@@ -159,22 +159,35 @@ pub fn no_answer(rank: usize) -> Error {
     )
 }
 
-/// Gathers the bytes of all ranks, equally many of each, on all ranks, in the order of ranks. Returns them, or the first rank
-/// that did not answer in time.
-pub fn gather(exchange: &TreeExchange<'_>, mine: &[u8]) -> Result<std::result::Result<Vec<u8>, usize>> {
-    let (size, each) = (exchange.transport.size(), mine.len());
+/// Gathers the bytes of all ranks on all ranks, in the order of ranks; all know how many those of each rank are. Returns them, or the first
+/// rank that did not answer in time.
+pub fn gather(
+    exchange: &TreeExchange<'_>,
+    mine: &[u8],
+    length: impl Fn(usize) -> usize,
+) -> Result<std::result::Result<Vec<u8>, usize>> {
+    let size = exchange.transport.size();
+    let subtree = |rank: usize| {
+        let mut list = Vec::new();
+        list_subtree(rank, size, &mut list);
+        list
+    };
     let join = |joined: &mut Vec<u8>, said: &[u8]| joined.extend_from_slice(said);
     // Each rank's own comes before those of its children.
     let in_order = |joined: Vec<u8>| {
-        let mut order = Vec::with_capacity(size);
-        list_subtree(0, size, &mut order);
-        let mut all = vec![0; joined.len()];
-        for (place, rank) in order.into_iter().enumerate() {
-            all[rank * each..(rank + 1) * each].copy_from_slice(&joined[place * each..(place + 1) * each]);
+        let mut begins: Vec<usize> = (0..size).map(&length).collect();
+        let mut begin = 0;
+        begins.iter_mut().for_each(|one| begin += std::mem::replace(one, begin));
+        let (mut all, mut rest) = (vec![0; joined.len()], joined.as_slice());
+        for rank in subtree(0) {
+            let (own, after) = rest.split_at(length(rank));
+            all[begins[rank]..][..own.len()].copy_from_slice(own);
+            rest = after;
         }
         all
     };
-    exchange.run(mine.to_vec(), |rank| subtree_size(rank, size) * each, join, in_order, size * each)
+    let up_bytes = |rank: usize| subtree(rank).into_iter().map(&length).sum();
+    exchange.run(mine.to_vec(), up_bytes, join, in_order, (0..size).map(&length).sum())
 }
 
 /// Begins to send a message with a buffer of its own.
@@ -204,16 +217,6 @@ fn levels(mut rank: usize, size: usize) -> u32 {
     levels
 }
 
-/// The number of ranks of a subtree.
-fn subtree_size(rank: usize, size: usize) -> usize {
-    let (mut first, mut last, mut count) = (rank, rank, 0);
-    while first < size {
-        count += last.min(size - 1) - first + 1;
-        (first, last) = (first * TREE_ARITY + 1, (last + 1) * TREE_ARITY);
-    }
-    count
-}
-
 /// Lists the ranks of a subtree, each before its children.
 fn list_subtree(rank: usize, size: usize, list: &mut Vec<usize>) {
     list.push(rank);
@@ -239,17 +242,6 @@ mod tests {
     use super::*;
     use crate::transport::ThreadTransport;
 
-    #[test]
-    fn subtrees_are_counted_as_they_are_listed() {
-        for size in 1..700 {
-            for rank in 0..size {
-                let mut list = Vec::new();
-                list_subtree(rank, size, &mut list);
-                assert_eq!(subtree_size(rank, size), list.len(), "rank {rank} of {size}");
-            }
-        }
-    }
-
     fn gathered(
         ranks: Vec<ThreadTransport>,
         limit: Duration,
@@ -257,7 +249,7 @@ mod tests {
         std::thread::scope(|scope| {
             let gather = |rank: ThreadTransport| {
                 let exchange = TreeExchange { transport: &rank, sequence: 5, tag: 1, limit: Some(limit) };
-                gather(&exchange, &[rank.rank() as u8, 7])
+                gather(&exchange, &[rank.rank() as u8, 7], |_| 2)
             };
             let all: Vec<_> = ranks.into_iter().map(|rank| scope.spawn(move || gather(rank))).collect();
             all.into_iter().map(|rank| rank.join().unwrap()).collect()
@@ -276,6 +268,27 @@ mod tests {
         }
     }
 
+    /// As many bytes of each rank as it has, some none.
+    #[test]
+    fn ranks_may_have_bytes_of_other_lengths() {
+        let length = |rank: usize| if rank.is_multiple_of(3) { 0 } else { 5 * rank };
+        for size in [1, 2, 9, 10, 75] {
+            let all: Vec<u8> = (0..size).flat_map(|rank| vec![rank as u8; length(rank)]).collect();
+            std::thread::scope(|scope| {
+                for rank in ThreadTransport::groups([size, 0]) {
+                    let all = &all;
+                    scope.spawn(move || {
+                        let limit = Some(Duration::from_secs(20));
+                        let exchange = TreeExchange { transport: &rank, sequence: 5, tag: 1, limit };
+                        let mine = vec![rank.rank() as u8; length(rank.rank())];
+                        let found = gather(&exchange, &mine, length).unwrap().unwrap();
+                        assert!(found == *all, "rank {} of {size}", rank.rank());
+                    });
+                }
+            });
+        }
+    }
+
     /// Bytes of two lengths are not taken for each other, on whichever rank the longer ones are.
     #[test]
     fn a_gather_of_other_lengths_is_refused() {
@@ -285,7 +298,7 @@ mod tests {
                     let limit = Some(Duration::from_millis(200));
                     let exchange = TreeExchange { transport: &rank, sequence: 5, tag: 1, limit };
                     let mine = if rank.rank() == longer { &[1; 8][..] } else { &[1; 4] };
-                    gather(&exchange, mine)
+                    gather(&exchange, mine, |_| mine.len())
                 };
                 let ranks = ThreadTransport::groups([2, 0]).into_iter();
                 let all: Vec<_> = ranks.map(|rank| scope.spawn(move || gather(rank))).collect();
