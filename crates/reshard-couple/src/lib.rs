@@ -11,6 +11,7 @@
 
 mod addresses;
 mod arrivals;
+mod bounds;
 mod connecting;
 mod element;
 mod frame;

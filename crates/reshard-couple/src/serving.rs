@@ -1,6 +1,7 @@
 //! A publisher that consumers can find: how its processes are reached, what they decide together before a step, and how a step is packed.
 
 use crate::addresses::{advertised, resolve};
+use crate::bounds::check_messages;
 use crate::frame::{FrameKind, Head};
 use crate::greeting::SessionId;
 use crate::io::{Door, IoThread, Shared};
@@ -258,7 +259,9 @@ impl Serving {
             let published = published.iter().find(|one| one.name == wanted.name);
             let published =
                 published.ok_or_else(|| Error::new(ErrorKind::Mismatch, "an array is not published"))?;
-            Side::new(&moved(published, wanted, all)?, Role::Producer, hosted.clone(), all)
+            let moved = moved(published, wanted, all)?;
+            check_messages(&moved, hosted.clone())?;
+            Side::new(&moved, Role::Producer, hosted.clone(), all)
         };
         let sides: Vec<Side> = hello.arrays.iter().map(side).collect::<Result<_>>()?;
         let state = self.shared().lock();

@@ -1,6 +1,7 @@
 //! What two jobs tell each other in words, and what must fit before anything moves: names, shapes, types of elements, byte order,
 //! distributions. Texts are JSON, so that a person can read them.
 
+use crate::bounds::check_copies;
 use crate::element::ElementType;
 use reshard::{Layout, Move, Result, Window};
 use serde::{Deserialize, Serialize};
@@ -204,11 +205,13 @@ pub fn check(
             ));
         }
         match moved(one, wanted, producer_ranks) {
-            Ok(_) => Ok(place),
+            Ok(moved) => Ok((place, moved)),
             Err(error) => Err(format!("the array '{}' does not fit: {error}", one.name)),
         }
     };
-    let places = hello.arrays.iter().map(place).collect::<std::result::Result<_, _>>()?;
+    let found = hello.arrays.iter().map(place).collect::<std::result::Result<Vec<_>, _>>()?;
+    let (places, moves): (Vec<usize>, Vec<Move>) = found.into_iter().unzip();
+    check_copies(&moves, hello, processes)?;
     let steps: u64 = hello.arrays.iter().map(|wanted| u64::from(wanted.queue.depth)).sum();
     match steps <= MAX_QUEUED {
         true => Ok(places),

@@ -129,8 +129,7 @@ fn produce(rank: usize, world: &World, from: &Layout, came: &Barrier) -> (Vec<Du
 fn who_stops_receiving_costs_the_producer_one_deadline() {
     for producers in [1, 2] {
         let mut ranks = programs(&[producers, 1, 1]);
-        let (from, to) =
-            (layout(&format!("{producers}x1/8x8 of 60x50")), layout("1x1/50x50 of 60x50"));
+        let (from, to) = (layout(&format!("{producers}x1/8x8 of 60x50")), layout("1x1/50x50 of 60x50"));
         let (came, done) = (Barrier::new(producers + 2), Barrier::new(producers + 2));
         std::thread::scope(|scope| {
             let (still, viewer) = (ranks.pop().unwrap(), ranks.pop().unwrap());
@@ -175,10 +174,7 @@ fn who_stops_receiving_costs_the_producer_one_deadline() {
             for produced in produced {
                 let (times, lost) = produced.join().unwrap();
                 // Which of the two consumers came first is not said.
-                assert!(
-                    matches!(&lost[..], [why] if why.ends_with("took no step within 0.5 s")),
-                    "{lost:?}"
-                );
+                assert!(matches!(&lost[..], [why] if why.ends_with("took no step within 0.5 s")), "{lost:?}");
                 let late = times.iter().filter(|time| **time >= SHORT / 2).count();
                 assert!(late <= 2, "{late} puts waited: {times:?}");
             }
