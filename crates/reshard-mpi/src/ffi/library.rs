@@ -226,11 +226,7 @@ impl Mpi {
         if is_forked() {
             return Err(forked_off());
         }
-        if ENDED.load(Ordering::Acquire) {
-            let why =
-                GIVEN_UP.get().map_or("MPI has ended in this process and cannot begin again", String::as_str);
-            return Err(Error::new(ErrorKind::External, why));
-        }
+        check_not_ended()?;
         let held = match self.threads.get() {
             Some(Threads::Funneled(thread)) if *thread != this_thread() => {
                 return Err(Error::new(
@@ -246,7 +242,10 @@ impl Mpi {
             }
             _ => None,
         };
-        Ok(CallGuard { mpi: self, held })
+        let guard = CallGuard { mpi: self, held };
+        // While this waited for its turn, another may have given MPI up.
+        check_not_ended()?;
+        Ok(guard)
     }
 
     /// Fails if MPI may not be called: see `enter`.
@@ -274,6 +273,15 @@ impl fmt::Debug for Mpi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mpi({}, {:?})", self.version, self.interface)
     }
+}
+
+/// Fails once no call of MPI may be made any more.
+fn check_not_ended() -> Result<()> {
+    if !ENDED.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let why = GIVEN_UP.get().map_or("MPI has ended in this process and cannot begin again", String::as_str);
+    Err(Error::new(ErrorKind::External, why))
 }
 
 /// The MPI library that the process has loaded already, if there is one.
@@ -405,8 +413,29 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LibraryFacts, interface_of, short};
+    use super::{ENDED, LibraryFacts, Mpi, Threads, interface_of, short};
     use crate::abi::Interface;
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    /// A call that never returns is given up while others wait for their turn: none of them may be made.
+    #[test]
+    fn who_waited_for_its_turn_learns_that_mpi_was_given_up() {
+        // Loaded, not begun.
+        let Ok(mpi) = Mpi::load(None) else { return };
+        assert!(mpi.threads.set(Threads::Serialized).is_ok());
+        let held = mpi.enter().unwrap();
+        let waited = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| mpi.enter().map(drop));
+            std::thread::sleep(Duration::from_millis(100));
+            mpi.give_up("a call never returned".into());
+            drop(held);
+            waits.join().unwrap()
+        });
+        ENDED.store(false, Ordering::Release);
+        assert!(waited.unwrap_err().to_string().contains("a call never returned"));
+        assert!(mpi.enter().is_ok());
+    }
 
     #[test]
     fn versions_are_short() {
