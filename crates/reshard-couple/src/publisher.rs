@@ -5,7 +5,7 @@ use crate::io::Shared;
 use crate::job::Job;
 use crate::meeting::Meeting;
 use crate::options::Options;
-use crate::serving::Serving;
+use crate::serving::{Serving, TURN};
 use crate::state::{Consumer, ConsumerId, Stage, State};
 use crate::terms::{ArrayId, MAX_HEADER_BYTES, Published};
 use bytemuck::Pod;
@@ -212,8 +212,7 @@ impl Publisher {
         let shared = Arc::clone(open.io.shared());
         shared.lock().end_all();
         shared.wake();
-        let end = Instant::now() + deadline;
-        if shared.wait(end, |state| state.all_left().then_some(())).is_none() {
+        if !open.wait_until_left(job, deadline)? {
             let mut state = shared.lock();
             let admitted =
                 |(id, one): (&ConsumerId, &Consumer)| (one.stage == Stage::Admitted).then_some(*id);
@@ -279,9 +278,6 @@ impl Publisher {
 const WAITS: u8 = 0;
 const CAME: u8 = 1;
 const LATE: u8 = 2;
-
-/// How long one turn of waiting takes.
-const TURN: Duration = Duration::from_millis(5);
 
 /// The error of too few consumers.
 fn late(shared: &Shared<State>, consumers: usize, deadline: Duration) -> Error {

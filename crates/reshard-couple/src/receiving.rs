@@ -67,7 +67,7 @@ impl Receiving<'_> {
                 });
             }
             match coming {
-                Some(Coming::Complete) => return Ok(()),
+                Some(Coming::Complete) => return self.check(ranks),
                 Some(Coming::Frames(frames)) => {
                     (self.early, self.once) = (true, true);
                     for frame in frames {
@@ -85,6 +85,19 @@ impl Receiving<'_> {
                 None => return Err(self.late()),
             }
         }
+    }
+
+    /// Fails if frames that wait to be unpacked are not as long as both sides agreed on: before any process of the job has written something.
+    fn check(&mut self, ranks: &mut [Unpacking<'_>]) -> Result<()> {
+        let arrivals = self.io.shared().lock();
+        let mut frames = arrivals.arrays[self.array].frames(self.announced.sequence);
+        let checked = frames.try_for_each(|frame| {
+            let rank = rank_of(ranks, frame.to)?;
+            rank.check(u64::from(frame.from), frame.bytes().len())
+        });
+        // It will not be right the next time either.
+        self.once |= checked.is_err();
+        checked
     }
 
     /// Looks for a moment whether something comes through shared memory.
@@ -141,9 +154,12 @@ impl Receiving<'_> {
 
 /// Unpacks a frame into the part of the rank it is for; ranks are in their order.
 pub fn unpack(ranks: &mut [Unpacking<'_>], frame: &ArrivedFrame) -> Result<()> {
-    let to = u64::from(frame.to);
-    match ranks.binary_search_by_key(&to, |rank| rank.rank) {
-        Ok(place) => ranks[place].frame(u64::from(frame.from), frame.bytes()),
+    rank_of(ranks, frame.to)?.frame(u64::from(frame.from), frame.bytes())
+}
+
+fn rank_of<'r, 's>(ranks: &'r mut [Unpacking<'s>], to: u32) -> Result<&'r mut Unpacking<'s>> {
+    match ranks.binary_search_by_key(&u64::from(to), |rank| rank.rank) {
+        Ok(place) => Ok(&mut ranks[place]),
         Err(_) => {
             Err(Error::new(ErrorKind::Failed, format!("something came for rank {to}, which is not here")))
         }

@@ -165,7 +165,7 @@ impl Serving {
             let wrong = checked.err().map(|error| (error.kind().code() as u32, error.to_string()));
             let mut mine =
                 Decision { lost: lost_in(&state), left: left.collect(), wrong, ..Decision::default() };
-            if job.leads() {
+            if job.leads() && !state.has_ended() {
                 let ready = state.consumers.iter().filter(|(_, one)| one.stage == Stage::Ready);
                 let hello = ready.filter_map(|(id, one)| Some((*id, Hello::clone(one.hello.as_ref()?))));
                 mine.admit = hello.collect();
@@ -307,6 +307,24 @@ impl Serving {
         self.shared().wake();
     }
 
+    /// Waits until all consumers have left; false if some have not before the deadline. Collective: who comes at the very end may need all
+    /// processes, and over MPI nothing moves while a process waits for others.
+    pub fn wait_until_left(&self, job: &Job, deadline: Duration) -> Result<bool> {
+        let end = Instant::now() + deadline;
+        loop {
+            let turn = if job.processes() == 1 { end } else { (Instant::now() + TURN).min(end) };
+            let left = self.shared().wait(turn, |state| state.all_left().then_some(())).is_some();
+            if job.processes() == 1 {
+                return Ok(left);
+            }
+            let all = job.gather(&[u8::from(left), u8::from(Instant::now() >= end)], deadline)?;
+            let is = |place: usize| move |said: &Vec<u8>| said.get(place) == Some(&1);
+            if all.iter().all(is(0)) || all.iter().any(is(1)) {
+                return Ok(left);
+            }
+        }
+    }
+
     pub fn pack(
         &mut self,
         place: usize,
@@ -351,6 +369,9 @@ impl Serving {
         Ok(())
     }
 }
+
+/// How long one turn of waiting takes.
+pub const TURN: Duration = Duration::from_millis(5);
 
 /// How long to wait in one step for a consumer that takes it, or for what carries it, while memory could be had all the same: the longest
 /// turn of others on its processor. A step that takes longer is packed at once, so that `put` does not last as long as it travels.

@@ -150,8 +150,9 @@ impl RankSide {
         let mut data = table.fill();
         data.enter_own_bytes(0, *number, &[], part)?;
         packer.begin(&data);
-        let came = messages.iter().map(|_| Came::default()).collect();
-        Ok(Unpacking { rank: *rank, packer, messages, places, data, came })
+        let came = || messages.iter().map(|_| Came::default()).collect();
+        let (checked, came) = (came(), came());
+        Ok(Unpacking { rank: *rank, packer, messages, places, data, came, checked })
     }
 }
 
@@ -201,6 +202,8 @@ pub struct Unpacking<'s> {
     places: &'s HashMap<u64, usize>,
     data: Buffers<'s>,
     came: Vec<Came>,
+    /// How far they are known to fit, before any is unpacked.
+    checked: Vec<Came>,
 }
 
 /// How far a message has come.
@@ -213,36 +216,60 @@ struct Came {
 impl Unpacking<'_> {
     /// The next frame of a message.
     pub fn frame(&mut self, peer: u64, frame: &[u8]) -> Result<()> {
-        match self.unpack_one(peer, frame) {
-            Some(()) => Ok(()),
-            None => Err(Error::new(
-                ErrorKind::Failed,
-                format!(
-                    "rank {peer} of the producer sent rank {} frames of other lengths than both agreed on; the part is written only in \
-                     places",
-                    self.rank
-                ),
-            )),
-        }
+        let Self { packer, messages, places, data, came, rank, .. } = self;
+        let wrong = || self::wrong(peer, *rank, IN_PLACES);
+        let place = *places.get(&peer).ok_or_else(wrong)?;
+        let (range, mut cursor) =
+            came[place].next(&messages[place], packer, data, frame.len()).ok_or_else(wrong)?;
+        let used = packer.unpack(data, range, &mut cursor, frame);
+        came[place].cursor = Some(cursor);
+        if used == frame.len() { Ok(()) } else { Err(wrong()) }
     }
 
-    fn unpack_one(&mut self, peer: u64, frame: &[u8]) -> Option<()> {
-        let Self { packer, messages, places, data, came, .. } = self;
-        let place = *places.get(&peer)?;
-        let (message, came) = (&messages[place], &mut came[place]);
-        if (frame.len() as u64) < packer.max_elem_bytes() {
+    /// The next frame of a message has so many bytes: fails if that is not what both agreed on. Nothing is written.
+    pub fn check(&mut self, peer: u64, bytes: usize) -> Result<()> {
+        let Self { packer, messages, places, data, checked, rank, .. } = self;
+        let wrong = || self::wrong(peer, *rank, "");
+        let place = *places.get(&peer).ok_or_else(wrong)?;
+        let (range, mut cursor) =
+            checked[place].next(&messages[place], packer, data, bytes).ok_or_else(wrong)?;
+        let used = packer.skip(data, range, &mut cursor, bytes);
+        checked[place].cursor = Some(cursor);
+        if used == bytes { Ok(()) } else { Err(wrong()) }
+    }
+}
+
+impl Came {
+    /// Where the next frame of a message goes, if one of so many bytes may come.
+    fn next<'m>(
+        &mut self,
+        message: &'m Planned,
+        packer: &RankPacker,
+        data: &Buffers<'_>,
+        bytes: usize,
+    ) -> Option<(&'m MessageRange, Cursor)> {
+        if (bytes as u64) < packer.max_elem_bytes() {
             return None;
         }
-        let (range, mut cursor) = loop {
-            let range = message.ranges.get(came.range)?;
-            let cursor = came.cursor.take().unwrap_or_else(|| packer.open(data, range));
+        loop {
+            let range = message.ranges.get(self.range)?;
+            let cursor = self.cursor.take().unwrap_or_else(|| packer.open(data, range));
             if !cursor.finished() {
-                break (range, cursor);
+                return Some((range, cursor));
             }
-            came.range += 1;
-        };
-        let used = packer.unpack(data, range, &mut cursor, frame);
-        came.cursor = Some(cursor);
-        (used == frame.len()).then_some(())
+            self.range += 1;
+        }
     }
+}
+
+/// What is said of a part that was begun.
+const IN_PLACES: &str = "; the part is written only in places";
+
+fn wrong(peer: u64, rank: u64, parts: &str) -> Error {
+    Error::new(
+        ErrorKind::Failed,
+        format!(
+            "rank {peer} of the producer sent rank {rank} frames of other lengths than both agreed on{parts}"
+        ),
+    )
 }

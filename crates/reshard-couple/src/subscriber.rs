@@ -241,7 +241,10 @@ impl Connected {
         let began = Instant::now();
         let end = began + options.deadline;
         let wait = options.deadline;
-        let arriving = |wanted: &Wanted| Arriving { element: wanted.element.bytes(), ..Arriving::default() };
+        let arriving = |wanted: &Wanted| {
+            let (element, depth) = (wanted.element.bytes(), wanted.queue.depth);
+            Arriving { element, depth, ..Arriving::default() }
+        };
         let mut arrivals = Arrivals::default();
         arrivals.arrays = arrays.iter().map(arriving).collect();
         // A process that cannot begin must not leave the others alone.
@@ -422,6 +425,9 @@ impl Connected {
             let mut arrivals = self.io.shared().lock();
             if !wanted.queue.drops && self.redialling.is_none() {
                 arrivals.want(array, sequence + u64::from(wanted.queue.depth));
+            }
+            if !wanted.queue.drops && wanted.is_empty() && job.leads() {
+                arrivals.tell(&Text::Next { array: array as u32 });
             }
         }
         self.io.shared().wake();

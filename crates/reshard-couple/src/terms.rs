@@ -66,6 +66,16 @@ pub struct Part {
     pub axes: Vec<usize>,
 }
 
+impl Wanted {
+    /// True if no step of it has any elements: then nothing but the consumer's word says that it was taken.
+    pub fn is_empty(&self) -> bool {
+        match &self.window {
+            Some(part) => part.shape.contains(&0),
+            None => self.layout.distribution().shape().contains(&0),
+        }
+    }
+}
+
 impl Part {
     pub fn window(&self) -> Window {
         Window::of(&self.shape).from(&self.from).to(&self.to).permuted(&self.axes)
@@ -126,7 +136,7 @@ pub enum Text {
     },
     /// All connections of the consumer are there.
     Ready,
-    /// The consumer waits for the next step of this array. Only where steps may be dropped.
+    /// The consumer waits for the next step of this array, where steps may be dropped; it has taken one, where steps have no elements.
     Next {
         array: u32,
     },

@@ -1,99 +1,16 @@
-//! Programs of one world, one of which stops receiving: the producer waits for it once, and the others get every step.
+//! Programs of one world, one of which stops receiving, or gets frames that are cut elsewhere: the producer waits for it once, and the others get
+//! every step.
 #![cfg(feature = "mpi")]
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
+use common::wrapped::{Rank, programs};
 use common::{DEADLINE, layout, options, value};
-use reshard::{ErrorKind, Layout, Result};
-use reshard_couple::{ElementType, Meeting, Publisher, Subscriber, World};
-use reshard_mpi::communicator::Communicator;
-use reshard_mpi::in_process;
-use reshard_mpi::transport::{MessageBuffer, Transport};
-use std::ops::Range;
-use std::sync::{Arc, Barrier};
+use reshard::{ErrorKind, Layout};
+use reshard_couple::{ElementType, Meeting, Publisher, Subscriber, Subscription, World};
+use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
-
-/// Messages that are complete when they are received, as long ones of MPI are.
-struct Rendezvous(Box<dyn Transport>);
-
-// SAFETY: all of it is done by the transport within.
-#[allow(unsafe_code)]
-unsafe impl Transport for Rendezvous {
-    fn rank(&self) -> usize {
-        self.0.rank()
-    }
-
-    fn groups(&self) -> [usize; 2] {
-        self.0.groups()
-    }
-
-    fn number(&self, limit: Option<Duration>) -> Result<u64> {
-        self.0.number(limit)
-    }
-
-    fn identity(&self) -> u128 {
-        self.0.identity()
-    }
-
-    fn buffer(&self, bytes: usize) -> Result<Box<dyn MessageBuffer>> {
-        Ok(Box::new(Synchronous(self.0.buffer(bytes)?)))
-    }
-
-    fn probe(&self, tag: u32) -> Result<Option<(usize, usize)>> {
-        self.0.probe(tag)
-    }
-}
-
-struct Synchronous(Box<dyn MessageBuffer>);
-
-impl MessageBuffer for Synchronous {
-    fn bytes(&mut self) -> &mut [u8] {
-        self.0.bytes()
-    }
-
-    fn send(&mut self, bytes: Range<usize>, to: usize, tag: u32, _: bool) -> Result<()> {
-        self.0.send(bytes, to, tag, true)
-    }
-
-    fn receive(&mut self, from: usize, tag: u32) -> Result<()> {
-        self.0.receive(from, tag)
-    }
-
-    fn test(&mut self) -> Result<Option<usize>> {
-        self.0.test()
-    }
-
-    fn is_free(&self) -> bool {
-        self.0.is_free()
-    }
-
-    fn cancel(&mut self) {
-        self.0.cancel();
-    }
-}
-
-/// A rank of a program: its communicators, of all and of its own program, and what carries frames.
-type Rank = (Arc<Communicator>, Arc<Communicator>, Box<dyn Transport>);
-
-/// The ranks of several programs of one world.
-fn programs(sizes: &[usize]) -> Vec<Vec<Rank>> {
-    let all: usize = sizes.iter().sum();
-    let mut ends = in_process::group(all).into_iter().zip(in_process::transports(all));
-    let mut program = |size: &usize| {
-        let own = in_process::group(*size).into_iter();
-        let rank = |own| {
-            let (all, transport) = ends.next().unwrap();
-            (all, own, Box::new(Rendezvous(transport)) as Box<dyn Transport>)
-        };
-        own.map(rank).collect()
-    };
-    sizes.iter().map(&mut program).collect()
-}
-
-fn world((all, own, transport): Rank, program: &str) -> World {
-    World::over(&all, &own, transport, program, DEADLINE).unwrap()
-}
 
 const SHORT: Duration = Duration::from_millis(500);
 const STEPS: u64 = 30;
@@ -128,22 +45,22 @@ fn produce(rank: usize, world: &World, from: &Layout, came: &Barrier) -> (Vec<Du
 #[test]
 fn who_stops_receiving_costs_the_producer_one_deadline() {
     for producers in [1, 2] {
-        let mut ranks = programs(&[producers, 1, 1]);
+        let mut ranks = programs(&[producers, 1, 1], |message, _| message);
         let (from, to) = (layout(&format!("{producers}x1/8x8 of 60x50")), layout("1x1/50x50 of 60x50"));
         let (came, done) = (Barrier::new(producers + 2), Barrier::new(producers + 2));
         std::thread::scope(|scope| {
             let (still, viewer) = (ranks.pop().unwrap(), ranks.pop().unwrap());
             let (from, to, came, done) = (&from, &to, &came, &done);
-            let produce = |(rank, end)| {
+            let produce = |(rank, end): (usize, Rank)| {
                 scope.spawn(move || {
-                    let found = produce(rank, &world(end, "producer"), from, came);
+                    let found = produce(rank, &end.world("producer", DEADLINE), from, came);
                     done.wait();
                     found
                 })
             };
             let produced: Vec<_> = ranks.pop().unwrap().into_iter().enumerate().map(produce).collect();
             let connect = |end: Rank, program: &str| {
-                let world = world(end, program);
+                let world = end.world(program, DEADLINE);
                 let mut subscriber = Subscriber::new(world.job(), options());
                 let id = subscriber.subscribe("t", to, ElementType::of::<u64>()).unwrap();
                 came.wait();
@@ -181,4 +98,74 @@ fn who_stops_receiving_costs_the_producer_one_deadline() {
             still.into_iter().for_each(|thread| thread.join().unwrap());
         });
     }
+}
+
+/// Bytes before those of a frame, and where they say what it is, how many bytes follow, and the checksums of these and of the head.
+const HEAD_BYTES: usize = 40;
+
+fn word(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// A process gets the right elements in frames that are cut where none may be: all processes are told, and no part is touched.
+#[test]
+fn frames_of_wrong_lengths_are_an_error_of_all() {
+    let (from, to) = (layout("1x1/100x100 of 5000x40"), layout("2x1/3x40 of 5000x40"));
+    let held = Mutex::new(Vec::new());
+    // From the first frame of elements to the last rank, one element goes to the next.
+    let moved = move |mut message: Vec<u8>, to: usize| {
+        let data = to == 2 && message.len() > HEAD_BYTES && message[4..8] == 1_u32.to_le_bytes();
+        if data {
+            let mut held = held.lock().unwrap();
+            match held.len() {
+                0 => *held = message.split_off(message.len() - 8),
+                8 => {
+                    let elements: Vec<u8> = held.clone();
+                    message.splice(HEAD_BYTES..HEAD_BYTES, elements);
+                    held.push(0); // once is enough
+                }
+                _ => {}
+            }
+            let body = (message.len() - HEAD_BYTES) as u32;
+            let checksum = crc32fast::hash(&message[HEAD_BYTES..]);
+            word(&mut message, 28, body);
+            word(&mut message, 32, checksum);
+            let checksum = crc32fast::hash(&message[..36]);
+            word(&mut message, 36, checksum);
+        }
+        message
+    };
+    let mut ranks = programs(&[1, 2], moved);
+    let [viewers, producer] = [(); 2].map(|()| ranks.pop().unwrap());
+    std::thread::scope(|scope| {
+        let (from, to) = (&from, &to);
+        for end in producer {
+            scope.spawn(move || {
+                let world = end.world("producer", DEADLINE);
+                let mut publisher = Publisher::new(world.job(), options());
+                let id = publisher.publish("t", from, ElementType::of::<u64>()).unwrap();
+                publisher.open(&Meeting::in_world(&world, "viewer")).unwrap();
+                publisher.wait_for(1).unwrap();
+                publisher.put(id, 0, b"", &own(from, 0, 0)).unwrap();
+                let _ = publisher.finish();
+            });
+        }
+        for (rank, end) in viewers.into_iter().enumerate() {
+            scope.spawn(move || {
+                let world = end.world("viewer", DEADLINE);
+                let mut subscriber = Subscriber::new(world.job(), options());
+                let wanted = Subscription::new("t", to, ElementType::of::<u64>()).whole_steps();
+                let id = subscriber.subscribe_to(wanted).unwrap();
+                subscriber.connect(&Meeting::in_world(&world, "producer")).unwrap();
+                let before = own(to, rank, 77);
+                let mut parts = before.clone();
+                for _ in 0..2 {
+                    let error = subscriber.get(id, &mut parts).unwrap_err();
+                    assert!(error.to_string().contains("rank 1 frames of other lengths"), "{error}");
+                    assert!(parts == before, "nothing is written");
+                }
+                subscriber.leave();
+            });
+        }
+    });
 }

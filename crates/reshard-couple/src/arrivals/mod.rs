@@ -11,7 +11,7 @@ use crate::greeting::Channel;
 use crate::service::{ConnectionId, Orders, Service};
 use crate::slots::{SlotMemory, SlotReader};
 use crate::stream::Stream;
-use crate::terms::{MAX_QUEUED, Text};
+use crate::terms::{MAX_HEADER_BYTES, Text};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 pub use steps::{ArrivedFrame, Arriving, Coming};
@@ -19,9 +19,6 @@ use steps::{FrameMemory, out_of_turn, take_slot};
 
 /// Frames that are kept for the next step, in bytes.
 const MAX_SPARE_BYTES: usize = 1 << 30;
-
-/// Steps that a producer may announce before they are taken.
-const MAX_ANNOUNCED: usize = 2 * MAX_QUEUED as usize;
 
 /// What the thread and the program of a subscriber share.
 #[derive(Default)]
@@ -200,11 +197,14 @@ impl Arrivals {
         match text {
             Text::Welcome(_) | Text::Refused { .. } if self.answer.is_none() => self.answer = Some(text),
             Text::Step(announced) => {
+                // In each queue as many as were asked for, as many that wait to be, one that is packed and one that is taken.
+                let room: usize = self.arrays.iter().map(|array| 2 * array.depth as usize + 2).sum();
+                let announced_before: usize = self.arrays.iter().map(|array| array.announced.len()).sum();
                 let Some(array) = self.arrays.get_mut(announced.array as usize) else {
                     return Err("the producer announced a step of an array that it does not send".into());
                 };
-                if array.announced.len() >= MAX_ANNOUNCED {
-                    return Err("the producer announced more steps than any queue has room for".into());
+                if announced_before >= room || announced.header.len() > MAX_HEADER_BYTES {
+                    return Err("the producer announced more than the queues have room for".into());
                 }
                 array.announced.push_back(announced);
             }

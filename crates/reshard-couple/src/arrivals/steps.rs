@@ -12,6 +12,8 @@ pub struct Arriving {
     /// Bytes of the message from each rank to each that this process hosts.
     pub expected: HashMap<(u32, u32), u64>,
     pub element: u64,
+    /// Steps that the producer keeps for it.
+    pub depth: u32,
     /// The processes of the producer from which something comes.
     pub processes: Vec<u32>,
     /// Where connections come and go: the process of each rank from which something comes, and how many messages come from each process.
@@ -127,6 +129,11 @@ impl Arriving {
         let complete = |process: &u32| step.and_then(|step| step.complete_of.get(process)).copied();
         let done = |process: &u32| complete(process) == self.messages_of.get(process).copied();
         self.processes.iter().copied().filter(|process| !done(process)).collect()
+    }
+
+    /// Frames of a step that were not unpacked yet.
+    pub fn frames(&self, sequence: u64) -> impl Iterator<Item = &ArrivedFrame> {
+        self.steps.get(&sequence).into_iter().flat_map(|step| &step.frames)
     }
 
     /// A message of a step that is not there.

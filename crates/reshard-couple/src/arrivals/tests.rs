@@ -80,3 +80,24 @@ fn what_was_not_asked_for_ends_the_coupling() {
     arrivals.shared.clear();
     assert_eq!(arrivals.room(DATA, &head), Ok(Vec::new()));
 }
+
+/// Those of all arrays count together, and so does what is said of them.
+#[test]
+fn more_steps_than_the_queues_have_room_for_are_not_kept() {
+    let say = |arrivals: &mut Arrivals, array: u32, header: usize| {
+        let step = crate::terms::Announced { array, sequence: 0, number: 0, header: vec![0; header] };
+        arrivals.text(Text::Step(step))
+    };
+    let arrays = |depths: [u32; 2]| Arrivals {
+        arrays: depths.map(|depth| Arriving { depth, ..Arriving::default() }).into(),
+        ..Arrivals::default()
+    };
+    let mut arrivals = arrays([1, 2]);
+    for _ in 0..10 {
+        assert_eq!(say(&mut arrivals, 1, MAX_HEADER_BYTES), Ok(()));
+    }
+    assert!(say(&mut arrivals, 0, 0).is_err_and(|why| why.contains("queues have room")));
+    arrivals.arrays[1].announced.pop_front();
+    assert_eq!(say(&mut arrivals, 0, 0), Ok(()));
+    assert!(say(&mut arrays([1, 1]), 0, MAX_HEADER_BYTES + 1).is_err());
+}

@@ -29,6 +29,9 @@ impl State {
             (Text::Ready, Some(consumer)) => {
                 if let Some(one) = self.consumers.get_mut(&consumer).filter(|one| one.stage == Stage::Comes) {
                     one.stage = Stage::Ready;
+                    if self.ended {
+                        self.end_ready(consumer);
+                    }
                 }
                 Ok(())
             }
@@ -67,16 +70,26 @@ impl State {
         Ok(())
     }
 
-    /// A consumer waits for the next step of an array that may drop steps.
+    /// A consumer waits for the next step of an array that may drop steps, or has taken one that has no elements.
     pub(super) fn next_asked(&mut self, id: ConsumerId, array: u32) {
         let Some(consumer) = self.consumers.get_mut(&id) else { return };
         if consumer.stage != Stage::Admitted {
-            consumer.asked.push(array);
+            if self.ended {
+                self.tell(id, &Text::End { array });
+            } else if !consumer.asked.contains(&array) && consumer.asks_for(array) {
+                consumer.asked.push(array);
+            }
             return;
         }
-        let Some(steps) = consumer.arrays.get_mut(array as usize).filter(|steps| steps.queue.drops) else {
+        let Some(steps) = consumer.arrays.get_mut(array as usize) else { return };
+        if !steps.queue.drops {
+            // It has taken the oldest of those without elements.
+            let oldest = steps.waiting.iter().find(|step| step.untaken).map(|step| step.announced.sequence);
+            if let Some(sequence) = oldest {
+                self.with_step(id, array, sequence, |step| step.untaken = false);
+            }
             return;
-        };
+        }
         let waiting = steps.waiting.iter().find(|step| !step.taken).map(|step| step.announced.clone());
         match waiting {
             Some(announced) => {

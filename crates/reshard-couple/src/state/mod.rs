@@ -9,7 +9,7 @@ mod waiting;
 use crate::frame::{FrameKind, Head};
 use crate::service::{ConnectionId, Orders};
 use crate::slots::{Buffer, Filled, SlotWriter};
-use crate::terms::{Announced, Hello, MAX_QUEUED, Process, Published, Queue, Text};
+use crate::terms::{Announced, Hello, MAX_QUEUED, Process, Published, Queue, Text, Wanted};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,6 +94,13 @@ pub struct Consumer {
     moved: Instant,
 }
 
+impl Consumer {
+    /// True if it wants an array of this number.
+    fn asks_for(&self, array: u32) -> bool {
+        self.hello.as_ref().is_some_and(|hello| (array as usize) < hello.arrays.len())
+    }
+}
+
 /// How far a consumer has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -118,6 +125,8 @@ pub struct Steps {
     asked: bool,
     /// There will be no more.
     ended: bool,
+    /// They have no elements, so only what the consumer says makes room for more.
+    empty: bool,
 }
 
 /// A step that has not been sent whole.
@@ -131,6 +140,8 @@ pub struct Step {
     unsent: usize,
     /// There will be more of them.
     packing: bool,
+    /// The consumer will say that it took it.
+    untaken: bool,
 }
 
 impl State {
@@ -286,6 +297,7 @@ impl State {
         let sequence = steps.next;
         let announced = Announced { array, sequence, number, header: header.to_vec() };
         let (drops, asked) = (steps.queue.drops, std::mem::take(&mut steps.asked));
+        let untaken = self.leads && steps.empty && !drops;
         steps.next += 1;
         steps.waiting.push_back(Step {
             announced: announced.clone(),
@@ -293,6 +305,7 @@ impl State {
             held: BTreeMap::new(),
             unsent: 0,
             packing: true,
+            untaken,
         });
         if self.leads && (!drops || asked) {
             self.tell(id, &Text::Step(announced));
@@ -350,7 +363,9 @@ impl State {
         }
         // What the consumer was not told of may still be asked for, where the leader is.
         let leads = self.leads;
-        steps.waiting.retain(|step| step.packing || step.unsent > 0 || (leads && !step.taken));
+        steps
+            .waiting
+            .retain(|step| step.packing || step.unsent > 0 || step.untaken || (leads && !step.taken));
     }
 
     /// Drops a step that the consumer was not told of.
@@ -391,7 +406,24 @@ impl State {
         }
         if self.leads {
             told.into_iter().for_each(|(id, array)| self.tell(id, &Text::End { array }));
+            let ready = self.consumers.iter().filter(|(_, one)| one.stage == Stage::Ready);
+            let ready: Vec<ConsumerId> = ready.map(|(id, _)| *id).collect();
+            ready.into_iter().for_each(|id| self.end_ready(id));
         }
+    }
+
+    /// Tells a consumer that came when there were no more steps.
+    fn end_ready(&mut self, id: ConsumerId) {
+        let Some(one) = self.consumers.get(&id) else { return };
+        let wanted = one.hello.iter().flat_map(|hello| &hello.arrays);
+        let waits = |(array, wanted): &(u32, &Wanted)| !wanted.queue.drops || one.asked.contains(array);
+        let told: Vec<u32> = (0..).zip(wanted).filter(waits).map(|(array, _)| array).collect();
+        told.into_iter().for_each(|array| self.tell(id, &Text::End { array }));
+    }
+
+    /// True once there are no more steps: nobody is to come in any more.
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 
     fn consumer(&mut self, id: ConsumerId) -> &mut Consumer {
@@ -416,15 +448,16 @@ impl State {
         let places = hello.arrays.iter().filter_map(|wanted| place(&wanted.name)).collect();
         let ended = self.ended;
         let consumer = self.consumer(id);
-        let steps = |(array, queue): (u32, Queue)| Steps {
-            queue,
+        let steps = |(array, wanted): (u32, &Wanted)| Steps {
+            queue: wanted.queue,
             next: 0,
             waiting: VecDeque::new(),
             asked: consumer.asked.contains(&array),
             ended,
+            empty: wanted.is_empty(),
         };
         consumer.places = places;
-        consumer.arrays = (0..).zip(hello.arrays.iter().map(|wanted| wanted.queue)).map(steps).collect();
+        consumer.arrays = (0..).zip(&hello.arrays).map(steps).collect();
         consumer.hello = Some(Arc::clone(hello));
         consumer.few_connections = hello.few_connections;
         if matches!(consumer.stage, Stage::Comes | Stage::Ready) {

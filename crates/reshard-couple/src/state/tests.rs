@@ -10,13 +10,21 @@ const DATA: ConnectionId = 3;
 
 /// A producer of one array with one consumer.
 fn state(queue: Queue) -> State {
+    let (mut state, hello) = coming(queue, ["3/2 of 12", "2/3 of 12"]);
+    state.text(CONTROL, Text::Ready).unwrap();
+    state.admit(1, &Arc::new(hello));
+    state
+}
+
+/// A producer with a consumer that was welcomed.
+fn coming(queue: Queue, [from, to]: [&str; 2]) -> (State, Hello) {
     let process = |ranks| Process { address: "127.0.0.1:1".into(), local: None, ranks };
     let published =
-        Published { name: "t".into(), element: "u32".parse().unwrap(), layout: "3/2 of 12".parse().unwrap() };
+        Published { name: "t".into(), element: "u32".parse().unwrap(), layout: from.parse().unwrap() };
     let wanted = Wanted {
         name: "t".into(),
         element: published.element,
-        layout: "2/3 of 12".parse().unwrap(),
+        layout: to.parse().unwrap(),
         window: None,
         queue,
         whole: false,
@@ -28,9 +36,13 @@ fn state(queue: Queue) -> State {
     state.greeted(CONTROL, Channel::Control).unwrap();
     state.text(CONTROL, Text::Hello(hello.clone())).unwrap();
     state.greeted(DATA, Channel::Data { consumer: 1, process: 0 }).unwrap();
-    state.text(CONTROL, Text::Ready).unwrap();
-    state.admit(1, &Arc::new(hello));
-    state
+    (state, hello)
+}
+
+/// What the leader said.
+fn said(state: &mut State) -> Vec<Text> {
+    let frames = std::iter::from_fn(|| state.next(CONTROL));
+    frames.map(|(_, body)| Text::decode(&body).unwrap()).collect()
 }
 
 fn want(state: &mut State, sequence: u64) {
@@ -162,4 +174,51 @@ fn slots_come_back_when_they_are_read_or_their_step_is_dropped() {
     reader.free(&slot);
     assert!(matches!(state.memory(1, 0, 1, Patience::None), Some(Buffer::Own(_))));
     assert!(matches!(&state.consumers[&1].stage, Stage::Lost(why) if why.contains("did not have")));
+}
+
+/// Nothing is sent of them, so only the consumer can say that it has taken one.
+#[test]
+fn steps_without_elements_wait_until_they_are_taken() {
+    let (mut state, hello) = coming(Queue { depth: 2, drops: false }, ["3/2 of 0", "2/3 of 0"]);
+    state.text(CONTROL, Text::Ready).unwrap();
+    state.admit(1, &Arc::new(hello));
+    for number in 0..2 {
+        assert_eq!(state.without_room(0), None);
+        put(&mut state, number, 0);
+    }
+    assert_eq!(state.without_room(0), Some(1));
+    assert!(send_all(&mut state).is_empty());
+    assert!(state.is_handed_over(), "there is nothing to send");
+    state.text(CONTROL, Text::Next { array: 0 }).unwrap();
+    assert_eq!(state.without_room(0), None);
+    put(&mut state, 2, 0);
+    assert_eq!(state.without_room(0), Some(1));
+}
+
+#[test]
+fn who_comes_while_the_producer_ends_is_told_that_there_are_no_more_steps() {
+    let wait = Queue { depth: 2, drops: false };
+    let (mut state, _) = coming(wait, ["3/2 of 12", "2/3 of 12"]);
+    said(&mut state);
+    state.end_all();
+    assert!(!state.all_left(), "it is about to come");
+    assert_eq!(said(&mut state), []);
+    state.text(CONTROL, Text::Ready).unwrap();
+    assert_eq!(said(&mut state), [Text::End { array: 0 }]);
+    state.text(CONTROL, Text::Leave { complete: true }).unwrap();
+    assert!(state.all_left());
+    // One that came just before, and was not let in yet.
+    let (mut state, _) = coming(wait, ["3/2 of 12", "2/3 of 12"]);
+    state.text(CONTROL, Text::Ready).unwrap();
+    said(&mut state);
+    state.end_all();
+    assert_eq!(said(&mut state), [Text::End { array: 0 }]);
+    // One that drops steps asks for the next.
+    let (mut state, _) = coming(Queue { depth: 2, drops: true }, ["3/2 of 12", "2/3 of 12"]);
+    said(&mut state);
+    state.end_all();
+    state.text(CONTROL, Text::Ready).unwrap();
+    assert_eq!(said(&mut state), []);
+    state.text(CONTROL, Text::Next { array: 0 }).unwrap();
+    assert_eq!(said(&mut state), [Text::End { array: 0 }]);
 }

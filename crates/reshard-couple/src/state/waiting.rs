@@ -1,7 +1,14 @@
 //! For whom the program waits: who has no room for another step, has not taken what it was sent, or has not left.
 
-use super::{Consumer, ConsumerId, Stage, State};
+use super::{Consumer, ConsumerId, Stage, State, Steps};
 use std::time::{Duration, Instant};
+
+impl Steps {
+    /// True if frames wait to be sent.
+    fn has_unsent(&self) -> bool {
+        self.waiting.iter().any(|step| step.unsent > 0)
+    }
+}
 
 impl State {
     /// The oldest step of each consumer's queue that is full and may drop steps: they make room for the next step of the array.
@@ -56,7 +63,7 @@ impl State {
     fn holds_up(&self, id: ConsumerId, consumer: &Consumer) -> bool {
         let mut links = self.connections.values().filter(|link| link.consumer == Some(id));
         links.any(|link| !link.output.is_empty() || link.in_flight > 0)
-            || consumer.arrays.iter().any(|steps| !steps.queue.drops && !steps.waiting.is_empty())
+            || consumer.arrays.iter().any(|steps| !steps.queue.drops && steps.has_unsent())
     }
 
     fn admitted(&self) -> impl Iterator<Item = (ConsumerId, &Consumer)> {
@@ -64,13 +71,17 @@ impl State {
         admitted.map(|(id, one)| (*id, one))
     }
 
-    /// True if nobody is left who gets steps from this process.
+    /// True if nobody is left who gets steps from this process, or is about to.
     pub fn all_left(&self) -> bool {
+        let coming =
+            |one: &Consumer| matches!(one.stage, Stage::Comes | Stage::Ready) && one.control.is_some();
+        if self.leads && self.consumers.values().any(coming) {
+            return false;
+        }
         let mut admitted = self.consumers.values().filter(|one| one.stage == Stage::Admitted);
         admitted.all(|consumer| {
             // Where connections come and go, one may still come for what was not sent.
-            let waited =
-                consumer.few_connections && consumer.arrays.iter().any(|one| !one.waiting.is_empty());
+            let waited = consumer.few_connections && consumer.arrays.iter().any(Steps::has_unsent);
             consumer.control.is_none() && consumer.data.is_empty() && !waited
         })
     }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, dead_code)]
 
+#[cfg(feature = "mpi")]
+pub mod wrapped;
+
 use reshard::Layout;
 use reshard_couple::{Meeting, Options};
 use std::sync::atomic::{AtomicUsize, Ordering};

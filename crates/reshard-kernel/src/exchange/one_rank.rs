@@ -159,6 +159,18 @@ impl RankPacker {
         unsafe { packer.unpack(range, cursor, from.as_ptr(), &mut self.scratch) }
     }
 
+    /// Advances past the next fragment of a range this rank receives, if it has `bytes` bytes, and writes nothing. Returns the bytes that
+    /// [`unpack`](Self::unpack) would take of it.
+    ///
+    /// # Panics
+    /// If the data was entered for another plan, the range is no part of its message, or the fragment is shorter than an element.
+    pub fn skip(&self, data: &Buffers<'_>, range: &MessageRange, cursor: &mut Cursor, bytes: usize) -> usize {
+        assert!(data.belongs_to(&self.plan), "the data was entered for this plan");
+        self.check_room(range, bytes);
+        let packer = Packer { message_set: &self.message_set, data, fragment_bytes: bytes };
+        packer.skip_fragment(range, cursor)
+    }
+
     fn check_room(&self, range: &MessageRange, bytes: usize) {
         let needed = self.message_set.messages()[range.message].max_elem_bytes();
         assert!(bytes as u64 >= needed, "a fragment of {bytes} bytes has no room for an element of {needed}");

@@ -118,6 +118,11 @@ impl Packer<'_> {
         fragments
     }
 
+    /// Advances the cursor past the next fragment. Returns its bytes.
+    pub fn skip_fragment(&self, range: &MessageRange, cursor: &mut Cursor) -> usize {
+        self.next_fragment(range, cursor, |_, _, _| ())
+    }
+
     /// Packs the next fragment of a range. Returns its bytes.
     ///
     /// # Safety
