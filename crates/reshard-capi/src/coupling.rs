@@ -1,10 +1,16 @@
 //! What both sides of a coupling need: the processes of the job, where it meets the other, and options.
 
 use crate::arrays::{reshard_source, reshard_target};
-use crate::border::{Failure, Outcome, list, places};
+use crate::border::{Failure, Outcome, hand_out, list, places};
 use crate::comm::of_fortran;
-use crate::options::Coupling;
-use reshard_couple::{Job, Meeting, World};
+use crate::options::{Coupling, of_coupling};
+use reshard::{Error, ErrorKind};
+use reshard_couple::{Job, Meeting, Options, World};
+use reshard_mpi::communicator::ToCommunicator;
+use std::time::Duration;
+
+/// How long a rank whose options cannot be read waits to tell the others so.
+const UNKNOWN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The processes of a job, and the world that they share with the other, if one launch began both.
 pub struct Processes {
@@ -15,23 +21,6 @@ pub struct Processes {
 impl Processes {
     pub fn one() -> Self {
         Self { job: Job::hosting_all(), world: None }
-    }
-
-    /// The ranks of a communicator, or this program's among them.
-    ///
-    /// # Safety
-    /// The handle is that of a communicator.
-    pub unsafe fn of_ranks(handle: i32, options: &Coupling) -> Outcome<Self> {
-        // SAFETY: promised by the caller.
-        let comm = unsafe { of_fortran(handle)? };
-        let deadline = options.deadline;
-        Ok(match &options.programs {
-            None => Self { job: Job::of(&comm, deadline)?, world: None },
-            Some((program, partner)) => {
-                let world = World::split(&comm, program, deadline)?;
-                Self { job: world.job(), world: Some((world, partner.clone())) }
-            }
-        })
     }
 
     /// Where the other job is met: a file, `at HOST:PORT`, or nothing if it is a program of the same launch.
@@ -50,6 +39,59 @@ impl Processes {
             },
         }
     }
+}
+
+/// Hands out a side of a coupling whose ranks are those of a communicator, or this program's among them. A rank that was called wrongly must
+/// not leave the others alone: all of them fail.
+///
+/// # Safety
+/// The handle is that of a communicator.
+pub unsafe fn of_ranks<T>(
+    handle: i32,
+    place: Outcome<&mut *mut T>,
+    options: Outcome<&str>,
+    made: fn(Processes, Options) -> T,
+) -> Outcome<()> {
+    let place = place.map(|place| {
+        *place = std::ptr::null_mut();
+        place
+    });
+    let given = place.and_then(|place| Ok((place, of_coupling(options?)?)));
+    // SAFETY: promised by the caller.
+    let comm = unsafe { of_fortran(handle)? };
+    let deadline = given.as_ref().map_or(UNKNOWN_DEADLINE, |(_, options)| options.deadline);
+    let all = comm.to_communicator(Some(deadline))?;
+    let told = |rank, kind, said: &str| Error::new(kind, format!("process {rank}: {said}"));
+    let programs = given.as_ref().is_ok_and(|(_, options)| options.programs.is_some());
+    let agreed = all.agree_on(given.as_ref().map(drop).map_err(Failure::to_error), Some(deadline), told);
+    // What this rank was given wrong it knows best.
+    let (place, Coupling { options, deadline, programs: names }) = given?;
+    agreed?;
+    let ways = all.gather_numbers(u64::from(programs), Some(deadline))?;
+    if let Some(rank) = ways.iter().position(|&way| way != ways[0]) {
+        return Err(Failure::of(
+            ErrorKind::Mismatch,
+            format!(
+                "\"program=\" was given to rank 0 or to rank {rank}, and not to both; give it to all ranks, or to none"
+            ),
+        ));
+    }
+    let processes = match names {
+        None => Processes { job: Job::of(&comm, deadline)?, world: None },
+        Some((program, partner)) => {
+            let world = World::split(&comm, &program, deadline)?;
+            Processes { job: world.job(), world: Some((world, partner)) }
+        }
+    };
+    hand_out(made(processes, options), place);
+    Ok(())
+}
+
+/// What comes of a call that this rank cannot make, and takes part in to tell the others so.
+pub fn refused(told: reshard::Result<()>, failure: Failure) -> Failure {
+    // What this rank was given wrong it knows best.
+    drop(told);
+    failure
 }
 
 /// The parts that a caller gives, as slices.

@@ -2,7 +2,7 @@
 
 use crate::arrays::reshard_source;
 use crate::border::{Failure, Outcome, border, free, hand_out, list, object, place, text};
-use crate::coupling::{Processes, sources};
+use crate::coupling::{Processes, of_ranks, refused, sources};
 use crate::engine::words;
 use crate::layout::reshard_layout;
 use crate::options::of_coupling;
@@ -72,14 +72,9 @@ pub unsafe extern "C" fn reshard_publisher_fortran(
 ) -> c_int {
     border(|| {
         // SAFETY: as the function's.
-        let publisher = unsafe { place(publisher, "publisher")? };
-        *publisher = std::ptr::null_mut();
+        let (place, options) = unsafe { (place(publisher, "publisher"), words(options)) };
         // SAFETY: likewise.
-        let options = of_coupling(unsafe { words(options)? })?;
-        // SAFETY: likewise.
-        let processes = unsafe { Processes::of_ranks(comm, &options)? };
-        hand_out(made(processes, options.options), publisher);
-        Ok(())
+        unsafe { of_ranks(comm, place, options, made) }
     })
 }
 
@@ -123,9 +118,11 @@ pub unsafe extern "C" fn reshard_publisher_open(
         // SAFETY: as the function's.
         let publisher = unsafe { place(publisher, "publisher")? };
         // SAFETY: likewise.
-        let meeting = if meeting.is_null() { None } else { Some(unsafe { text(meeting, "meeting")? }) };
-        let meeting = publisher.processes.meeting(meeting)?;
-        Ok(publisher.publisher()?.open(&meeting)?)
+        let text = (!meeting.is_null()).then(|| unsafe { text(meeting, "meeting") }).transpose();
+        let meeting = text.and_then(|text| publisher.processes.meeting(text));
+        let publisher = publisher.publisher()?;
+        let meeting = meeting.map_err(|why| refused(publisher.refuse(why.to_error()), why))?;
+        Ok(publisher.open(&meeting)?)
     })
 }
 
@@ -165,10 +162,14 @@ pub unsafe extern "C" fn reshard_put(
         // SAFETY: as the function's.
         let publisher = unsafe { place(publisher, "publisher")? };
         // SAFETY: likewise.
-        let (header, parts) =
-            unsafe { (list(header.cast::<u8>(), header_bytes, "header")?, sources(parts, parts_count)?) };
-        let array = publisher.array(array)?;
-        Ok(publisher.publisher()?.put_bytes(array, number, header, &parts)?)
+        let given = unsafe {
+            list(header.cast::<u8>(), header_bytes, "header")
+                .and_then(|header| Ok((header, sources(parts, parts_count)?)))
+        };
+        let given = given.and_then(|(header, parts)| Ok((publisher.array(array)?, header, parts)));
+        let publisher = publisher.publisher()?;
+        let (array, header, parts) = given.map_err(|why| refused(publisher.refuse(why.to_error()), why))?;
+        Ok(publisher.put_bytes(array, number, header, &parts)?)
     })
 }
 

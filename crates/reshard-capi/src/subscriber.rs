@@ -2,7 +2,7 @@
 
 use crate::arrays::reshard_target;
 use crate::border::{Failure, Outcome, border, free, hand_out, list, object, place, text};
-use crate::coupling::{Processes, targets};
+use crate::coupling::{Processes, of_ranks, refused, targets};
 use crate::engine::words;
 use crate::layout::{reshard_layout, same_dims};
 use crate::options::{of_coupling, of_subscription};
@@ -21,6 +21,12 @@ pub struct reshard_subscriber {
 impl reshard_subscriber {
     fn subscriber(&mut self) -> Outcome<&mut Subscriber> {
         self.subscriber.as_mut().ok_or_else(|| Failure::argument("`subscriber` has left; make a new one"))
+    }
+
+    fn array(&self, array: usize) -> Outcome<ArrayId> {
+        let count = self.arrays.len();
+        let wrong = || Failure::argument(format!("array {array} was given; {count} were subscribed to"));
+        self.arrays.get(array).copied().ok_or_else(wrong)
     }
 }
 
@@ -78,14 +84,9 @@ pub unsafe extern "C" fn reshard_subscriber_fortran(
 ) -> c_int {
     border(|| {
         // SAFETY: as the function's.
-        let subscriber = unsafe { place(subscriber, "subscriber")? };
-        *subscriber = std::ptr::null_mut();
+        let (place, options) = unsafe { (place(subscriber, "subscriber"), words(options)) };
         // SAFETY: likewise.
-        let options = of_coupling(unsafe { words(options)? })?;
-        // SAFETY: likewise.
-        let processes = unsafe { Processes::of_ranks(comm, &options)? };
-        hand_out(made(processes, options.options), subscriber);
-        Ok(())
+        unsafe { of_ranks(comm, place, options, made) }
     })
 }
 
@@ -178,9 +179,11 @@ pub unsafe extern "C" fn reshard_subscriber_connect(
         // SAFETY: as the function's.
         let subscriber = unsafe { place(subscriber, "subscriber")? };
         // SAFETY: likewise.
-        let meeting = if meeting.is_null() { None } else { Some(unsafe { text(meeting, "meeting")? }) };
-        let meeting = subscriber.processes.meeting(meeting)?;
-        subscriber.subscriber()?.connect(&meeting)?;
+        let text = (!meeting.is_null()).then(|| unsafe { text(meeting, "meeting") }).transpose();
+        let meeting = text.and_then(|text| subscriber.processes.meeting(text));
+        let subscriber = subscriber.subscriber()?;
+        let meeting = meeting.map_err(|why| refused(subscriber.refuse(why.to_error()), why))?;
+        subscriber.connect(&meeting)?;
         Ok(())
     })
 }
@@ -201,21 +204,23 @@ pub unsafe extern "C" fn reshard_get(
 ) -> c_int {
     border(|| {
         // SAFETY: as the function's.
-        let (subscriber, there) = unsafe { (place(subscriber, "subscriber")?, place(there, "there")?) };
-        *there = 0;
+        let (one, there) = unsafe { (place(subscriber, "subscriber")?, place(there, "there")) };
+        let there = there.map(|there| {
+            *there = 0;
+            there
+        });
         // SAFETY: likewise.
-        let mut parts = unsafe { targets(parts, parts_count)? };
-        let asked = subscriber.arrays.get(array).copied();
-        let asked = asked.ok_or_else(|| {
-            let count = subscriber.arrays.len();
-            Failure::argument(format!("array {array} was given; {count} were subscribed to"))
-        })?;
-        let Some(info) = subscriber.subscriber()?.get_bytes(asked, &mut parts)? else { return Ok(()) };
+        let given = there.and_then(|there| Ok((there, unsafe { targets(parts, parts_count)? })));
+        let given = given.and_then(|(there, parts)| Ok((one.array(array)?, there, parts)));
+        let subscriber = one.subscriber()?;
+        let (array, there, mut parts) =
+            given.map_err(|why| refused(subscriber.refuse(why.to_error()), why))?;
+        let Some(info) = subscriber.get_bytes(array, &mut parts)? else { return Ok(()) };
         *there = 1;
-        subscriber.header = info.header;
+        one.header = info.header;
         // SAFETY: likewise.
         if let Some(step) = unsafe { step.as_mut() } {
-            let header = &subscriber.header;
+            let header = &one.header;
             let (header, header_bytes) = (header.as_ptr(), header.len());
             *step = reshard_step { number: info.number, dropped: info.dropped, header, header_bytes };
         }

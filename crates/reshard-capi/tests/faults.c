@@ -278,6 +278,52 @@ static void rings(void)
     reshard_ring_free(ring);
 }
 
+/* Sides of couplings: what is wrong on one rank is an error of all, at once. */
+static void couplings(void)
+{
+    double part[LENGTH / RANKS] = {0}, begin = MPI_Wtime();
+    uint64_t length = LENGTH;
+    reshard_layout *blocks;
+    reshard_publisher *publisher;
+    reshard_subscriber *subscriber;
+    size_t array, complete;
+    reshard_source mine = {part, sizeof part};
+    int code;
+    DONE(reshard_layout_parse_over("(block) on 4", 1, &length, &blocks));
+    code = reshard_publisher_mpi(MPI_COMM_WORLD, me == 1 ? "deadlin=20" : "deadline=20", &publisher);
+    TRUE(publisher == NULL);
+    TRUE(code == RESHARD_ERROR_NOTATION && strstr(reshard_error_message(), "deadlin=20"));
+    code = reshard_publisher_mpi(MPI_COMM_WORLD, "deadline=20", me == 2 ? NULL : &publisher);
+    TRUE(me == 2 ? code == RESHARD_ERROR_ARGUMENT : code == RESHARD_ERROR_MISMATCH);
+    code = reshard_publisher_mpi(MPI_COMM_WORLD, me == 3 ? "program=a partner=b" : NULL, &publisher);
+    TRUE(code == RESHARD_ERROR_MISMATCH && strstr(reshard_error_message(), "program="));
+    code = reshard_subscriber_mpi(MPI_COMM_WORLD, me == 0 ? "whole" : NULL, &subscriber);
+    TRUE(code == RESHARD_ERROR_NOTATION && subscriber == NULL);
+
+    DONE(reshard_publisher_mpi(MPI_COMM_WORLD, "deadline=20", &publisher));
+    DONE(reshard_publish(publisher, "t", blocks, "f64", &array));
+    code = reshard_publisher_open(publisher, me == 2 ? NULL : "faults.meet");
+    TRUE(me == 2 ? code == RESHARD_ERROR_ARGUMENT : code == RESHARD_ERROR_MISMATCH);
+    TRUE(strstr(reshard_error_message(), "`meeting` was given as a null pointer"));
+    DONE(reshard_publisher_open(publisher, "faults.meet"));
+    code = reshard_put(publisher, array, 0, NULL, 0, me == 3 ? NULL : &mine, 1);
+    TRUE(me == 3 ? code == RESHARD_ERROR_ARGUMENT : code == RESHARD_ERROR_MISMATCH);
+    code = reshard_put(publisher, me == 0 ? 7 : array, 0, NULL, 0, &mine, 1);
+    TRUE(me == 0 ? code == RESHARD_ERROR_ARGUMENT : code == RESHARD_ERROR_MISMATCH);
+    TRUE(strstr(reshard_error_message(), "array 7 was given"));
+    DONE(reshard_put(publisher, array, 0, NULL, 0, &mine, 1));
+    DONE(reshard_publisher_finish(publisher, &complete));
+    reshard_publisher_free(publisher);
+
+    DONE(reshard_subscriber_mpi(MPI_COMM_WORLD, "deadline=20", &subscriber));
+    DONE(reshard_subscribe(subscriber, "t", blocks, "f64", NULL, NULL, &array));
+    code = reshard_subscriber_connect(subscriber, me == 2 ? NULL : "faults.meet");
+    TRUE(me == 2 ? code == RESHARD_ERROR_ARGUMENT : code == RESHARD_ERROR_MISMATCH);
+    reshard_subscriber_free(subscriber);
+    reshard_layout_free(blocks);
+    TRUE(MPI_Wtime() - begin < 15);
+}
+
 int main(int argc, char **argv)
 {
     reshard_engine *engine;
@@ -291,6 +337,7 @@ int main(int argc, char **argv)
     disagreement();
     wrong_runs();
     rings();
+    couplings();
 
     /* What outlives MPI can be freed, and not be used. */
     static parts mine;

@@ -55,7 +55,7 @@ pub fn partner(message: impl Into<String>) -> Error {
 }
 
 /// What moves frames.
-pub fn begin(arrivals: Arrivals, meeting: &Meeting) -> Result<IoThread<Arrivals>> {
+pub fn begin(arrivals: Arrivals, meeting: &Meeting, deadline: Duration) -> Result<IoThread<Arrivals>> {
     match meeting {
         #[cfg(feature = "mpi")]
         Meeting::World { world, partner } => {
@@ -63,7 +63,7 @@ pub fn begin(arrivals: Arrivals, meeting: &Meeting) -> Result<IoThread<Arrivals>
             let io = MessageIo::new(world.transport(leader)?, leader, Role::Consumer)?;
             Ok(IoThread::without_thread(arrivals, io))
         }
-        _ => IoThread::start(arrivals, None),
+        _ => IoThread::start(arrivals, None, deadline),
     }
 }
 

@@ -175,6 +175,17 @@ impl Publisher {
         self.put_checked(array, number, header, Ok(()), parts)
     }
 
+    /// Takes part in a [`put`](Self::put) of all processes that this one cannot make, as it was called wrongly: all get an error that says why,
+    /// and nothing is put. Before [`open`](Self::open), in that.
+    pub fn refuse(&mut self, why: Error) -> Result<()> {
+        let (job, deadline) = (&self.job, self.options.deadline);
+        match &mut self.open {
+            Some(open) => open.decide(job, Err(why), deadline, None),
+            // All agree twice: on being reached, and on all of it.
+            None => job.agree(job.agree(Err(why), deadline), deadline),
+        }
+    }
+
     fn put_checked(
         &mut self,
         array: ArrayId,

@@ -128,7 +128,7 @@ impl Serving {
         let io = match reached.way {
             Way::Listens(listener) => {
                 let door = Door { listener, local, secret: secret.clone(), session };
-                IoThread::start(state, Some(door))?
+                IoThread::start(state, Some(door), options.deadline)?
             }
             #[cfg(feature = "mpi")]
             Way::Messages(io) => IoThread::without_thread(state, io),

@@ -5,6 +5,7 @@ use mio::{Interest, Registry, Token};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg, socket_with,
+    sockopt,
 };
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -14,6 +15,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
+
+/// How often the system asks before it closes a connection.
+const PROBES: u32 = 3;
+
+/// It counts in seconds, and in no more than this many.
+const SHORTEST_SILENCE: Duration = Duration::from_secs(2 * PROBES as u64);
+const LONGEST_PAUSE: Duration = Duration::from_secs(32_767);
 
 /// A connection on which one waits.
 pub enum Stream {
@@ -104,6 +112,20 @@ impl PolledStream {
             let _ = stream.set_nodelay(true);
         }
     }
+
+    /// A partner whose machine has vanished never closes its connections: the system asks whether it is there, also while there is nothing to
+    /// send, and closes them once nothing has been heard for about as long as the deadline.
+    pub fn notice_silence(&self, deadline: Duration) -> io::Result<()> {
+        let Self::Tcp(stream) = self else { return Ok(()) };
+        let deadline = deadline.max(SHORTEST_SILENCE);
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, (deadline / 2).min(LONGEST_PAUSE))?;
+        sockopt::set_tcp_keepintvl(stream, (deadline / (2 * PROBES)).min(LONGEST_PAUSE))?;
+        sockopt::set_tcp_keepcnt(stream, PROBES)?;
+        // The same for what was sent and is not acknowledged.
+        sockopt::set_tcp_user_timeout(stream, u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX))?;
+        Ok(())
+    }
 }
 
 impl Read for PolledStream {
@@ -191,4 +213,28 @@ pub fn connect(name: &str) -> Option<UnixStream> {
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false).ok()?;
     Some(stream)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_noticed_within_the_deadline() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for (deadline, [idle, pause, all]) in
+            [(30, [15, 5, 30]), (1, [3, 1, 6]), (14 * 24 * 3600, [32_767, 32_767, 14 * 24 * 3600])]
+        {
+            let stream = Stream::Tcp(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            let stream = stream.polled().unwrap();
+            stream.notice_silence(Duration::from_secs(deadline)).unwrap();
+            let PolledStream::Tcp(stream) = stream else { panic!("it is one of TCP") };
+            assert!(sockopt::socket_keepalive(&stream).unwrap());
+            assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), Duration::from_secs(idle));
+            assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), Duration::from_secs(pause));
+            assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), 3);
+            assert_eq!(u64::from(sockopt::tcp_user_timeout(&stream).unwrap()), 1000 * all);
+        }
+    }
 }

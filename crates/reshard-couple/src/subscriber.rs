@@ -181,8 +181,10 @@ impl Subscriber {
     /// steps](Subscription::whole_steps) were asked for. After one of kind [`Partner`](ErrorKind::Partner) because the step did not come within the
     /// deadline, it may be asked for again.
     pub fn get<T: Pod>(&mut self, array: ArrayId, parts: &mut [impl AsMut<[T]>]) -> Result<Option<StepInfo>> {
-        let wanted = self.arrays.get(array.0).ok_or_else(|| no_array(array.0, self.arrays.len()))?;
-        let fits = check_element::<T>(wanted.element, &wanted.name);
+        let fits = self
+            .arrays
+            .get(array.0)
+            .map_or(Ok(()), |wanted| check_element::<T>(wanted.element, &wanted.name));
         let mut parts: Vec<&mut [u8]> =
             parts.iter_mut().map(|part| bytemuck::cast_slice_mut(part.as_mut())).collect();
         self.get_checked(array, fits, &mut parts)
@@ -200,14 +202,30 @@ impl Subscriber {
         parts: &mut [&mut [u8]],
     ) -> Result<Option<StepInfo>> {
         let (job, deadline) = (&self.job, self.options.deadline);
-        let wanted = self.arrays.get(array.0).ok_or_else(|| no_array(array.0, self.arrays.len()))?;
         let open = self.open.as_mut().ok_or_else(not_connected)?;
+        let Some(wanted) = self.arrays.get(array.0) else {
+            let why = no_array(array.0, self.arrays.len());
+            return self.refuse(why).map(|()| None);
+        };
         let checked =
             fits.and_then(|()| open.sides[array.0].check_parts(parts.iter().map(|part| part.len())));
         if job.processes() == 1 {
             checked.clone()?;
         }
         open.get(job, array.0, wanted, deadline, checked, parts)
+    }
+
+    /// Takes part in a [`get`](Self::get) of all processes that this one cannot make, as it was called wrongly: all get an error that says why,
+    /// and no step is taken. Also before [`connect`](Self::connect), which then fails.
+    pub fn refuse(&mut self, why: Error) -> Result<()> {
+        let (job, deadline) = (&self.job, self.options.deadline);
+        match &mut self.open {
+            None => job.agree(Err(why), deadline),
+            Some(open) => match job.processes() {
+                1 => Err(why),
+                _ => open.next_step(job, None, deadline, Some(&why)).map(drop),
+            },
+        }
     }
 
     /// Tells the producer that no more steps are wanted.
@@ -248,7 +266,7 @@ impl Connected {
         let mut arrivals = Arrivals::default();
         arrivals.arrays = arrays.iter().map(arriving).collect();
         // A process that cannot begin must not leave the others alone.
-        let io = job.agree(begin(arrivals, meeting), options.deadline)?;
+        let io = job.agree(begin(arrivals, meeting, options.deadline), options.deadline)?;
         let own_ranks = ranks(arrays.iter().map(|wanted| &wanted.layout));
         let process = |process: usize| Process {
             address: String::new(),
@@ -327,34 +345,8 @@ impl Connected {
         checked: Result<()>,
         parts: &mut [&mut [u8]],
     ) -> Result<Option<StepInfo>> {
-        let end = Instant::now() + deadline;
         let wait = deadline;
-        // Which step, says the leader.
-        let next = if job.leads() { Some(self.announced(array, wanted, end, deadline)) } else { None };
-        let next = match job.processes() {
-            1 => next,
-            _ => {
-                // A process that was called wrongly must not leave the others alone, nor with a step that only they have taken.
-                let wrong =
-                    checked.as_ref().err().map(|error| (error.kind().code() as u32, error.to_string()));
-                let mine = serde_json::to_vec(&(&next, wrong)).expect("texts and numbers");
-                let (mut said, mut outcome) = (None, Ok(()));
-                for (process, text) in job.gather(&mine, wait)?.iter().enumerate() {
-                    type Said = (Option<Next>, Option<(u32, String)>);
-                    let Ok((next, wrong)) = serde_json::from_slice::<Said>(text) else { continue };
-                    said = said.or(next);
-                    if let Some((kind, why)) = wrong {
-                        outcome = outcome.and_then(|()| Err(error_of(process, kind, &why)));
-                    }
-                }
-                if let (Err(_), Some(Next::Step(announced))) = (&outcome, next) {
-                    // Still to be taken.
-                    self.io.shared().lock().arrays[array].announced.push_front(announced);
-                }
-                outcome?;
-                said
-            }
-        };
+        let next = self.next_step(job, Some((array, wanted)), deadline, checked.as_ref().err())?;
         let announced = match next {
             Some(Next::Step(announced)) => announced,
             Some(Next::End) => {
@@ -433,6 +425,39 @@ impl Connected {
         self.io.shared().wake();
         unpacked?;
         Ok(Some(StepInfo { number: announced.number, header: announced.header, dropped }))
+    }
+
+    /// The next step of an array, which the leader knows: what it says, on all processes. One that was called `wrong`ly must not leave the others
+    /// alone, nor with a step that only they have taken.
+    fn next_step(
+        &self,
+        job: &Job,
+        asked: Option<(usize, &Wanted)>,
+        deadline: Duration,
+        wrong: Option<&Error>,
+    ) -> Result<Option<Next>> {
+        let end = Instant::now() + deadline;
+        let next =
+            asked.filter(|_| job.leads()).map(|(array, wanted)| self.announced(array, wanted, end, deadline));
+        if job.processes() == 1 {
+            return Ok(next);
+        }
+        let wrong = wrong.map(|error| (error.kind().code() as u32, error.to_string()));
+        let mine = serde_json::to_vec(&(&next, wrong)).expect("texts and numbers");
+        let (mut said, mut outcome) = (None, Ok(()));
+        for (process, text) in job.gather(&mine, deadline)?.iter().enumerate() {
+            type Said = (Option<Next>, Option<(u32, String)>);
+            let Ok((next, wrong)) = serde_json::from_slice::<Said>(text) else { continue };
+            said = said.or(next);
+            if let Some((kind, why)) = wrong {
+                outcome = outcome.and_then(|()| Err(error_of(process, kind, &why)));
+            }
+        }
+        if let (Err(_), Some(Next::Step(announced)), Some((array, _))) = (&outcome, next, asked) {
+            // Still to be taken.
+            self.io.shared().lock().arrays[array].announced.push_front(announced);
+        }
+        outcome.map(|()| said)
     }
 
     /// Waits for the next step to be announced. Only the leader is told.

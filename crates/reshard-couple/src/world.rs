@@ -156,12 +156,17 @@ impl World {
 
 /// The name of each rank's program. Collective.
 fn programs(all: &Arc<Communicator>, program: &str, deadline: Duration) -> Result<Vec<String>> {
-    if program.is_empty() || program.len() > NAME_BYTES || program.contains('\0') {
-        return Err(Error::new(
+    let wrong = program.is_empty() || program.len() > NAME_BYTES || program.contains('\0');
+    let fits = match wrong {
+        false => Ok(()),
+        true => Err(Error::new(
             ErrorKind::Mismatch,
             format!("the name of a program was given with {} bytes; it has 1 to {NAME_BYTES}", program.len()),
-        ));
-    }
+        )),
+    };
+    // Whoever was called wrongly must not leave the others alone.
+    let told = |rank, kind, said: &str| Error::new(kind, format!("rank {rank}: {said}"));
+    all.agree_on(fits, Some(deadline), told)?;
     let mut name = [0; NAME_BYTES];
     name[..program.len()].copy_from_slice(program.as_bytes());
     let names = all.gather(&name, Some(deadline))?;

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{DEADLINE, layout, meeting, options, value};
-use reshard::{ErrorKind, Layout, Result};
+use reshard::{Error, ErrorKind, Layout, Result};
 use reshard_couple::{ElementType, Job, Meeting, Options, Publisher, Subscriber, Subscription};
 use reshard_mpi::communicator::Communicator;
 use reshard_mpi::in_process;
@@ -285,4 +285,51 @@ fn a_process_that_is_gone_is_an_error_of_all_at_the_same_step() {
         assert_eq!(told[0], told[1]);
         assert!(told[0].1.contains("process 2 of consumer 1 is gone"), "{told:?}");
     });
+}
+
+/// A process that cannot make a call takes part in it, so that the others need not wait for it: to open, to put, to connect, to get.
+#[test]
+fn a_call_that_one_process_cannot_make_is_an_error_of_all() {
+    let wrong = || Error::new(ErrorKind::Mismatch, "it was called wrongly");
+    let (meeting, from, to) = (meeting(), layout("2/3 of 12"), layout("2/1 of 12"));
+    let element = ElementType::of::<u64>();
+    let said = |outcome: Result<()>| {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.to_string(), "process 1: it was called wrongly");
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+    };
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let producers = scope.spawn(|| {
+            on_all(2, |job, rank| {
+                let mut publisher = Publisher::new(job, options());
+                let id = publisher.publish("t", &from, element).unwrap();
+                said(if rank == 1 { publisher.refuse(wrong()) } else { publisher.open(&meeting) });
+                publisher.open(&meeting).unwrap();
+                publisher.wait_for(1).unwrap();
+                let part = own(&from, rank, 0);
+                said(if rank == 1 { publisher.refuse(wrong()) } else { publisher.put(id, 0, b"", &part) });
+                publisher.put(id, 0, b"", &part).unwrap();
+                publisher.finish().unwrap()
+            })
+        });
+        on_all(2, |job, rank| {
+            let mut subscriber = Subscriber::new(job, options());
+            let id = subscriber.subscribe("t", &to, element).unwrap();
+            said(if rank == 1 { subscriber.refuse(wrong()) } else { subscriber.connect(&meeting).map(drop) });
+            subscriber.connect(&meeting).unwrap();
+            let mut parts = own(&to, rank, u64::MAX);
+            said(if rank == 1 {
+                subscriber.refuse(wrong())
+            } else {
+                subscriber.get(id, &mut parts).map(drop)
+            });
+            assert_eq!(subscriber.get(id, &mut parts).unwrap().unwrap().number, 0);
+            assert!(parts == own(&to, rank, 0));
+            assert_eq!(subscriber.get(id, &mut parts), Ok(None));
+            subscriber.leave();
+        });
+        assert_eq!(producers.join().unwrap(), [1; 2]);
+    });
+    assert!(began.elapsed() < DEADLINE / 2, "{:?}", began.elapsed());
 }

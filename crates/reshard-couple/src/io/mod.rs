@@ -123,7 +123,8 @@ pub struct Door {
 }
 
 impl<S: Service> IoThread<S> {
-    pub fn start(service: S, door: Option<Door>) -> Result<Self> {
+    /// A connection is closed when nothing has been heard of the other machine for `silence`.
+    pub fn start(service: S, door: Option<Door>, silence: Duration) -> Result<Self> {
         let failed = |error: io::Error| {
             Error::new(
                 ErrorKind::External,
@@ -143,6 +144,7 @@ impl<S: Service> IoThread<S> {
             door: None,
             knocks: [false; 2],
             first_way: 0,
+            silence,
             connections: BTreeMap::new(),
             work: BTreeSet::new(),
         };

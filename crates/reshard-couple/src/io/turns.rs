@@ -35,6 +35,8 @@ pub struct Turns<S: Service> {
     /// Somebody may be waiting there: over TCP, on this machine.
     pub knocks: [bool; 2],
     pub first_way: usize,
+    /// How long a partner may be silent, although it is asked whether it is there.
+    pub silence: Duration,
     pub connections: BTreeMap<ConnectionId, Connection>,
     /// Connections with something to do.
     pub work: BTreeSet<ConnectionId>,
@@ -171,6 +173,8 @@ impl<S: Service> Turns<S> {
     fn add(&mut self, id: ConnectionId, mut stream: PolledStream, stage: Reading) -> io::Result<()> {
         // A small frame is not to wait for a larger one.
         stream.set_nodelay();
+        // Without it, deadlines notice a partner that has vanished.
+        let _ = stream.notice_silence(self.silence);
         self.poll.registry().register(&mut stream, Token(id), Interest::READABLE | Interest::WRITABLE)?;
         self.connections.insert(id, Connection::new(stream, stage));
         self.work.insert(id);
