@@ -1,7 +1,6 @@
 //! What a consumer may cost its producer: known before anything is allocated, as a consumer can say in a few bytes that each element goes to
 //! four billion of its ranks.
 
-use crate::terms::{Hello, Process};
 use reshard::overlap::Overlap;
 use reshard::{Error, ErrorKind, Move, Result};
 use std::ops::Range;
@@ -12,22 +11,25 @@ const MAX_COPIED_BYTES: u128 = 1 << 32;
 /// The most messages that one process sends one consumer in a step of an array.
 const MAX_MESSAGES: u64 = 1 << 21;
 
-/// Fails, with one sentence, if copies of what a consumer wants would take too much memory in its queues.
-pub fn check_copies(moves: &[Move], hello: &Hello, processes: &[Process]) -> std::result::Result<(), String> {
-    let extra = |moved: &Move, depth: u32| {
+/// An array that a consumer wants: its name, what is moved in a step, and how many steps are kept.
+pub type Asked<'a> = (&'a str, &'a Move, u32);
+
+/// Fails, with one sentence, if copies of what a consumer wants would take too much memory in its queues at the processes of the producer.
+pub fn check_copies<'a>(
+    arrays: impl Iterator<Item = Asked<'a>> + Clone,
+    processes: usize,
+) -> std::result::Result<(), String> {
+    let extra = |(_, moved, depth): &Asked<'_>| {
         let (all, copies) = (u128::from(moved.problem().elems()), u128::from(moved.problem().to().copies()));
-        (all - all / copies.max(1)) * u128::from(moved.elem_bytes()) * u128::from(depth)
+        (all - all / copies.max(1)) * u128::from(moved.elem_bytes()) * u128::from(*depth)
     };
-    let extras =
-        moves.iter().zip(&hello.arrays).map(|(one, wanted)| (extra(one, wanted.queue.depth), wanted));
-    let bytes: u128 = extras.clone().map(|(extra, _)| extra).sum();
-    let most = MAX_COPIED_BYTES * processes.len().max(1) as u128;
-    match extras.max_by_key(|(extra, _)| *extra) {
-        Some((_, wanted)) if bytes > most => Err(format!(
-            "the consumer wants each element of the array '{}' on {} of its ranks: in queues as deep as it asks for, copies would take {} at \
+    let bytes = arrays.clone().map(|one| extra(&one)).fold(0, u128::saturating_add);
+    let most = MAX_COPIED_BYTES * processes.max(1) as u128;
+    match arrays.max_by_key(extra) {
+        Some((name, moved, _)) if bytes > most => Err(format!(
+            "the consumer wants each element of the array '{name}' on {} of its ranks: in queues as deep as it asks for, copies would take {} at \
              the producer, which keeps at most {} of them; replicate less, or ask for fewer steps at a time",
-            wanted.name,
-            wanted.layout.distribution().copies(),
+            moved.problem().to().copies(),
             gibibytes(bytes),
             gibibytes(most)
         )),
@@ -74,21 +76,10 @@ pub fn check_messages(moved: &Move, hosted: Range<u64>) -> Result<()> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::terms::{BYTE_ORDER, Queue, Wanted};
 
     fn asked(from: &str, to: &str, depth: u32) -> std::result::Result<(), String> {
         let moved = Move::of::<f64>(from.parse().unwrap(), to.parse().unwrap()).unwrap();
-        let queue = Queue { depth, drops: false };
-        let (element, layout) = ("f64".parse().unwrap(), to.parse().unwrap());
-        let wanted = Wanted { name: "t".into(), element, layout, window: None, queue, whole: false };
-        let process = |ranks| Process { address: String::new(), local: None, ranks };
-        let hello = Hello {
-            byte_order: BYTE_ORDER.into(),
-            processes: vec![process(0..4_000_000_000)],
-            arrays: vec![wanted],
-            few_connections: false,
-        };
-        check_copies(&[moved], &hello, &[process(0..4), process(4..8)])
+        check_copies([("t", &moved, depth)].into_iter(), 2)
     }
 
     #[test]

@@ -221,7 +221,9 @@ pub fn check(
     };
     let found = hello.arrays.iter().map(place).collect::<std::result::Result<Vec<_>, _>>()?;
     let (places, moves): (Vec<usize>, Vec<Move>) = found.into_iter().unzip();
-    check_copies(&moves, hello, processes)?;
+    let asked = hello.arrays.iter().zip(&moves);
+    let asked = asked.map(|(wanted, moved)| (wanted.name.as_str(), moved, wanted.queue.depth));
+    check_copies(asked, processes.len())?;
     let steps: u64 = hello.arrays.iter().map(|wanted| u64::from(wanted.queue.depth)).sum();
     match steps <= MAX_QUEUED {
         true => Ok(places),
