@@ -1,29 +1,24 @@
 //! Couplings: what setting one up takes for partners of any size, what a step takes by every way beside the engine inside one job and plain
 //! sockets, how much of it is hidden behind a computation, and what strangers at the door cost.
 //!
-//! For the set-up both jobs are threads of this process, each hosting all its ranks; the consumer has 4 ranks and the producer 4 to 1024. Steps are
-//! timed by the example `steps` of `reshard-couple`, in one launch of M + N processes.
+//! For the set-up (`couple/sides.rs`) both jobs are threads of this process, each hosting all its ranks. Steps are timed by the example `steps` of
+//! `reshard-couple`, in one launch of M + N processes.
+
+mod sides;
 
 use crate::chart::{Chart, Line};
 use crate::machine::{Failure, Machine, keep, median};
 
 use reshard::Layout;
 use reshard_couple::{ArrayId, ElementType, Job, Meeting, Options, Publisher, Setup, Subscriber};
-use reshard_plan::{Problem, Traffic};
 use serde::{Deserialize, Serialize};
+use sides::OneSide;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-/// The grids of the producer.
-const GRIDS: [u64; 5] = [2, 4, 8, 16, 32];
-const SETUPS: usize = 15;
-
-/// Steps of the whole array, and of one element, after each set-up.
-const STEPS_AFTER: u64 = 5;
 
 /// Processes, shape, and the layouts of producer and consumer.
 const STEPS: [(&str, [&str; 3]); 6] = [
@@ -39,21 +34,6 @@ const STEPS: [(&str, [&str; 3]); 6] = [
 const STRANGERS: usize = 1000;
 const STRANGE_STEPS: u64 = 200;
 const TURNS: usize = 5;
-
-#[derive(Serialize)]
-struct SetUp {
-    producer_ranks: u64,
-    /// That one rank of the consumer receives in a step.
-    messages: usize,
-    setup_seconds: f64,
-    /// Of one rank of the consumer.
-    planning_seconds: f64,
-    handshake_bytes: u64,
-    /// Of a step of one element.
-    latency_seconds: f64,
-    /// Of a step of the whole array.
-    step_seconds: f64,
-}
 
 /// Seconds of a step by each way.
 #[derive(Serialize, Deserialize)]
@@ -97,7 +77,7 @@ struct Results {
     benchmark: &'static str,
     command: &'static str,
     machine: Machine,
-    setups: Vec<SetUp>,
+    sides: Vec<OneSide>,
     steps: Vec<Stepped>,
     overlaps: Vec<Overlapped>,
     strange: Strange,
@@ -109,11 +89,7 @@ pub fn run(example: &str) -> Result<(), Failure> {
     std::fs::create_dir_all(&folder)?;
     eprintln!("strangers at the door");
     let strange = strange(&folder)?;
-    let mut setups = Vec::new();
-    for grid in GRIDS {
-        eprintln!("a producer of {} ranks", grid * grid);
-        setups.push(set_up(grid, &folder)?);
-    }
+    let sides = sides::measure(&folder)?;
     let mut steps = Vec::new();
     for (processes, case) in STEPS {
         eprintln!("{processes} processes, {}", case.join(" "));
@@ -126,7 +102,7 @@ pub fn run(example: &str) -> Result<(), Failure> {
     let overlaps = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     std::fs::remove_dir_all(&folder)?;
     let (machine, command) = (Machine::here(), "cargo xtask bench couple");
-    let results = Results { benchmark: "couple", command, machine, setups, steps, overlaps, strange };
+    let results = Results { benchmark: "couple", command, machine, sides, steps, overlaps, strange };
     std::fs::write("docs/couple-speed.svg", chart(&results).svg())?;
     keep("couple", &results, &report(&results)?)
 }
@@ -181,66 +157,28 @@ fn both<T: Send>(
     })
 }
 
-fn set_up(grid: u64, folder: &Path) -> Result<SetUp, Failure> {
-    let layouts: [Layout; 2] =
-        [format!("{grid}x{grid}/8x8 of 2048x2048").parse()?, "2x2/64x64 of 2048x2048".parse()?];
-    let [producer, consumer] = layouts.each_ref().map(|layout| layout.distribution().clone());
-    let problem = Problem::new(producer, consumer)?;
-    let messages = Traffic::new(&problem).table()?.messages().filter(|message| message.to == 0).count();
-    let (from, one) = (layouts[0].parts(|index| index[0] as f64)?, [vec![1.0]]);
-    let (mut to, mut there) = (layouts[1].parts(|_| 0.0)?, [vec![0.0]]);
-    let (mut setups, mut steps, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
-    for number in 0..SETUPS {
-        let meeting = folder.join(format!("{grid}-{number}.meet"));
-        let produce = |publisher: &mut Publisher, [t, single]: [ArrayId; 2]| -> Sent<()> {
-            (0..STEPS_AFTER).try_for_each(|step| publisher.put(single, step, b"", &one))?;
-            Ok((0..STEPS_AFTER).try_for_each(|step| publisher.put(t, step, b"", &from))?)
-        };
-        let setup = both(&meeting, &layouts, produce, |subscriber, [t, single], setup| {
-            for _ in 0..STEPS_AFTER {
-                let began = Instant::now();
-                subscriber.get(single, &mut there)?;
-                latencies.push(began.elapsed().as_secs_f64());
-            }
-            for _ in 0..STEPS_AFTER {
-                let began = Instant::now();
-                subscriber.get(t, &mut to)?;
-                steps.push(began.elapsed().as_secs_f64());
-            }
-            Ok(setup)
-        })?;
-        setups.push(setup);
-    }
-    let middle = |of: fn(&Setup) -> f64| median(setups.iter().map(of).collect()).unwrap_or(0.0);
-    Ok(SetUp {
-        producer_ranks: grid * grid,
-        messages,
-        setup_seconds: middle(|setup| setup.seconds),
-        planning_seconds: middle(|setup| setup.planning_seconds / 4.0),
-        handshake_bytes: setups[0].bytes,
-        latency_seconds: median(latencies).unwrap_or(0.0),
-        step_seconds: median(steps).unwrap_or(0.0),
-    })
-}
-
-/// The paper's curves: what a partner of another size costs.
+/// The paper's curves: what a partner of another size costs each side.
 fn chart(results: &Results) -> Chart {
-    let line = |name: &str, seconds: fn(&SetUp) -> f64| Line {
-        name: name.to_string(),
-        joined: true,
-        points: results.setups.iter().map(|one| (one.producer_ranks as f64, 1e6 * seconds(one))).collect(),
+    let panel = |role: &str| {
+        let line = |name: &str, seconds: fn(&OneSide) -> f64| {
+            let side = results.sides.iter().filter(|one| one.role == role);
+            let points = side.map(|one| (one.partner_ranks as f64, 1e6 * seconds(one))).collect();
+            Line { name: name.to_string(), joined: true, points }
+        };
+        vec![
+            line("buffering", |one| one.buffering_seconds),
+            line("generating", |one| one.generating_seconds),
+            line("of that, ASPEN", |one| one.intersecting_seconds),
+            line("latency", |one| one.latency_seconds),
+        ]
     };
     Chart {
-        title: "A coupling with a producer of P ranks: microseconds of each part".to_string(),
-        panels: vec![(
-            "2048 x 2048 f64, blocks of 8 x 8 to 2x2/64x64".to_string(),
-            vec![
-                line("generating", |one| one.planning_seconds),
-                line("buffering", |one| one.step_seconds - one.latency_seconds),
-                line("latency", |one| one.latency_seconds),
-            ],
-        )],
-        x_label: "P, ranks of the producer".to_string(),
+        title: "One of 4 ranks, 2048 x 2048 f64, and a partner of P ranks".to_string(),
+        panels: vec![
+            ("it produces, a consumer of P".to_string(), panel("producer")),
+            ("it consumes, a producer of P".to_string(), panel("consumer")),
+        ],
+        x_label: "P, ranks of the partner".to_string(),
         y_label: "microseconds".to_string(),
     }
 }
@@ -323,23 +261,30 @@ fn report(results: &Results) -> Result<String, Failure> {
     writeln!(text, "## Setting up\n")?;
     writeln!(
         text,
-        "Both jobs in one process, each hosting all its ranks; {SETUPS} set-ups. A consumer `2x2/64x64`, a producer of GxG ranks with blocks of 8 x 8, an array of 2048 x 2048 f64, and one of one element. What the ASPEN paper asks to be told apart: generating is what one rank of the consumer takes to plan both (it grows with the messages that it gets, not with the ranks that there are), latency a step of one element, buffering what a step of the array takes beyond that: packing, unpacking and checking it.\n\n![Generating, buffering and latency](couple-speed.svg)\n"
+        "Both jobs in one process, each hosting all its ranks. The side measured has 4 ranks, `2x2/64x64`, its partner GxG ranks with blocks of 8 x 8, an array of 2048 x 2048 \
+         f64. What the ASPEN paper asks to be told apart, for one rank: *generating* is what it takes to plan, and of that the intersections that ASPEN finds; they do not depend on how many ranks the \
+         partner has, while the rest is a list of the messages that there are. *Buffering* is packing (of a producer) or unpacking (of a consumer) one step of the array. *Latency* is a step of one \
+         element: what `put` takes, or from the beginning of `put` until `get` has it, in a consumer that waits. Set-up is that of the consumer's whole job, which plans for all its ranks; the bytes are those that the leaders \
+         exchange, also divided by all ranks of both.\n\n![Generating, buffering and latency](couple-speed.svg)\n"
     )?;
     writeln!(
         text,
-        "| ranks of the producer | set-up, ms | bytes between the leaders | messages of a rank | generating, us | buffering, us | latency, us |\n|---|---|---|---|---|---|---|"
+        "| the side measured | ranks of the partner | messages of a rank | ASPEN, us | generating, us | buffering, us | latency, us | set-up, ms | bytes between leaders | a rank |\n|---|---|---|---|---|---|---|---|---|---|"
     )?;
-    for one in &results.setups {
+    for one in &results.sides {
         writeln!(
             text,
-            "| {} | {:.2} | {} | {} | {:.0} | {:.0} | {:.0} |",
-            one.producer_ranks,
+            "| {} | {} | {} | {:.1} | {:.0} | {:.0} | {:.0} | {:.1} | {} | {:.1} |",
+            one.role,
+            one.partner_ranks,
+            one.messages,
+            1e6 * one.intersecting_seconds,
+            1e6 * one.generating_seconds,
+            1e6 * one.buffering_seconds,
+            1e6 * one.latency_seconds,
             1e3 * one.setup_seconds,
             one.handshake_bytes,
-            one.messages,
-            1e6 * one.planning_seconds,
-            1e6 * (one.step_seconds - one.latency_seconds),
-            1e6 * one.latency_seconds
+            one.bytes_per_rank()
         )?;
     }
     writeln!(text, "\n## Steps\n")?;
