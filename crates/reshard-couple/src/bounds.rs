@@ -1,6 +1,7 @@
 //! What a consumer may cost its producer: known before anything is allocated, as a consumer can say in a few bytes that each element goes to
 //! four billion of its ranks.
 
+use reshard::distribution::Distribution;
 use reshard::overlap::Overlap;
 use reshard::{Error, ErrorKind, Move, Result};
 use std::ops::Range;
@@ -44,7 +45,7 @@ fn gibibytes(bytes: u128) -> String {
 /// Fails if the ranks that a process of the producer hosts would send more messages in a step than it plans.
 pub fn check_messages(moved: &Move, hosted: Range<u64>) -> Result<()> {
     let problem = moved.problem();
-    let [from, to] = [problem.from(), problem.to()].map(|side| side.grid());
+    let [from, to] = [problem.from(), problem.to()].map(Distribution::grid);
     // Mostly there are not so many pairs of ranks.
     let ranks = hosted.clone().count() as u64;
     if ranks.min(from.size()).saturating_mul(to.size()) <= MAX_MESSAGES {
