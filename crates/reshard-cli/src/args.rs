@@ -54,6 +54,8 @@ pub enum Command {
     Show(ShowSet),
     /// Draw a redistribution: its communication grid coloured by step, and the timeline of its simulation
     Explain(Explain),
+    /// Show the page of `explain --html` with the planner behind it, for a browser on this machine
+    Serve(Serve),
     /// What this machine has of all that reshard can use, and whether every engine works on it
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -90,6 +92,7 @@ impl Command {
             Self::Verify(_) => "verifying a set of files",
             Self::Show(_) => "looking at a set of files",
             Self::Explain(_) => "drawing a redistribution",
+            Self::Serve(_) => "serving the page of a redistribution",
             Self::Doctor(_) => "looking at this machine",
             Self::Completions(_) => "printing completions",
             Self::Man(_) => "printing the manual",
@@ -485,13 +488,61 @@ pub struct Simulate {
 /// Flags of `reshard explain`.
 #[derive(Flags, Debug)]
 #[command(after_help = MORE, after_long_help = with_examples!("  reshard explain 16/3 16/5 --svg example1.svg
-  reshard explain 4x4/64x64 2x8/50x30 --shape 8192x8192 --svg - > picture.svg"))]
+  reshard explain 4x4/64x64 2x8/50x30 --shape 8192x8192 --html page.html"))]
 pub struct Explain {
     #[command(flatten)]
     pub timed: Timed,
-    /// The file to draw to, - for standard output
+    /// Draw to this file, - for standard output
+    #[arg(long, value_name = "FILE", required_unless_present = "html")]
+    pub svg: Option<std::path::PathBuf>,
+    /// Write a page to explore with a browser to this file, - for standard output
     #[arg(long, value_name = "FILE")]
-    pub svg: std::path::PathBuf,
+    pub html: Option<std::path::PathBuf>,
+}
+
+impl Timed {
+    /// Layouts and flags as they are typed, without the machine and the strategy.
+    pub fn command(&self) -> Vec<String> {
+        let Move { layouts, from, to, shape, to_shape, window, from_at, to_at, transpose, permute } =
+            &self.moved;
+        let mut words: Vec<String> = layouts.iter().chain(from).chain(to).cloned().collect();
+        for (flag, value) in [
+            ("--shape", shape),
+            ("--to-shape", to_shape),
+            ("--window", window),
+            ("--from-at", from_at),
+            ("--to-at", to_at),
+            ("--permute", permute),
+        ] {
+            if let Some(value) = value {
+                words.extend([flag.to_string(), value.clone()]);
+            }
+        }
+        if *transpose {
+            words.push("--transpose".to_string());
+        }
+        if self.shared_ranks {
+            words.push("--shared-ranks".to_string());
+        }
+        words
+    }
+}
+
+/// Flags of `reshard serve`.
+#[derive(Flags, Debug)]
+#[command(after_help = MORE, after_long_help = with_examples!("  reshard serve\n  reshard serve 4x4/64x64 2x8/50x30 --shape 8192x8192 --port 8080"))]
+pub struct Serve {
+    #[command(flatten)]
+    pub timed: Timed,
+    /// The port; without it, one that is free
+    #[arg(long, default_value = "0", hide_default_value = true, value_parser = words::count::<u16>, allow_hyphen_values = true)]
+    pub port: u16,
+    /// The address to listen at, if others shall reach the page: whoever knows its URL can use it, and what is sent is not encrypted
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub bind: std::net::IpAddr,
+    /// Print JSON with stable keys
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Flags of `reshard doctor`.

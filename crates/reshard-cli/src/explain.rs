@@ -1,18 +1,50 @@
-//! `reshard explain`: a redistribution as a drawing, its grid by step and its timeline, in one file.
+//! `reshard explain`: a redistribution as a drawing, or as a page to explore with a browser, each in one file.
 
 use crate::args;
 use crate::failure::Failure;
+use crate::page;
 use crate::screen::{Screen, counted, write_drawing};
 use crate::simulate::SimulationRequest;
 use std::io::Write;
+use std::path::Path;
 
 /// The most ranks of a side in a drawing: more cannot be seen.
-const MAX_RANKS: u64 = 512;
+const MAX_RANKS: u64 = page::data::MAX_RANKS;
 /// The most messages in a drawing.
 const MAX_MESSAGES: usize = 300_000;
 
 pub fn run(args: &args::Explain) -> Result<(), Failure> {
     let request = SimulationRequest::read(&args.timed, false)?;
+    let to_stdout =
+        |path: &Option<std::path::PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if to_stdout(&args.svg) && to_stdout(&args.html) {
+        return Err(Failure::usage("--svg - and --html - both go to standard output; write one to a file"));
+    }
+    let mut drawn = Vec::new();
+    if let Some(path) = &args.svg {
+        let drawing = drawing(&request)?;
+        if write_drawing(path, &drawing)? {
+            drawn.push(path);
+        }
+    }
+    if let Some(path) = &args.html {
+        if write_drawing(path, &page::page(&request, None)?)? {
+            drawn.push(path);
+        }
+    }
+    if to_stdout(&args.svg) || to_stdout(&args.html) {
+        return Ok(());
+    }
+    let (schedule, timeline) = request.run()?;
+    let mut screen = Screen::new();
+    let (messages, steps) =
+        (counted(timeline.messages().len() as u128, "message"), counted(schedule.num_steps(), "step"));
+    let files: Vec<String> = drawn.iter().map(|path| Path::display(path).to_string()).collect();
+    writeln!(screen.out, "{}: {messages} in {steps}, drawn to {}", request.title(), files.join(" and "))?;
+    Ok(screen.out.flush()?)
+}
+
+fn drawing(request: &SimulationRequest) -> Result<String, Failure> {
     let problem = &request.move_request.problem;
     let most = problem.from().grid().size().max(problem.to().grid().size());
     if most > MAX_RANKS {
@@ -27,14 +59,6 @@ pub fn run(args: &args::Explain) -> Result<(), Failure> {
             timeline.messages().len()
         )));
     }
-    let drawing =
-        reshard_draw::redistribution(&request.layouts(), &request.about(), problem, &schedule, &timeline);
-    if !write_drawing(&args.svg, &drawing)? {
-        return Ok(());
-    }
-    let mut screen = Screen::new();
-    let (messages, steps) =
-        (counted(timeline.messages().len() as u128, "message"), counted(schedule.num_steps(), "step"));
-    writeln!(screen.out, "{}: {messages} in {steps}, drawn to {}", request.title(), args.svg.display())?;
-    Ok(screen.out.flush()?)
+    let (layouts, about) = (request.layouts(), request.about());
+    Ok(reshard_draw::redistribution(&layouts, &about, problem, &schedule, &timeline))
 }

@@ -35,6 +35,11 @@ impl Sentence {
     pub fn message(&self) -> &str {
         &self.message
     }
+
+    /// The position of the mistake in the text that was given, if it has one.
+    pub fn position(&self) -> Option<usize> {
+        self.position
+    }
 }
 
 impl Failure {

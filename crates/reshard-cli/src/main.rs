@@ -20,6 +20,7 @@ mod level;
 mod manual;
 mod memory;
 mod message_table;
+mod page;
 mod plan;
 mod problem;
 mod relabel;
@@ -27,6 +28,7 @@ mod ring;
 mod run;
 mod schedule;
 mod screen;
+mod serve;
 mod simulate;
 mod words;
 
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Ok(Args { command: Command::Verify(args), .. }) => files::verify_set(&args),
         Ok(Args { command: Command::Show(args), .. }) => files::show_set(&args),
         Ok(Args { command: Command::Explain(args), .. }) => explain::run(&args),
+        Ok(Args { command: Command::Serve(args), .. }) => serve::run(&args),
         Ok(Args { command: Command::Doctor(args), .. }) => doctor::run(&args),
         Ok(Args { command: Command::Completions(args), .. }) => manual::completions(&args),
         Ok(Args { command: Command::Man(args), .. }) => manual::pages(&args),

@@ -78,6 +78,8 @@ pub struct SimulationRequest {
     pub options: Options,
     pub machine: Machine,
     pub barriers: bool,
+    /// The layouts and flags, as they are typed.
+    pub command: Vec<String>,
 }
 
 impl SimulationRequest {
@@ -120,7 +122,14 @@ impl SimulationRequest {
             .with_alpha(alpha)
             .with_beta(beta)
             .with_most_steps(most_steps);
-        Ok(Self { move_request, options, machine: Machine { cost, network }, barriers: args.barriers })
+        let command = args.command();
+        Ok(Self {
+            move_request,
+            options,
+            machine: Machine { cost, network },
+            barriers: args.barriers,
+            command,
+        })
     }
 
     /// The schedule and its run, message by message.
@@ -129,7 +138,7 @@ impl SimulationRequest {
     }
 
     /// The same by another strategy.
-    fn run_by(&self, strategy: Strategy) -> Result<(Schedule, Timeline), Failure> {
+    pub fn run_by(&self, strategy: Strategy) -> Result<(Schedule, Timeline), Failure> {
         let options = self.options.with_strategy(strategy);
         let schedule = Schedule::with(&self.move_request.problem, &options).map_err(|error| {
             let message = error.to_string();

@@ -4,7 +4,7 @@ use crate::canvas::{Anchor, Area, Canvas, FilledBox, LABEL_SIZE, width_of};
 use crate::palette::Fill;
 use crate::scale::count_ticks;
 use crate::words;
-use reshard_plan::{Axis, Distribution};
+use reshard_plan::{Axis, Distribution, Problem};
 use std::ops::Range;
 
 /// The most blocks of a dimension in a picture.
@@ -37,6 +37,15 @@ pub fn corner(of: &[&Distribution]) -> Vec<u64> {
     };
     // Of further dimensions one slice is drawn.
     (0..dims).map(|dim| if dim < 2 { extent(dim) } else { 1 }).collect()
+}
+
+/// The corners of source and destination that are drawn: one for both, if the arrays are of one shape.
+pub fn corners(problem: &Problem) -> [Vec<u64>; 2] {
+    let (from, to) = (problem.from(), problem.to());
+    match from.shape() == to.shape() {
+        true => [corner(&[from, to]), corner(&[from, to])],
+        false => [corner(&[from]), corner(&[to])],
+    }
 }
 
 /// The blocks of an axis up to `len`, one more than have room at most: (owner, range).

@@ -27,6 +27,7 @@ mod ring;
 mod scale;
 mod words;
 
+pub use array::{caption, corners};
 pub use canvas::width_of;
 pub use comparison::{Strategy, comparison};
 pub use palette::{contrast, ink_on};

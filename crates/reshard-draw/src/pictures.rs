@@ -87,11 +87,7 @@ fn under(canvas: &mut Canvas, y: f64, caption: &str) -> f64 {
 
 fn before_and_after(canvas: &mut Canvas, y: f64, problem: &Problem) -> f64 {
     let (from, to) = (problem.from(), problem.to());
-    let same = from.shape() == to.shape();
-    let corners = match same {
-        true => [array::corner(&[from, to]), array::corner(&[from, to])],
-        false => [array::corner(&[from]), array::corner(&[to])],
-    };
+    let corners = array::corners(problem);
     let strip = from.dims() == 1;
     let (width, gap) = if strip { (WIDTH, 0.0) } else { ((WIDTH - 40.0) / 2.0, (WIDTH + 40.0) / 2.0) };
     let mut bottom = y;
