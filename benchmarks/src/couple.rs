@@ -262,8 +262,7 @@ fn report(results: &Results) -> Result<String, Failure> {
     writeln!(
         text,
         "Both jobs in one process, each hosting all its ranks. The side measured has 4 ranks, `2x2/64x64`, its partner GxG ranks with blocks of 8 x 8, an array of 2048 x 2048 \
-         f64. What the ASPEN paper asks to be told apart, for one rank: *generating* is what it takes to plan, and of that the intersections that ASPEN finds; they do not depend on how many ranks the \
-         partner has, while the rest is a list of the messages that there are. *Buffering* is packing (of a producer) or unpacking (of a consumer) one step of the array. *Latency* is a step of one \
+         f64. What the ASPEN paper asks to be told apart, for one rank: *generating* is what it takes to plan, and of that the intersections that ASPEN finds. Both grow with the messages that the rank has, and not with the ranks that its partner has. *Buffering* is packing (of a producer) or unpacking (of a consumer) one step of the array. *Latency* is a step of one \
          element: what `put` takes, or from the beginning of `put` until `get` has it, in a consumer that waits. Set-up is that of the consumer's whole job, which plans for all its ranks; the bytes are those that the leaders \
          exchange, also divided by all ranks of both.\n\n![Generating, buffering and latency](couple-speed.svg)\n"
     )?;
