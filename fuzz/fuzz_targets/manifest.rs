@@ -14,15 +14,13 @@ fuzz_target!(|before: &[u8]| {
     let written = manifest.write().unwrap();
     assert_eq!(Manifest::read(&written).unwrap(), manifest);
     assert_eq!(Manifest::read(&written).unwrap().write().unwrap(), written);
-    let layout = manifest.layout().unwrap();
-    let distribution = layout.distribution();
-    let ranks = distribution.grid().sorted_ranks();
+    let ranks = manifest.ranks().unwrap();
     assert_eq!(ranks.len(), manifest.files.len());
     assert!(manifest.files.len() <= sealed.len());
-    for (file, rank) in manifest.files.iter().zip(ranks) {
+    for (file, (_, data)) in manifest.files.iter().zip(ranks) {
         check_name(&file.name).unwrap();
-        let data = distribution.local_elems(rank).unwrap() * manifest.element.bytes();
-        assert!((data..=data + reshard_shards::Npy::MAX_HEADER_BYTES as u64).contains(&file.bytes));
+        // The longest header is one of safetensors.
+        assert!((data..=data + 8 + 100_000_000).contains(&file.bytes));
         assert_eq!(file.crc32c.len() as u64, file.bytes.div_ceil(manifest.block_bytes));
     }
 });

@@ -278,7 +278,7 @@ fn convert_with(args: &args::ConvertSet, job: Option<(&Ranks, bool)>) -> Result<
     let mut screen = Screen::new();
     let failed = |error: reshard::Error| Failure::while_running(&error);
     let converted = match args.dry_run {
-        true => outlook(&source, &to, &options).map_err(failed)?,
+        true => outlook(&source, std::slice::from_ref(&to), &options).map_err(failed)?,
         false => {
             let mut progress = Progress::new(leads && !args.json, source.bytes());
             let bar = bar(&mut progress, "converting");

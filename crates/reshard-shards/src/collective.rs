@@ -88,6 +88,19 @@ impl Ranks {
         destination: impl AsRef<Path>,
         to: &Layout,
         options: &ConvertOptions,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Converted> {
+        self.0.agree(source.only().map(|_| ()))?;
+        self.convert_arrays(source, destination, std::slice::from_ref(to), options, progress)
+    }
+
+    /// Converts a set of any number of arrays as [`convert`](Self::convert) does; `to` has a layout for each. Collective.
+    pub fn convert_arrays(
+        &self,
+        source: &ShardSet,
+        destination: impl AsRef<Path>,
+        to: &[Layout],
+        options: &ConvertOptions,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Converted> {
         convert_by(&self.0, source, destination.as_ref(), to, options, &mut progress)

@@ -1,19 +1,23 @@
-//! A set written anew under another layout, in as much memory as one gives it: box by box, each read from its files, moved by the thread
+//! A set written anew under other layouts, in as much memory as one gives it: box by box, each read from its files, moved by the thread
 //! engine, and written to its files. Several processes share the boxes, and afterwards the checksums of the files.
 
-use crate::boxes::{Boxes, Files};
+use crate::array::{Array, Part};
 use crate::checked::Checked;
+use crate::checksum::Digest;
+use crate::contents::lay_out;
 use crate::journal::Journal;
-use crate::manifest::{Made, Manifest};
+use crate::manifest::Manifest;
+use crate::one_array::OneArray;
 use crate::options::{ConvertOptions, Converted, MIN_MEMORY};
-use crate::output::Output;
+use crate::output::{Output, Wanted};
 use crate::parallel::for_each;
 use crate::processes::Processes;
 use crate::set::{Shard, ShardSet};
 use crate::slab::Slab;
 use crate::staging::{Begun, Staging};
 use reshard::engine::{Threads, ThreadsOptions};
-use reshard::{Error, ErrorKind, Layout, Move, Plan, Redistribution, Result, Window};
+use reshard::error::counted;
+use reshard::{Error, ErrorKind, Layout, Move, Plan, Redistribution, Result};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,13 +26,6 @@ use std::time::Instant;
 
 /// Bytes that may be written until everything before is made durable, and the journal says so.
 const BYTES_PER_JOURNAL_LINE: u64 = 1 << 30;
-
-/// Memory for everything but the boxes: file buffers, plans, threads.
-const OVERHEAD_BYTES: u64 = 8 << 20;
-
-/// Bytes of a box that caches have twice, once for each side: half of it takes longer, as more boxes are begun, and eight times of it
-/// twice as long (Xeon of model 85, 33 MiB).
-const CACHED_BOX_BYTES: u64 = 16 << 20;
 
 /// Bytes that are checked as soon as they were read, while the caches have them.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -40,6 +37,40 @@ pub fn convert(
     destination: impl AsRef<Path>,
     to: &Layout,
     options: &ConvertOptions,
+    progress: impl FnMut(u64, u64),
+) -> Result<Converted> {
+    source.only()?;
+    convert_arrays(source, destination, std::slice::from_ref(to), options, progress)
+}
+
+/// Converts a set of any number of arrays as [`convert`] does; `to` has a layout for each, in the order of [`ShardSet::arrays`].
+///
+/// ```
+/// use reshard_shards::{ConvertOptions, Format, Import, Layouts, ShardSet, Tensors, convert_arrays};
+/// # let folder = std::env::temp_dir().join(format!("reshard-tensors-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// # let bf16: reshard::ElementType = "bf16".parse()?;
+/// # let wanted = vec![("up".into(), bf16, vec![4, 6]), ("norm".into(), bf16, vec![6])];
+/// # let tensors = Tensors::new(wanted, Default::default())?;
+/// # for rank in 0..2 {
+/// #     let mut bytes = tensors.write()?;
+/// #     bytes.resize(tensors.file_bytes() as usize, 0);
+/// #     std::fs::write(folder.join(format!("tp{rank}.safetensors")), bytes).unwrap();
+/// # }
+/// let from = Layouts::new(["norm=(*) on 2", "(block, *) on 2x1"])?; // two ranks wrote
+/// let set = ShardSet::import(folder.join("tp{rank}.safetensors"), &Import::default().with_layouts(from))?;
+/// let options = ConvertOptions::default().with_format(Format::Safetensors);
+/// let to = options.layouts(&set, &Layouts::new(["norm=(*) on 4", "(block, *) on 4x1"])?)?; // four ranks read
+/// convert_arrays(&set, folder.join("tp4"), &to, &options, |_, _| {})?;
+/// assert_eq!(ShardSet::open(folder.join("tp4"))?.array("up")?.layout().distribution().shape(), [8, 6]);
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok::<(), reshard::Error>(())
+/// ```
+pub fn convert_arrays(
+    source: &ShardSet,
+    destination: impl AsRef<Path>,
+    to: &[Layout],
+    options: &ConvertOptions,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Converted> {
     convert_by(&Processes::One, source, destination.as_ref(), to, options, &mut progress)
@@ -50,7 +81,7 @@ pub(crate) fn convert_by(
     processes: &Processes,
     source: &ShardSet,
     destination: &Path,
-    to: &Layout,
+    to: &[Layout],
     options: &ConvertOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Converted> {
@@ -84,8 +115,8 @@ pub(crate) fn convert_by(
     Ok(converted)
 }
 
-/// What [`convert`] would do, without doing it.
-pub fn outlook(source: &ShardSet, to: &Layout, options: &ConvertOptions) -> Result<Converted> {
+/// What [`convert_arrays`] would do, without doing it.
+pub fn outlook(source: &ShardSet, to: &[Layout], options: &ConvertOptions) -> Result<Converted> {
     let began = Instant::now();
     Ok(Conversion::new(&Processes::One, source, to, options)?.outlook(began))
 }
@@ -94,11 +125,9 @@ pub fn outlook(source: &ShardSet, to: &Layout, options: &ConvertOptions) -> Resu
 struct Conversion<'s> {
     processes: &'s Processes,
     source: &'s ShardSet,
-    to: &'s Layout,
     options: &'s ConvertOptions,
-    /// Dimension `d` of the destination is dimension `axes[d]` of the source.
-    axes: Vec<usize>,
-    boxes: Boxes,
+    /// As their parts follow each other in the files.
+    arrays: Vec<OneArray<'s>>,
     threads: usize,
     /// Source files are read from the first byte to the last, and destination files written so.
     reads_in_order: bool,
@@ -109,33 +138,16 @@ impl<'s> Conversion<'s> {
     fn new(
         processes: &'s Processes,
         source: &'s ShardSet,
-        to: &'s Layout,
+        to: &[Layout],
         options: &'s ConvertOptions,
     ) -> Result<Self> {
-        let dims = to.distribution().dims();
-        let axes = options.axes.clone().unwrap_or_else(|| (0..dims).collect());
-        let shape = to.distribution().shape();
-        let from_shape = source.layout().distribution().shape();
-        let mut sorted = axes.clone();
-        sorted.sort_unstable();
-        if !sorted.iter().copied().eq(0..from_shape.len())
-            || axes.iter().map(|&axis| from_shape[axis]).ne(shape.iter().copied())
-        {
-            return Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "the set has the shape {from_shape:?}, and the layout {to} was given for it{}; give one of that shape",
-                    if options.axes.is_some() { format!(" with the axes {axes:?}") } else { String::new() }
-                ),
-            ));
-        }
-        let ranks = to.distribution().grid().size();
-        if options.file && ranks != 1 {
-            return Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "one file was to be written, and the layout {to} has {ranks} ranks; give a directory, or a layout of one rank"
-                ),
+        let wrong = |why: String| Err(Error::new(ErrorKind::Mismatch, why));
+        if to.len() != source.arrays.len() {
+            return wrong(format!(
+                "{} has {}, and {} were given; give one for each",
+                source.path.display(),
+                counted(source.arrays.len(), "array"),
+                counted(to.len(), "layout")
             ));
         }
         if options.memory < MIN_MEMORY {
@@ -144,38 +156,51 @@ impl<'s> Conversion<'s> {
                 format!("{} bytes of memory were given; give at least {MIN_MEMORY}", options.memory),
             ));
         }
-        let from = Files::of(source.layout(), Some(&axes));
-        let there = Files::of(to, None);
-        let elem = source.element().bytes();
-        // Every copy of a replicated array is read, for its checksums, and written.
-        let copies = to.distribution().copies().max(source.layout().distribution().copies());
-        let budget = options.box_bytes.unwrap_or((options.memory - OVERHEAD_BYTES) / 2 / copies);
-        let of = |budget| Boxes::new(&shape, elem, budget, &from, &there);
-        let in_order =
-            |boxes: &Boxes| boxes.are_in_order(&from.slow_first) && boxes.are_in_order(&there.slow_first);
-        // Where files are passed through from the first byte to the last anyway, what is read stays in the caches until it is written.
-        let cached = Some(of(budget.min(CACHED_BOX_BYTES))).filter(in_order);
-        let boxes = cached.unwrap_or_else(|| of(budget));
+        let arrays = source.arrays.iter().zip(to).map(|(from, to)| OneArray::new(from, to, options));
+        let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
+        if options.file {
+            let grid = |to: &Layout| (to.distribution().grid().size(), to.distribution().grid().max_rank());
+            if let Some(other) =
+                to.iter().find(|to| grid(to).0 != 1 || grid(to) != grid(&arrays[0].to.layout))
+            {
+                return wrong(format!(
+                    "one file was to be written, and the layout {other} has {}; give a directory, or a layout of one rank",
+                    counted(grid(other).0, "rank")
+                ));
+            }
+        }
+        arrays.sort_by(|one, other| one.to.place().cmp(&other.to.place()));
+        let mut boxes = 0;
+        for array in &mut arrays {
+            array.first_box = boxes;
+            boxes += array.boxes.count();
+        }
+        // Fails if the files cannot hold them.
+        lay_out(options.format, &mut wanted(&arrays), &source.words)?;
         let threads =
             options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let reads_in_order = boxes.are_in_order(&from.slow_first);
-        let writes_in_order = boxes.are_in_order(&there.slow_first);
-        Ok(Self { processes, source, to, options, axes, boxes, threads, reads_in_order, writes_in_order })
+        let reads_in_order = arrays.iter().all(|array| array.reads_in_order);
+        let writes_in_order = arrays.iter().all(|array| array.writes_in_order);
+        Ok(Self { processes, source, options, arrays, threads, reads_in_order, writes_in_order })
     }
 
     /// The boxes of this process.
     fn share(&self) -> Range<u64> {
-        self.processes.share(self.boxes.count())
+        self.processes.share(self.arrays.iter().map(|array| array.boxes.count()).sum())
     }
 
     /// What this run is: another one cannot continue it.
     fn identity(&self) -> String {
-        let Self { source, to, options, axes, boxes, .. } = self;
+        let Self { source, options, arrays, .. } = self;
         let version = env!("CARGO_PKG_VERSION");
+        let said: Vec<String> = arrays.iter().map(OneArray::identity).collect();
+        let said = match &said[..] {
+            [one] => one.clone(),
+            many => format!("{} arrays {}", many.len(), Digest::of(many.join("\n").as_bytes())),
+        };
         format!(
-            "convert {version} {} {} to {to} axes {axes:?} {:?} {}{} boxes {:?}",
+            "convert {version} {} {said} {:?} {}{}",
             source.identity,
-            source.element(),
             options.format,
             options.pattern(),
             match (options.checksums, options.file) {
@@ -184,7 +209,6 @@ impl<'s> Conversion<'s> {
                 (true, true) => " as one file",
                 (false, true) => " as one file without checksums",
             },
-            boxes.extents()
         )
     }
 
@@ -194,11 +218,6 @@ impl<'s> Conversion<'s> {
             true => staging.name().replace('{', "{{").replace('}', "}}"),
             false => self.options.pattern().to_string(),
         }
-    }
-
-    fn made(&self) -> Option<Made> {
-        let made = self.source.made()?;
-        Some(Made { seed: made.seed, axes: self.axes.iter().map(|&axis| made.axes[axis]).collect() })
     }
 
     fn outlook(&self, began: Instant) -> Converted {
@@ -217,26 +236,6 @@ impl<'s> Conversion<'s> {
         }
     }
 
-    /// The box of the source that becomes a box of the destination.
-    fn source_region(&self, region: &[Range<u64>]) -> Vec<Range<u64>> {
-        let mut from = vec![0..0; region.len()];
-        for (range, &axis) in region.iter().zip(&self.axes) {
-            from[axis] = range.clone();
-        }
-        from
-    }
-
-    fn moving(&self, region: &[Range<u64>], from_region: &[Range<u64>]) -> Result<Move> {
-        let part = |layout: &Layout, region: &[Range<u64>]| -> Result<Layout> {
-            Ok(Layout::new(layout.distribution().within(region)?, layout.order()))
-        };
-        let (from, to) = (part(self.source.layout(), from_region)?, part(self.to, region)?);
-        let shape: Vec<u64> = from_region.iter().map(|range| range.end - range.start).collect();
-        let zero = vec![0; shape.len()];
-        let window = Window::of(&shape).from(&zero).to(&zero).permuted(&self.axes);
-        Move::windowed::<u8>(from, to, window)?.of_bytes(self.source.element().bytes())
-    }
-
     /// Writes all files and their manifest, unless an earlier run has done so.
     fn write(
         &self,
@@ -245,7 +244,7 @@ impl<'s> Conversion<'s> {
         converted: &mut Converted,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        let Self { processes, source, to, options, .. } = self;
+        let Self { processes, source, options, .. } = self;
         let run = self.identity();
         let (texts, complete) = match begun {
             Begun::New => (Vec::new(), false),
@@ -260,7 +259,9 @@ impl<'s> Conversion<'s> {
         let new = done.is_empty();
         let pattern = self.pattern(staging);
         let open = |new| {
-            let output = Output::new(staging, to, source.element(), options.format, &pattern, new);
+            let (format, words) = (options.format, &source.words);
+            let wanted = Wanted { arrays: wanted(&self.arrays), format, pattern: &pattern, words };
+            let output = Output::new(staging, wanted, new);
             output.map(|output| output.with_checksums(options.checksums))
         };
         // The leader makes the files, then the others open them.
@@ -275,7 +276,7 @@ impl<'s> Conversion<'s> {
         let share = processes.share(output.files().len() as u64);
         let files = output.finish(staging, self.threads, share, &mut converted.reread_bytes);
         let texts = processes.gather(processes.agree(files)?)?;
-        let manifest = Manifest { files: Output::files_of(&texts)?, ..output.manifest(self.made()) };
+        let manifest = Manifest { files: Output::files_of(&texts)?, ..output.manifest() };
         let leader = processes.leads().then(|| staging.write_manifest(&manifest.write()?));
         processes.agree(leader.unwrap_or(Ok(())))?;
         converted.sync_seconds += syncing.elapsed().as_secs_f64();
@@ -291,7 +292,7 @@ impl<'s> Conversion<'s> {
         converted: &mut Converted,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        let Self { processes, source, boxes, threads, options, .. } = self;
+        let Self { processes, source, arrays, threads, options, .. } = self;
         let before = processes.agree(source.stamps())?;
         if options.checksums && !self.reads_in_order {
             converted.reread_bytes += self.check_source()?;
@@ -304,30 +305,41 @@ impl<'s> Conversion<'s> {
             && self.writes_in_order
             && processes.count() == 1
             && !(prefix..share.end).any(is_done);
-        let bytes_of = |number: u64| {
-            let region = boxes.region(number);
-            source.element().bytes() * region.iter().map(|range| range.end - range.start).product::<u64>()
+        let mine = |array: &OneArray<'_>| {
+            let numbers = array.numbers();
+            numbers.start.max(share.start)..numbers.end.min(share.end)
         };
-        let total: u64 = share.clone().map(bytes_of).sum();
+        let all =
+            arrays.iter().enumerate().flat_map(|(at, array)| mine(array).map(move |number| (at, number)));
+        let total: u64 =
+            all.clone().map(|(at, number)| arrays[at].bytes_of(&arrays[at].region(number))).sum();
         let mut moving = Moving {
             checked: source.shards.iter().map(|_| Checked::default()).collect(),
             from: Slab::default(),
             into: Slab::default(),
             engine: None,
         };
+        if options.checksums && self.reads_in_order {
+            // No box has anything of the headers.
+            let all = source.shards.iter().zip(&mut moving.checked).collect();
+            for_each(*threads, all, |(shard, checked): (&Shard, &mut Checked)| {
+                checked.go_on_at(source, shard, shard.header_bytes)
+            })?;
+        }
         let (mut moved, mut unsaved, mut first_unsaved) = (0, 0, share.start);
-        for number in share.clone() {
-            let bytes = bytes_of(number);
+        for (at, number) in all {
+            let array = &arrays[at];
+            let region = array.region(number);
+            let bytes = array.bytes_of(&region);
             moved += bytes;
             if is_done(number) {
                 (converted.resumed, first_unsaved) = (converted.resumed + 1, number + 1);
                 continue;
             }
-            let region = boxes.region(number);
-            self.read_box(&region, &mut moving, converted)?;
-            let parts = self.move_box(&region, &mut moving, converted)?;
+            self.read_box(array, &region, &mut moving, converted)?;
+            let parts = self.move_box(array, &region, &mut moving, converted)?;
             let writing = Instant::now();
-            converted.writes += output.write(staging, *threads, &region, &parts, sums)?;
+            converted.writes += output.write(staging, *threads, at, &region, &parts, sums)?;
             converted.write_seconds += writing.elapsed().as_secs_f64();
             unsaved += bytes;
             let next_is_done = number + 1 == share.end || is_done(number + 1);
@@ -345,9 +357,7 @@ impl<'s> Conversion<'s> {
         if options.checksums && self.reads_in_order {
             let all = source.shards.iter().zip(&mut moving.checked).collect();
             for_each(*threads, all, |(shard, checked): (&Shard, &mut Checked)| {
-                // No box has anything of a part without elements: its file is a header.
-                let empty = source.layout().distribution().local_elems(shard.rank)? == 0;
-                if empty { Checked::whole(source, shard) } else { checked.finish(source, shard) }
+                checked.finish(source, shard)
             })?;
         }
         // Files that were checked first and read later must be the same.
@@ -364,54 +374,64 @@ impl<'s> Conversion<'s> {
         Ok(bytes)
     }
 
-    fn read_box(&self, region: &[Range<u64>], moving: &mut Moving, converted: &mut Converted) -> Result<()> {
-        let Self { source, threads, .. } = self;
+    fn read_box(
+        &self,
+        array: &OneArray<'_>,
+        region: &[Range<u64>],
+        moving: &mut Moving,
+        converted: &mut Converted,
+    ) -> Result<()> {
+        let (Self { source, threads, .. }, from) = (self, array.from);
         let in_order = self.options.checksums && self.reads_in_order;
-        let from_region = self.source_region(region);
+        let from_region = array.source_region(region);
         let (reading, reads) = (Instant::now(), AtomicU64::new(0));
-        let parts = moving.from.cut(&self.lengths(&from_region)?)?;
-        let all = source.shards.iter().zip(parts).zip(&mut moving.checked).collect();
-        for_each(*threads, all, |((shard, memory), checked): ((&Shard, &mut [u8]), &mut Checked)| {
-            let part = source.region(shard, &from_region)?;
-            reads.fetch_add(part.runs(), Ordering::Relaxed);
-            let failed = |error| source.failed(shard, "cannot be read", &error);
-            let Some(run) = part.only_run().filter(|run| in_order && run.start < run.end) else {
-                return part.read(&shard.file, memory).map_err(failed);
-            };
-            checked.go_on_at(source, shard, run.start)?;
-            for (number, chunk) in memory.chunks_mut(CHUNK_BYTES).enumerate() {
-                let at = run.start + (number * CHUNK_BYTES) as u64;
-                std::os::unix::fs::FileExt::read_exact_at(&shard.file, chunk, at).map_err(failed)?;
-                checked.update(source, shard, chunk)?;
-            }
-            Ok(())
-        })?;
+        let mut parts = moving.from.cut(&lengths(from, &from_region)?)?;
+        // The parts ascend as the files do.
+        let mut checked = moving.checked.iter_mut().enumerate();
+        let all = from.parts.iter().zip(&mut parts).filter_map(|(part, memory)| {
+            let (_, checked) = checked.find(|(file, _)| *file == part.file)?;
+            Some((part, memory, checked))
+        });
+        for_each(
+            *threads,
+            all.collect(),
+            |(part, memory, checked): (&Part, &mut &mut [u8], &mut Checked)| {
+                let (shard, place) = (source.shard(part), from.region(part, &from_region)?);
+                reads.fetch_add(place.runs(), Ordering::Relaxed);
+                let failed = |error| source.failed(shard, "cannot be read", &error);
+                let Some(run) = place.only_run().filter(|run| in_order && run.start < run.end) else {
+                    return place.read(&shard.file, memory).map_err(failed);
+                };
+                checked.go_on_at(source, shard, run.start)?;
+                for (number, chunk) in memory.chunks_mut(CHUNK_BYTES).enumerate() {
+                    let at = run.start + (number * CHUNK_BYTES) as u64;
+                    std::os::unix::fs::FileExt::read_exact_at(&shard.file, chunk, at).map_err(failed)?;
+                    checked.update(source, shard, chunk)?;
+                }
+                Ok(())
+            },
+        )?;
+        source.check_copies(from, &array.firsts, &parts)?;
         converted.reads += reads.into_inner();
         converted.read_seconds += reading.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// Bytes of a box in each file of the source.
-    fn lengths(&self, from_region: &[Range<u64>]) -> Result<Vec<u64>> {
-        let source = self.source;
-        source.shards.iter().map(|shard| Ok(source.region(shard, from_region)?.bytes())).collect()
-    }
-
     /// Moves a box that was read. Returns its parts in the files of the destination.
     fn move_box<'m>(
         &self,
+        array: &OneArray<'_>,
         region: &[Range<u64>],
         moving: &'m mut Moving,
         converted: &mut Converted,
     ) -> Result<Vec<&'m mut [u8]>> {
-        let (began, elem) = (Instant::now(), self.source.element().bytes());
-        let from_region = self.source_region(region);
-        let wanted = self.moving(region, &from_region)?;
+        let (began, elem) = (Instant::now(), array.from.element.bytes());
+        let wanted = array.moving(region)?;
         let to = wanted.to();
         let ranks = to.distribution().grid().sorted_ranks();
-        let lengths = ranks.iter().map(|&rank| Ok(to.span(rank)? * elem)).collect::<Result<Vec<_>>>()?;
-        let from = moving.from.cut(&self.lengths(&from_region)?)?;
-        let mut into = moving.into.cut(&lengths)?;
+        let spans = ranks.iter().map(|&rank| Ok(to.span(rank)? * elem)).collect::<Result<Vec<_>>>()?;
+        let from = moving.from.cut(&lengths(array.from, &array.source_region(region))?)?;
+        let mut into = moving.into.cut(&spans)?;
         if moving.engine.as_ref().is_none_or(|(last, _)| *last != wanted) {
             let plan = Arc::new(Plan::new(vec![wanted.clone()])?);
             let threads = ThreadsOptions::default().with_threads(self.threads);
@@ -423,6 +443,16 @@ impl<'s> Conversion<'s> {
         converted.move_seconds += began.elapsed().as_secs_f64();
         Ok(into)
     }
+}
+
+/// The arrays that are written.
+fn wanted(arrays: &[OneArray<'_>]) -> Vec<Array> {
+    arrays.iter().map(|array| array.to.clone()).collect()
+}
+
+/// Bytes of a box in each of its parts.
+fn lengths(array: &Array, region: &[Range<u64>]) -> Result<Vec<u64>> {
+    array.parts.iter().map(|part| Ok(array.region(part, region)?.bytes())).collect()
 }
 
 /// What is kept from box to box.

@@ -1,14 +1,16 @@
 //! A set of elements that are a function of their index: to try things out, and to check them.
 
 use crate::boxes::{Boxes, Files};
+use crate::contents::only;
 use crate::journal::Journal;
 use crate::made::Elements;
 use crate::manifest::{Format, Made, Manifest};
-use crate::output::Output;
+use crate::output::{Output, Wanted};
 use crate::parallel::for_each;
 use crate::slab::Slab;
 use crate::staging::Staging;
 use reshard::{ElementType, Layout, Result};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How its journals begin.
@@ -54,7 +56,10 @@ fn write(
     let distribution = layout.distribution();
     let shape = distribution.shape();
     let pattern = format.default_names();
-    let mut output = Output::new(staging, layout, element, format, pattern, true)?;
+    let mut array = only(format, layout, element);
+    array.made = Some(made.clone());
+    let wanted = Wanted { arrays: vec![array], format, pattern, words: &BTreeMap::new() };
+    let mut output = Output::new(staging, wanted, true)?;
     let files = Files::of(layout, None);
     let boxes = Boxes::new(&shape, element.bytes(), BOX_BYTES, &files, &files);
     let elements = Elements::new(made, &shape, element);
@@ -74,12 +79,12 @@ fn write(
             ranks.iter().zip(&mut parts).collect(),
             |(&rank, part): (&u64, &mut &mut [u8])| elements.fill(layout, rank, &local(rank)?, part),
         )?;
-        output.write(staging, threads, &region, &parts, boxes.are_in_order(&files.slow_first))?;
+        output.write(staging, threads, 0, &region, &parts, boxes.are_in_order(&files.slow_first))?;
         done += element.bytes() * region.iter().map(|range| range.end - range.start).product::<u64>();
         progress(done, total);
     }
     output.sync_all(staging, threads)?;
     let files = output.finish(staging, threads, 0..ranks.len() as u64, &mut 0)?;
-    let manifest = Manifest { files: Output::files_of(&[files])?, ..output.manifest(Some(made.clone())) };
+    let manifest = Manifest { files: Output::files_of(&[files])?, ..output.manifest() };
     staging.write_manifest(&manifest.write()?)
 }

@@ -41,6 +41,14 @@ pub(crate) fn shown(text: &str) -> String {
     short
 }
 
+/// An array as errors call it, by its name if it has one.
+pub(crate) fn called(name: &str) -> String {
+    match name {
+        "" => "the array".into(),
+        name => format!("the tensor '{}'", shown(name)),
+    }
+}
+
 /// Bytes of an array; `None` if a length, or all bytes together, are more than 2^62. It is 0 if one length is 0.
 pub(crate) fn array_bytes(element: ElementType, shape: &[u64]) -> Option<u64> {
     if shape.iter().any(|&length| length > MAX_LEN) {

@@ -1,19 +1,24 @@
 //! Sets without a manifest: files that some program wrote, of which the user says how they are named and distributed. What `.npy` headers
 //! say is taken from them, and everything that is said twice must agree.
 
+use crate::array::{Array, Part};
 use crate::confined::Directory;
 use crate::element::same_in_npy;
+use crate::import_tensors::{shape_of, tensors_of};
+use crate::layouts::Layouts;
 use crate::load::of_one;
 use crate::names::NamePattern;
 use crate::npy::Npy;
-use crate::set::{Shard, ShardSet, in_file, read_npy, stamped};
-use reshard::axis::Deal;
+use crate::set::{Shard, ShardSet, common_words, in_file, read_npy, read_tensors, stamped};
 use reshard::distribution::Pattern;
 use reshard::grid::{Grid, MAX_DIMS};
 use reshard::notation::print_shape;
 use reshard::{ElementType, Error, ErrorKind, Layout, MemoryOrder, Result};
-use std::fs::File;
+use std::collections::BTreeSet;
 use std::path::Path;
+
+/// More files are not listed.
+const MAX_FILES: u64 = 1 << 20;
 
 /// What is known of files without a manifest. What is not said is taken from the headers of `.npy` files.
 ///
@@ -35,17 +40,23 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Import {
-    layout: Option<Pattern>,
+    layouts: Layouts,
     order: Option<MemoryOrder>,
     shape: Option<Vec<u64>>,
     element: Option<ElementType>,
 }
 
 impl Import {
-    /// How the array is distributed over the files. A single file needs none.
+    /// How the array, or every one, is distributed over the files. A single file needs none.
     #[must_use]
     pub fn with_layout(self, layout: Pattern) -> Self {
-        Self { layout: Some(layout), ..self }
+        self.with_layouts(Layouts::all(layout, None))
+    }
+
+    /// How the tensors of safetensors files are distributed over them, by their names.
+    #[must_use]
+    pub fn with_layouts(self, layouts: Layouts) -> Self {
+        Self { layouts, ..self }
     }
 
     /// Which index runs fastest in the files. Without it: what headers say, else the first.
@@ -68,11 +79,8 @@ impl Import {
 }
 
 /// A file that was opened, by ascending rank.
-struct Opened {
-    rank: u64,
-    name: String,
-    file: File,
-    bytes: u64,
+struct Opened<'s> {
+    shard: &'s Shard,
     npy: Option<Npy>,
 }
 
@@ -91,8 +99,11 @@ impl ShardSet {
             .ok_or_else(|| wrong(ErrorKind::Unsupported, "the name is not UTF-8".into()))?
             .parse()?;
         let directory = Directory::open(parent)?;
-        let grid = match &import.layout {
-            Some(layout) => layout.grid().clone(),
+        let is_tensors = name.as_encoded_bytes().ends_with(b".safetensors");
+        let only = if is_tensors { None } else { import.layouts.only()? };
+        let grid = match only {
+            Some((layout, _)) => layout.grid().clone(),
+            None if is_tensors && !import.layouts.is_empty() => all_ranks(&import.layouts)?,
             None if pattern.has_fields() => {
                 return Err(wrong(
                     ErrorKind::Mismatch,
@@ -101,49 +112,83 @@ impl ShardSet {
             }
             None => Grid::new(&[1])?,
         };
-        let mut opened = Vec::new();
+        let (mut shards, mut npys, mut headers) = (Vec::new(), Vec::new(), Vec::new());
         // Refused before the ranks are listed, if they are too many.
         let names = pattern.names(&grid)?;
         for (rank, name) in grid.sorted_ranks().into_iter().zip(names) {
             let (file, bytes) = directory.open_file(&name)?;
-            let npy = match name.ends_with(".npy") {
-                true => Some(read_npy(&file, bytes).map_err(|error| in_file(parent, &name, &error))?),
-                false => None,
-            };
-            opened.push(Opened { rank, name, file, bytes, npy });
+            let mut header_bytes = 0;
+            let failed = |error: Error| in_file(parent, &name, &error);
+            if is_tensors {
+                let header = read_tensors(&file, bytes).map_err(failed)?;
+                header_bytes = header.data_start();
+                headers.push(header);
+            } else {
+                let npy =
+                    name.ends_with(".npy").then(|| read_npy(&file, bytes).map_err(failed)).transpose()?;
+                header_bytes = npy.as_ref().map_or(header_bytes, Npy::data_start);
+                npys.push(npy);
+            }
+            shards.push(Shard { rank, name, file, header_bytes, bytes, sums: None });
         }
-        let found = Found { parent, opened: &opened };
-        let element = found.element(import.element)?;
-        let layout = found.layout(import)?;
-        found.check(&layout, element)?;
-        let shards = opened.into_iter().map(|one| Shard {
-            rank: one.rank,
-            data_start: one.npy.as_ref().map_or(0, Npy::data_start),
-            name: one.name,
-            file: one.file,
-            bytes: one.bytes,
-            sums: None,
-        });
-        let shards: Vec<Shard> = shards.collect();
+        let arrays = if is_tensors {
+            if import.shape.is_some() || import.element.is_some() || import.order.is_some() {
+                return Err(wrong(
+                    ErrorKind::Mismatch,
+                    "a shape, a type or an order was given, and the files say those of each tensor; leave it out".into(),
+                ));
+            }
+            tensors_of(parent, &shards, &headers, &import.layouts)?
+        } else {
+            let opened: Vec<Opened<'_>> =
+                shards.iter().zip(npys).map(|(shard, npy)| Opened { shard, npy }).collect();
+            let found = Found { parent, opened: &opened };
+            let element = found.element(import.element)?;
+            let layout = found.layout(import, only)?;
+            found.check(&layout, element)?;
+            let mut array = Array::new(layout, element);
+            let part =
+                |(file, shard): (usize, &Shard)| Part { rank: shard.rank, file, start: shard.header_bytes };
+            array.parts = shards.iter().enumerate().map(part).collect();
+            vec![array]
+        };
         let identity = stamped(parent, &shards)?;
-        Ok(Self { path: parent.into(), layout, element, shards, made: None, identity, owns_directory: false })
+        let words = common_words(&headers);
+        Ok(Self { path: parent.into(), arrays, shards, words, identity, owns_directory: false })
     }
+}
+
+/// The ranks of all layouts.
+fn all_ranks(layouts: &Layouts) -> Result<Grid> {
+    let mut ranks = BTreeSet::new();
+    for pattern in layouts.patterns() {
+        let size = pattern.grid().size();
+        if size > MAX_FILES {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("{size} files were to be read; at most {MAX_FILES} are possible"),
+            ));
+        }
+        ranks.extend(pattern.grid().sorted_ranks());
+    }
+    let ranks: Vec<u64> = ranks.into_iter().collect();
+    Grid::new(&[ranks.len() as u64])?.with_ranks(&ranks)
 }
 
 /// Files of which everything must fit together.
 struct Found<'a> {
     parent: &'a Path,
-    opened: &'a [Opened],
+    opened: &'a [Opened<'a>],
 }
 
 impl Found<'_> {
-    fn wrong(&self, one: &Opened, why: &str) -> Error {
-        Error::new(ErrorKind::Mismatch, format!("{} {why}", self.parent.join(&one.name).display()))
+    fn wrong(&self, one: &Opened<'_>, why: &str) -> Error {
+        Error::new(ErrorKind::Mismatch, format!("{} {why}", self.parent.join(&one.shard.name).display()))
     }
 
     /// Fails for files without headers if something was not said.
     fn unsaid(&self, what: &str, flag: &str) -> Error {
-        let name = self.opened.first().map_or("", |one| &one.name[..]);
+        let name = self.opened.first().map_or("", |one| &one.shard.name[..]);
         let shown = self.parent.join(name);
         Error::new(
             ErrorKind::Mismatch,
@@ -195,10 +240,10 @@ impl Found<'_> {
         Ok(order.or(first).unwrap_or(MemoryOrder::ColMajor))
     }
 
-    fn layout(&self, import: &Import) -> Result<Layout> {
-        let order = self.order(import.order)?;
-        let distribution = match &import.layout {
-            Some(pattern) => {
+    fn layout(&self, import: &Import, only: Option<(&Pattern, Option<MemoryOrder>)>) -> Result<Layout> {
+        let order = self.order(only.and_then(|(_, order)| order).or(import.order))?;
+        let distribution = match only {
+            Some((pattern, _)) => {
                 let shape = match &import.shape {
                     Some(shape) => shape.clone(),
                     None => self.shape(pattern)?,
@@ -230,41 +275,28 @@ impl Found<'_> {
 
     /// The shape of the array, by the headers of all its parts.
     fn shape(&self, pattern: &Pattern) -> Result<Vec<u64>> {
-        let grid = pattern.grid();
-        let mut lengths: Vec<Vec<Option<u64>>> =
-            grid.extents().iter().map(|&extent| vec![None; extent as usize]).collect();
+        let mut parts = Vec::new();
         for one in self.opened {
             let Some(npy) = &one.npy else { return Err(self.unsaid("shape", "--shape 4000x3000")) };
-            if npy.shape().len() != grid.dims() {
+            if npy.shape().len() != pattern.grid().dims() {
                 return Err(self.wrong(
                     one,
                     &format!(
                         "has the shape {}, and the layout {pattern} has {} dimensions",
                         print_shape(npy.shape()),
-                        grid.dims()
+                        pattern.grid().dims()
                     ),
                 ));
             }
-            let coords = grid.coords(one.rank).unwrap_or_default();
-            for ((lengths, &coord), &length) in lengths.iter_mut().zip(&coords).zip(npy.shape()) {
-                lengths[coord as usize].get_or_insert(length);
-            }
+            parts.push((one.shard.rank, npy.shape()));
         }
-        let sum = |(lengths, deal): (&Vec<Option<u64>>, &Deal)| {
-            // Every process has the whole of a dimension that is not distributed.
-            let distinct = if *deal == Deal::Whole { 1 } else { lengths.len() };
-            lengths.iter().take(distinct).flatten().try_fold(0_u64, |sum, &length| sum.checked_add(length))
-        };
-        let shape: Option<Vec<u64>> = lengths.iter().zip(pattern.deals()).map(sum).collect();
-        shape.ok_or_else(|| {
-            Error::new(ErrorKind::TooLarge, "the files claim an array longer than 2^64 elements")
-        })
+        shape_of(pattern, &parts)
     }
 
     /// Fails unless every file has the shape and the length that its part has.
     fn check(&self, layout: &Layout, element: ElementType) -> Result<()> {
         for one in self.opened {
-            let shape = layout.distribution().local_shape(one.rank)?;
+            let shape = layout.distribution().local_shape(one.shard.rank)?;
             if let Some(npy) = &one.npy {
                 if npy.shape() != shape {
                     return Err(self.wrong(
@@ -272,22 +304,22 @@ impl Found<'_> {
                         &format!(
                             "has the shape {}, and the part of rank {} under {layout} has {}; give the layout the files were written under",
                             print_shape(npy.shape()),
-                            one.rank,
+                            one.shard.rank,
                             print_shape(&shape)
                         ),
                     ));
                 }
                 continue;
             }
-            let bytes = layout.distribution().local_elems(one.rank)?.checked_mul(element.bytes());
-            if bytes != Some(one.bytes) {
+            let bytes = layout.distribution().local_elems(one.shard.rank)?.checked_mul(element.bytes());
+            if bytes != Some(one.shard.bytes) {
                 return Err(self.wrong(
                     one,
                     &format!(
                         "has {} bytes, and the part of rank {} under {layout}, {} elements of type {element}, has another length; \
                          give the layout, shape and type the files were written with",
-                        one.bytes,
-                        one.rank,
+                        one.shard.bytes,
+                        one.shard.rank,
                         print_shape(&shape)
                     ),
                 ));

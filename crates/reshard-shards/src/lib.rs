@@ -1,4 +1,5 @@
-//! Shard sets: a distributed array as a directory with one file for each rank and a manifest, `reshard.json`, that says what they are.
+//! Shard sets: a distributed array, or the tensors of a model, as a directory with one file for each rank and a manifest, `reshard.json`, that
+//! says what they are.
 //!
 //! [`ShardSet::open`] opens one, [`convert`] writes it anew under another layout, in as much memory as one gives it, and
 //! [`ShardSet::verify`] checks every byte. A new set is absent or complete, whatever happens while it is written.
@@ -22,22 +23,28 @@
 
 #![forbid(unsafe_code)]
 
+mod array;
 mod boxes;
 mod checked;
 mod checksum;
 #[cfg(feature = "mpi")]
 pub mod collective;
 mod confined;
+mod contents;
 mod convert;
 mod create;
 mod element;
+mod few;
 mod import;
+mod import_tensors;
 mod journal;
+mod layouts;
 mod load;
 mod made;
 mod manifest;
 mod names;
 mod npy;
+mod one_array;
 mod options;
 mod output;
 mod parallel;
@@ -51,14 +58,16 @@ mod staging;
 mod tensors;
 mod verify;
 
+pub use array::Array;
 pub use checksum::{Digest, Sums, crc32c};
 pub use confined::Directory;
-pub use convert::{convert, outlook};
+pub use convert::{convert, convert_arrays, outlook};
 pub use create::make;
 pub use element::{element_from_npy, element_from_safetensors, npy_descr, safetensors_name, same_in_npy};
 pub use import::Import;
+pub use layouts::Layouts;
 pub use load::Loaded;
-pub use manifest::{Format, MANIFEST_NAME, Made, Manifest, ShardFile, check_name};
+pub use manifest::{Format, MANIFEST_NAME, Made, Manifest, ManifestArray, ShardFile, check_name};
 pub use names::NamePattern;
 pub use npy::Npy;
 pub use options::{ConvertOptions, Converted};

@@ -3,6 +3,7 @@
 //! Along each dimension the indices that the rank has are cut where their owners in the set change. The array that consists of these indices alone
 //! has the set's files as its sources and the rank as its only destination, so it is moved like any other.
 
+use crate::array::{Array, Part};
 use crate::boxes::{Boxes, Files};
 use crate::parallel::for_each;
 use crate::selection::{Amount, Selection};
@@ -53,33 +54,59 @@ impl ShardSet {
     /// # Ok::<(), reshard::Error>(())
     /// ```
     pub fn load_as<T: bytemuck::Pod>(&self, to: &Layout, rank: u64, part: &mut [T]) -> Result<Loaded> {
-        if size_of::<T>() as u64 != self.element.bytes() {
+        self.load_of(self.only()?, to, rank, part)
+    }
+
+    /// Reads the part that a rank has of one array under the layout `to`, as [`load_as`](Self::load_as) does of the only one.
+    pub fn load_array_as<T: bytemuck::Pod>(
+        &self,
+        name: &str,
+        to: &Layout,
+        rank: u64,
+        part: &mut [T],
+    ) -> Result<Loaded> {
+        self.load_of(self.array(name)?, to, rank, part)
+    }
+
+    fn load_of<T: bytemuck::Pod>(
+        &self,
+        array: &Array,
+        to: &Layout,
+        rank: u64,
+        part: &mut [T],
+    ) -> Result<Loaded> {
+        if size_of::<T>() as u64 != array.element.bytes() {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "elements of {} bytes were asked for, and the set has elements of type {}, {} bytes each",
+                    "elements of {} bytes were asked for, and {} has elements of type {}, {} bytes each",
                     size_of::<T>(),
-                    self.element,
-                    self.element.bytes()
+                    if array.name.is_empty() { "the set".into() } else { array.called() },
+                    array.element,
+                    array.element.bytes()
                 ),
             ));
         }
-        self.load_bytes_as(to, rank, bytemuck::cast_slice_mut(part))
+        self.load_bytes_of(array, to, rank, bytemuck::cast_slice_mut(part))
     }
 
     /// Reads the part of a rank as [`load_as`](Self::load_as), into memory that is given as bytes.
     pub fn load_bytes_as(&self, to: &Layout, rank: u64, part: &mut [u8]) -> Result<Loaded> {
+        self.load_bytes_of(self.only()?, to, rank, part)
+    }
+
+    fn load_bytes_of(&self, array: &Array, to: &Layout, rank: u64, part: &mut [u8]) -> Result<Loaded> {
         let shape = to.distribution().shape();
-        if shape != self.layout.distribution().shape() {
+        if shape != array.layout.distribution().shape() {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
                     "the set is {}, and the layout {to} was asked for; give one of its shape",
-                    self.layout
+                    array.layout
                 ),
             ));
         }
-        let elem = self.element.bytes();
+        let elem = array.element.bytes();
         let span = to.span(rank)?.saturating_mul(elem);
         if part.len() as u64 != span {
             return Err(Error::new(
@@ -97,7 +124,7 @@ impl ShardSet {
         let mut loaded = Loaded { bytes: elem * elems, ..Loaded::default() };
         let before = self.stamps()?;
         for number in 0..boxes.count() {
-            self.load_box(to, rank, &boxes.region(number), part, &mut loaded)?;
+            self.load_box(array, to, rank, &boxes.region(number), part, &mut loaded)?;
         }
         self.is_unchanged_since(&before)?;
         Ok(loaded)
@@ -106,13 +133,14 @@ impl ShardSet {
     /// Reads a box of a rank's part, in local indices.
     fn load_box(
         &self,
+        array: &Array,
         to: &Layout,
         rank: u64,
         region: &[Range<u64>],
         part: &mut [u8],
         loaded: &mut Loaded,
     ) -> Result<()> {
-        let (here, elem) = (self.layout.distribution(), self.element.bytes());
+        let (here, elem) = (array.layout.distribution(), array.element.bytes());
         let coords = to.distribution().coords(rank)?;
         let mut seen = Vec::with_capacity(region.len());
         for (dim, range) in region.iter().enumerate() {
@@ -120,7 +148,7 @@ impl ShardSet {
             seen.push(Seen::new(from, to, coords[dim], range)?);
         }
         let axes = seen.iter().map(|seen| seen.axis.clone()).collect();
-        let from = Layout::new(Distribution::new(here.grid().clone(), axes)?, self.layout.order());
+        let from = Layout::new(Distribution::new(here.grid().clone(), axes)?, array.layout.order());
         let strides = to.strides(rank)?;
         let start: u64 = region.iter().zip(&strides).map(|(range, stride)| range.start * stride).sum();
         let extents: Vec<u64> = region.iter().map(|range| range.end - range.start).collect();
@@ -129,14 +157,14 @@ impl ShardSet {
         if bytes == 0 {
             return Ok(());
         }
-        let mut parts: Vec<Vec<u8>> = self.shards.iter().map(|_| Vec::new()).collect();
+        let mut parts: Vec<Vec<u8>> = array.parts.iter().map(|_| Vec::new()).collect();
         let (reads, read, checked) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        for_each(threads, self.shards.iter().zip(&mut parts).collect(), |(shard, memory): (&Shard, _)| {
-            let coords = here.coords(shard.rank)?;
+        for_each(threads, array.parts.iter().zip(&mut parts).collect(), |(part, memory): (&Part, _)| {
+            let (shard, coords) = (self.shard(part), here.coords(part.rank)?);
             let ranges: Vec<_> = seen.iter().zip(coords).map(|(seen, process)| seen.of(process)).collect();
-            let shape = here.local_shape(shard.rank)?;
-            let wanted = Selection::new(&shape, self.layout.order(), &ranges, elem, shard.data_start);
+            let shape = here.local_shape(part.rank)?;
+            let wanted = Selection::new(&shape, array.layout.order(), &ranges, elem, part.start);
             *memory = vec![0; wanted.bytes() as usize];
             let amount = wanted.read(&shard.file, memory, |at, bytes| {
                 let blocks = self.check_blocks(shard, at, bytes).map_err(io::Error::other)?;

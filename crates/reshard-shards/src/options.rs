@@ -1,6 +1,11 @@
 //! How a set is converted, and what came of it.
 
+use crate::array::Array;
+use crate::element::called;
+use crate::layouts::Layouts;
 use crate::manifest::Format;
+use crate::set::ShardSet;
+use reshard::{Error, Layout, MemoryOrder, Result};
 
 /// The least memory that is asked for.
 pub const MIN_MEMORY: u64 = 16 << 20;
@@ -66,7 +71,7 @@ impl ConvertOptions {
         Self { format, ..self }
     }
 
-    /// The names of the new files, such as `rank_{rank:04}.npy`. Default: that, or `.bin` for raw files.
+    /// The names of the new files, such as `rank_{rank:04}.npy`. Default: that, or `.bin` for raw files, `.safetensors`.
     #[must_use]
     pub fn with_names(self, pattern: impl Into<String>) -> Self {
         Self { names: pattern.into(), ..self }
@@ -89,6 +94,29 @@ impl ConvertOptions {
     #[must_use]
     pub fn with_box_bytes(self, bytes: u64) -> Self {
         Self { box_bytes: Some(bytes), ..self }
+    }
+
+    /// The layout of each array of a set under some layouts by name. Parts are in the order that is said there, else in that of the source, or in
+    /// the only one that the new files can have.
+    pub fn layouts(&self, source: &ShardSet, layouts: &Layouts) -> Result<Vec<Layout>> {
+        let dims = |array: &Array| array.layout.distribution().dims();
+        layouts.check_used(source.arrays.iter().map(|array| (array.name(), dims(array))))?;
+        let layout = |array: &Array| {
+            let mut shape = array.layout.distribution().shape();
+            let (pattern, order) = layouts.of(array.name(), shape.len())?;
+            if let Some(axes) = self.axes.as_ref().filter(|axes| axes.iter().all(|&axis| axis < shape.len()))
+            {
+                shape = axes.iter().map(|&axis| shape[axis]).collect();
+            }
+            let only = (self.format == Format::Safetensors).then_some(MemoryOrder::RowMajor);
+            let order = order.or(only).unwrap_or(array.layout.order());
+            let distribution = pattern.over(&shape).map_err(|error| match array.name() {
+                "" => error,
+                name => Error::new(error.kind(), format!("{}: {error}", called(name))),
+            })?;
+            Ok(Layout::new(distribution, order))
+        };
+        source.arrays.iter().map(layout).collect()
     }
 
     /// The pattern of names.

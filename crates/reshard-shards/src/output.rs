@@ -1,13 +1,15 @@
 //! The files of a set while they are written, with their checksums.
 
+use crate::array::{Array, Part};
 use crate::checksum::Sums;
-use crate::manifest::{Format, Made, Manifest, ShardFile};
+use crate::contents::{Contents, lay_out};
+use crate::manifest::{Format, Manifest, ManifestArray, ShardFile};
 use crate::names::NamePattern;
-use crate::npy::Npy;
 use crate::parallel::for_each;
-use crate::region::Region;
 use crate::staging::Staging;
-use reshard::{ElementType, Error, ErrorKind, Layout, MemoryOrder, Result};
+use reshard::grid::Grid;
+use reshard::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -19,10 +21,20 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Stands for the checksum that a file does not have.
 const NO_DIGEST: &str = "-";
 
+/// What is to be written.
+pub struct Wanted<'w> {
+    /// Without parts. In the order in which they are written.
+    pub arrays: Vec<Array>,
+    pub format: Format,
+    /// The names of the files.
+    pub pattern: &'w str,
+    /// For the headers of files of tensors.
+    pub words: &'w BTreeMap<String, String>,
+}
+
 /// The files of a set that is written.
 pub struct Output {
-    layout: Layout,
-    element: ElementType,
+    arrays: Vec<Array>,
     format: Format,
     block_bytes: u64,
     /// Checksums are worked out.
@@ -45,42 +57,32 @@ pub struct OutputFile {
 
 impl Output {
     /// Opens the files of all ranks, new or as an earlier run has left them.
-    pub fn new(
-        staging: &Staging,
-        layout: &Layout,
-        element: ElementType,
-        format: Format,
-        pattern: &str,
-        new: bool,
-    ) -> Result<Self> {
-        Self::of_ranks(staging, layout, element, format, pattern, new, |_| true)
+    pub fn new(staging: &Staging, wanted: Wanted<'_>, new: bool) -> Result<Self> {
+        Self::of_ranks(staging, wanted, new, |_| true)
     }
 
     /// Opens the files of some ranks, as `new` those of all.
     pub fn of_ranks(
         staging: &Staging,
-        layout: &Layout,
-        element: ElementType,
-        format: Format,
-        pattern: &str,
+        wanted: Wanted<'_>,
         new: bool,
         hosted: impl Fn(u64) -> bool,
     ) -> Result<Self> {
-        let distribution = layout.distribution();
+        let Wanted { mut arrays, format, pattern, words } = wanted;
+        let contents = lay_out(format, &mut arrays, words)?;
         let pattern: NamePattern = pattern.parse()?;
-        let names = pattern.names(distribution.grid())?;
-        let mut files = Vec::new();
-        let total = distribution.elems().saturating_mul(element.bytes());
+        let names = match &arrays[..] {
+            [array] => pattern.names(array.layout().distribution().grid())?,
+            _ => {
+                let ranks: Vec<u64> = contents.iter().map(|one| one.rank).collect();
+                pattern.names(&Grid::new(&[ranks.len() as u64])?.with_ranks(&ranks)?)?
+            }
+        };
+        let total = arrays.iter().map(Array::bytes).fold(0, u64::saturating_add);
         let block_bytes = Manifest::block_bytes_for(total);
-        let ranks = distribution.grid().sorted_ranks().into_iter().zip(names);
-        for (rank, name) in ranks.filter(|&(rank, _)| hosted(rank)) {
-            let shape = distribution.local_shape(rank)?;
-            let fortran = layout.order() == MemoryOrder::ColMajor;
-            let header = match format {
-                Format::Npy => Npy::new(element, fortran, shape)?.write(),
-                Format::Raw => Vec::new(),
-            };
-            let bytes = header.len() as u64 + distribution.local_elems(rank)? * element.bytes();
+        let mut files = Vec::new();
+        let ranks = contents.into_iter().zip(names);
+        for (Contents { rank, header, bytes }, name) in ranks.filter(|(one, _)| hosted(one.rank)) {
             let file = staging.open(&name, new)?;
             if !new {
                 check_length(staging, &name, &file, bytes)?;
@@ -97,7 +99,7 @@ impl Output {
                 summed: 0,
             });
         }
-        Ok(Self { layout: layout.clone(), element, format, block_bytes, checked: true, files })
+        Ok(Self { arrays, format, block_bytes, checked: true, files })
     }
 
     /// Works out checksums, or none.
@@ -109,30 +111,35 @@ impl Output {
         &self.files
     }
 
-    /// Writes a box of all parts. Returns in how many runs.
+    /// Writes a box of all parts of an array. Returns in how many runs.
     pub fn write(
         &mut self,
         staging: &Staging,
         threads: usize,
+        number: usize,
         region: &[Range<u64>],
-        parts: &[&mut [u8]],
+        boxes: &[&mut [u8]],
         in_order: bool,
     ) -> Result<u64> {
-        let Self { layout, element, files, .. } = self;
-        let (writes, distribution) = (AtomicU64::new(0), layout.distribution());
-        let all = files.iter_mut().zip(parts).collect();
-        for_each(threads, all, |(one, part): (&mut OutputFile, &&mut [u8])| {
-            let local = distribution.local_region(one.rank, region)?;
-            let shape = distribution.local_shape(one.rank)?;
-            let place = Region::new(&shape, layout.order(), &local, element.bytes(), one.header.len() as u64);
+        let Self { arrays, files, .. } = self;
+        let (writes, array) = (AtomicU64::new(0), &arrays[number]);
+        // Both ascend by rank, and all ranks are hosted.
+        let mut files = files.iter_mut();
+        let all = array
+            .parts
+            .iter()
+            .zip(boxes)
+            .filter_map(|(part, bytes)| Some((files.find(|one| one.rank == part.rank)?, part, bytes)));
+        for_each(threads, all.collect(), |(one, part, bytes): (&mut OutputFile, &Part, &&mut [u8])| {
+            let place = array.region(part, region)?;
             writes.fetch_add(place.runs(), Ordering::Relaxed);
             let Some(run) = place.only_run().filter(|run| in_order && run.start < run.end) else {
-                let written = place.write(&one.file, part);
+                let written = place.write(&one.file, bytes);
                 return written.map_err(|error| staging.failed(&one.name, "cannot be written", &error));
             };
             // The header, and what an earlier run has written.
             one.sum_up_to(staging, run.start)?;
-            one.write_next(staging, part)
+            one.write_next(staging, bytes)
         })?;
         Ok(writes.into_inner())
     }
@@ -209,17 +216,23 @@ impl Output {
         })
     }
 
-    /// What is said of the files, but the list of them.
-    pub fn manifest(&self, made: Option<Made>) -> Manifest {
-        let distribution = self.layout.distribution();
+    /// What is said of the arrays and the files, but the list of files.
+    pub fn manifest(&self) -> Manifest {
+        let said = |array: &Array| {
+            let distribution = array.layout.distribution();
+            ManifestArray {
+                name: array.name.clone(),
+                shape: if array.scalar { Vec::new() } else { distribution.shape() },
+                element: array.element,
+                layout: distribution.pattern(),
+                order: array.layout.order(),
+                made: array.made.clone(),
+            }
+        };
         Manifest {
-            shape: distribution.shape(),
-            element: self.element,
-            layout: distribution.pattern(),
-            order: self.layout.order(),
+            arrays: self.arrays.iter().map(said).collect(),
             format: self.format,
             block_bytes: self.block_bytes,
-            made,
             files: Vec::new(),
         }
     }

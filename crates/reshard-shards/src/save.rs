@@ -1,13 +1,15 @@
 //! A set written from memory: each rank's part as it is there.
 
 use crate::boxes::{Boxes, Files};
+use crate::contents::only;
 use crate::journal::Journal;
 use crate::load::of_one;
 use crate::manifest::{Format, Manifest};
-use crate::output::Output;
+use crate::output::{Output, Wanted};
 use crate::processes::Processes;
 use crate::staging::{Begun, Staging};
 use reshard::{ElementType, Error, ErrorKind, Layout, Move, Redistribution, Result, bytemuck};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How its journals begin.
@@ -111,10 +113,10 @@ fn write<T: bytemuck::Pod>(
     let run = format!("{WORD}{layout} {element}");
     let leader = processes.leads().then(|| Journal::begin(staging, 0, &run, &[])).transpose();
     processes.agree(leader)?;
+    let (pattern, words) = (format.default_names(), BTreeMap::new());
+    let wanted = || Wanted { arrays: vec![only(format, layout, element)], format, pattern, words: &words };
     let files = parts.iter().map(|(rank, part)| {
-        let pattern = format.default_names();
-        let mut output =
-            Output::of_ranks(staging, layout, element, format, pattern, true, |other| other == *rank)?;
+        let mut output = Output::of_ranks(staging, wanted(), true, |other| other == *rank)?;
         write_part(&mut output, staging, layout, *rank, bytemuck::cast_slice(part), element.bytes())?;
         output.sync_all(staging, 1)?;
         output.finish(staging, 1, 0..1, &mut 0)
@@ -122,9 +124,8 @@ fn write<T: bytemuck::Pod>(
     let files = processes.agree(files.collect::<Result<Vec<_>>>())?;
     let texts = processes.gather(files.concat())?;
     let finished = Output::files_of(&texts).and_then(|files| {
-        let output =
-            Output::of_ranks(staging, layout, element, format, format.default_names(), false, |_| false)?;
-        Manifest { files, ..output.manifest(None) }.write()
+        let output = Output::of_ranks(staging, wanted(), false, |_| false)?;
+        Manifest { files, ..output.manifest() }.write()
     });
     let leader = processes.leads().then(|| staging.write_manifest(&finished?));
     processes.agree(leader.unwrap_or(Ok(())))

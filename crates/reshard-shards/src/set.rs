@@ -1,11 +1,17 @@
-//! A set that can be read: its layout, and an open file for each rank whose header and length were checked.
+//! A set that can be read: its arrays, and an open file for each rank whose header and length were checked.
 
+use crate::array::{Array, Part};
 use crate::checksum::Digest;
 use crate::confined::Directory;
-use crate::manifest::{Format, Made, Manifest};
+use crate::element::{called, shown};
+use crate::manifest::{Format, Made, Manifest, ManifestArray};
 use crate::npy::Npy;
-use crate::region::Region;
+use crate::tensors::Tensors;
+use reshard::error::counted;
+use reshard::grid::Grid;
+use reshard::notation::print_shape;
 use reshard::{ElementType, Error, ErrorKind, Layout, Result};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -15,27 +21,28 @@ use std::time::SystemTime;
 /// Bytes in which most headers are.
 const FIRST_BYTES: usize = 4096;
 
-/// A set of files, one for each rank of a layout.
+/// A set of files, one for each rank, with an array or several.
 pub struct ShardSet {
     pub(crate) path: PathBuf,
-    pub(crate) layout: Layout,
-    pub(crate) element: ElementType,
+    /// At least one, as their parts follow each other in files of tensors.
+    pub(crate) arrays: Vec<Array>,
     /// By ascending rank.
     pub(crate) shards: Vec<Shard>,
-    pub(crate) made: Option<Made>,
+    /// Words in the headers of all files of tensors.
+    pub(crate) words: BTreeMap<String, String>,
     /// What changes if anything of it does.
     pub(crate) identity: String,
     /// All files in its directory are of it.
     pub(crate) owns_directory: bool,
 }
 
-/// The part of one rank.
+/// The file of one rank.
 pub(crate) struct Shard {
     pub rank: u64,
     pub name: String,
     pub file: File,
-    /// Where the elements begin.
-    pub data_start: u64,
+    /// Where its header ends.
+    pub header_bytes: u64,
     pub bytes: u64,
     pub sums: Option<KnownSums>,
 }
@@ -56,10 +63,10 @@ impl ShardSet {
             Error::new(error.kind(), format!("{} is no set of shards: {error}", path.display()))
         })?;
         let manifest = Manifest::read(&text).map_err(|error| within(path, &error))?;
-        let layout = manifest.layout()?;
-        let mut shards = Vec::with_capacity(manifest.files.len());
-        for (position, rank) in layout.distribution().grid().sorted_ranks().into_iter().enumerate() {
-            let listed = &manifest.files[position];
+        let ranks = manifest.ranks()?;
+        let layouts = manifest.arrays.iter().map(ManifestArray::layout).collect::<Result<Vec<_>>>()?;
+        let (mut shards, mut headers) = (Vec::with_capacity(ranks.len()), Vec::new());
+        for ((rank, _), listed) in ranks.into_iter().zip(&manifest.files) {
             let (file, length) = directory.open_file(&listed.name)?;
             if length != listed.bytes {
                 return Err(Error::new(
@@ -71,12 +78,20 @@ impl ShardSet {
                     ),
                 ));
             }
-            let data_start = match manifest.format {
+            let in_file = |error: Error| in_file(path, &listed.name, &error);
+            let header_bytes = match manifest.format {
                 Format::Raw => 0,
                 Format::Npy => {
-                    let npy = read_npy(&file, length).map_err(|error| in_file(path, &listed.name, &error))?;
-                    manifest.check_npy(position, &npy).map_err(|error| within(path, &error))?;
+                    let npy = read_npy(&file, length).map_err(in_file)?;
+                    for (array, layout) in manifest.arrays.iter().zip(&layouts) {
+                        array.check_npy(layout, rank, listed, &npy).map_err(|error| within(path, &error))?;
+                    }
                     npy.data_start()
+                }
+                Format::Safetensors => {
+                    let tensors = read_tensors(&file, length).map_err(in_file)?;
+                    headers.push(tensors);
+                    headers.last().map_or(0, Tensors::data_start)
                 }
             };
             let sums = listed.blake3.map(|blake3| KnownSums {
@@ -84,31 +99,69 @@ impl ShardSet {
                 block_bytes: manifest.block_bytes,
                 crc32c: listed.crc32c.clone(),
             });
-            shards.push(Shard { rank, name: listed.name.clone(), file, data_start, bytes: length, sums });
+            shards.push(Shard { rank, name: listed.name.clone(), file, header_bytes, bytes: length, sums });
         }
         let mut identity = Manifest::checksum(&text)?.to_string();
         if shards.iter().any(|shard| shard.sums.is_none()) {
             identity = format!("{identity} {}", stamped(path, &shards)?);
         }
-        Ok(Self {
-            path: path.into(),
-            layout,
-            element: manifest.element,
-            shards,
-            made: manifest.made,
-            identity,
-            owns_directory: true,
+        let mut arrays = Vec::with_capacity(layouts.len());
+        for (listed, layout) in manifest.arrays.into_iter().zip(layouts) {
+            let mut array = Array::new(layout, listed.element);
+            (array.name, array.scalar, array.made) = (listed.name, listed.shape.is_empty(), listed.made);
+            array.check_number().map_err(|error| within(path, &error))?;
+            arrays.push(array);
+        }
+        if manifest.format == Format::Safetensors {
+            find_tensors(path, &shards, &headers, &mut arrays)?;
+        } else {
+            for array in &mut arrays {
+                let parts = shards.iter().enumerate();
+                let part = |(file, shard): (usize, &Shard)| Part {
+                    rank: shard.rank,
+                    file,
+                    start: shard.header_bytes,
+                };
+                array.parts = parts.map(part).collect();
+            }
+        }
+        arrays.sort_by(|one, other| one.place().cmp(&other.place()));
+        let words = common_words(&headers);
+        Ok(Self { path: path.into(), arrays, shards, words, identity, owns_directory: true })
+    }
+
+    /// Its arrays: one, or in files of tensors any number, larger elements first, then by name.
+    pub fn arrays(&self) -> &[Array] {
+        &self.arrays
+    }
+
+    /// The array of this name.
+    pub fn array(&self, name: &str) -> Result<&Array> {
+        self.arrays.iter().find(|array| array.name == name).ok_or_else(|| {
+            let found = format!("{} has no tensor '{}'", self.path.display(), shown(name));
+            Error::new(ErrorKind::Mismatch, found)
         })
     }
 
-    /// How the array is distributed over the files.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    /// Its array, if it has one alone.
+    pub(crate) fn only(&self) -> Result<&Array> {
+        match &self.arrays[..] {
+            [array] => Ok(array),
+            arrays => Err(Error::new(
+                ErrorKind::Mismatch,
+                format!("{} has {}; say which", self.path.display(), counted(arrays.len(), "array")),
+            )),
+        }
     }
 
-    /// Type of the elements.
+    /// How the array is distributed over the files; of several arrays, the first.
+    pub fn layout(&self) -> &Layout {
+        &self.arrays[0].layout
+    }
+
+    /// Type of the elements; of several arrays, those of the first.
     pub fn element(&self) -> ElementType {
-        self.element
+        self.arrays[0].element
     }
 
     /// The names of the files, by ascending rank.
@@ -116,22 +169,41 @@ impl ShardSet {
         self.shards.iter().map(|shard| &shard.name[..])
     }
 
-    /// Set if the elements are a function of their index.
+    /// The ranks that have a file, ascending.
+    pub fn ranks(&self) -> impl Iterator<Item = u64> {
+        self.shards.iter().map(|shard| shard.rank)
+    }
+
+    /// Set if the elements are a function of their index; of several arrays, those of the first.
     pub fn made(&self) -> Option<&Made> {
-        self.made.as_ref()
+        self.arrays[0].made.as_ref()
     }
 
-    /// Bytes of all elements.
+    /// Bytes of all elements of all arrays, copies not counted.
     pub fn bytes(&self) -> u64 {
-        self.layout.distribution().elems() * self.element.bytes()
+        self.arrays.iter().map(Array::bytes).sum()
     }
 
-    /// A box of a rank's part in its file.
-    pub(crate) fn region(&self, shard: &Shard, region: &[Range<u64>]) -> Result<Region> {
-        let distribution = self.layout.distribution();
-        let local = distribution.local_region(shard.rank, region)?;
-        let shape = distribution.local_shape(shard.rank)?;
-        Ok(Region::new(&shape, self.layout.order(), &local, self.element.bytes(), shard.data_start))
+    /// The file of a part.
+    pub(crate) fn shard(&self, part: &Part) -> &Shard {
+        &self.shards[part.file]
+    }
+
+    /// Fails if a box of an array, as its parts were read, differs between parts that are copies of each other. `firsts` are those of
+    /// [`Array::first_copies`].
+    pub(crate) fn check_copies(&self, array: &Array, firsts: &[usize], read: &[&mut [u8]]) -> Result<()> {
+        let differs = |&(number, &first): &(usize, &usize)| read[number] != read[first];
+        let Some((number, &first)) = firsts.iter().enumerate().find(differs) else { return Ok(()) };
+        let name = |number: usize| self.path.join(&self.shard(&array.parts[number]).name);
+        Err(Error::new(
+            ErrorKind::Failed,
+            format!(
+                "{} is replicated, but its copies in {} and {} differ; nothing is made of it",
+                array.called(),
+                name(first).display(),
+                name(number).display()
+            ),
+        ))
     }
 
     /// The error for bytes of a file whose checksum is another one.
@@ -202,6 +274,114 @@ pub(crate) fn read_npy(file: &File, length: u64) -> Result<Npy> {
         }
     }
     Npy::read(&first, length)
+}
+
+/// Reads the header of a safetensors file.
+pub(crate) fn read_tensors(file: &File, length: u64) -> Result<Tensors> {
+    let mut first = Vec::new();
+    let mut wanted = FIRST_BYTES as u64;
+    loop {
+        first.resize(usize::try_from(wanted.min(length)).unwrap_or(usize::MAX), 0);
+        let read = file.read_exact_at(&mut first, 0);
+        read.map_err(|error| Error::new(ErrorKind::External, format!("its header cannot be read: {error}")))?;
+        // At most 100 MB, and no longer than the file.
+        wanted = Tensors::header_bytes(&first, length)?;
+        if wanted <= first.len() as u64 {
+            return Tensors::read(&first, length);
+        }
+    }
+}
+
+/// Tells arrays where in the files their parts are. Each file must have just the tensors of which its rank has a part, with shape and type.
+pub(crate) fn find_tensors(
+    path: &Path,
+    shards: &[Shard],
+    headers: &[Tensors],
+    arrays: &mut [Array],
+) -> Result<()> {
+    let wrong = |shard: &Shard, why: String| {
+        Err(Error::new(ErrorKind::Mismatch, format!("{} {why}", path.join(&shard.name).display())))
+    };
+    let numbers: HashMap<String, usize> =
+        arrays.iter().enumerate().map(|(number, array)| (array.name.clone(), number)).collect();
+    for (file, (shard, header)) in shards.iter().zip(headers).enumerate() {
+        for tensor in header.tensors() {
+            let array = numbers.get(&tensor.name).map(|&number| &mut arrays[number]);
+            let Some(array) = array.filter(|array| array.layout.distribution().grid().contains(shard.rank))
+            else {
+                return wrong(
+                    shard,
+                    format!(
+                        "has {}, of which rank {} has no part by its layout",
+                        called(&tensor.name),
+                        shard.rank
+                    ),
+                );
+            };
+            let shape = array.part_shape(shard.rank)?;
+            if (&tensor.shape, tensor.element) != (&shape, array.element) {
+                return wrong(
+                    shard,
+                    format!(
+                        "has {} with the shape {} and the type {}, and the part of rank {} under {} has {} and {}",
+                        array.called(),
+                        shape_words(&tensor.shape),
+                        tensor.element,
+                        shard.rank,
+                        array.layout,
+                        shape_words(&shape),
+                        array.element
+                    ),
+                );
+            }
+            array.parts.push(Part { rank: shard.rank, file, start: tensor.start });
+        }
+    }
+    for array in arrays {
+        let ranks = array.parts.iter().map(|part| part.rank);
+        check_ranks(path, shards, &array.name, array.layout.distribution().grid(), ranks)?;
+    }
+    Ok(())
+}
+
+/// Fails unless a tensor is in the files of just the ranks of its layout. `found` ascends.
+pub(crate) fn check_ranks(
+    path: &Path,
+    shards: &[Shard],
+    name: &str,
+    grid: &Grid,
+    found: impl Iterator<Item = u64>,
+) -> Result<()> {
+    let found: Vec<u64> = found.collect();
+    let wanted = grid.sorted_ranks();
+    let differs = |(wanted, found): &(&u64, Option<&u64>)| Some(*wanted) != *found;
+    let missing = wanted.iter().zip(found.iter().map(Some).chain(std::iter::repeat(None))).find(differs);
+    let (rank, what) = match (missing, found.get(wanted.len())) {
+        (None, None) => return Ok(()),
+        (Some((&rank, found)), _) if found.is_none_or(|&found| found > rank) => (rank, "lacks"),
+        (Some((_, Some(&rank))), _) | (_, Some(&rank)) => (rank, "has"),
+        (Some((&rank, None)), None) => (rank, "lacks"),
+    };
+    let part = if what == "has" { "no part" } else { "a part" };
+    let file = shards.iter().find(|shard| shard.rank == rank).map(|shard| path.join(&shard.name));
+    let file =
+        file.map_or_else(|| format!("the set of {}", path.display()), |file| file.display().to_string());
+    Err(Error::new(
+        ErrorKind::Mismatch,
+        format!("{file} {what} {}, of which rank {rank} has {part} by its layout", called(name)),
+    ))
+}
+
+/// A shape as errors show it.
+pub(crate) fn shape_words(shape: &[u64]) -> String {
+    if shape.is_empty() { "of a number".into() } else { shown(&print_shape(shape)) }
+}
+
+/// What the headers of all files say alike.
+pub(crate) fn common_words(headers: &[Tensors]) -> BTreeMap<String, String> {
+    let mut words = headers.first().map(|first| first.metadata().clone()).unwrap_or_default();
+    words.retain(|key, value| headers.iter().all(|header| header.metadata().get(key) == Some(value)));
+    words
 }
 
 fn external(path: &Path, name: &str, what: &str, error: &std::io::Error) -> Error {

@@ -5,7 +5,7 @@
 //! header, the header (JSON, perhaps with spaces after it), and the tensors one after the other without gaps.
 
 use crate::element::{array_bytes, element_from_safetensors, safetensors_name, shown};
-use crate::manifest::few;
+use crate::few::few;
 use reshard::axis::MAX_LEN;
 use reshard::{ElementType, Error, ErrorKind, Result};
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 /// The longest header, as in the format.
-const MAX_HEADER_BYTES: u64 = 100_000_000;
+pub(crate) const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Bytes of the length in front.
-const LENGTH_BYTES: usize = 8;
+pub(crate) const LENGTH_BYTES: usize = 8;
 /// The key of words about the file.
-const METADATA: &str = "__metadata__";
+pub(crate) const METADATA: &str = "__metadata__";
 
 /// One tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

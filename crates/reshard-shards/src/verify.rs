@@ -1,10 +1,12 @@
 //! Whether a set is what was written: all bytes against their checksums, and every element of sets whose elements are known.
 
+use crate::array::{Array, Part};
 use crate::boxes::{Boxes, Files};
 use crate::checksum::Sums;
 use crate::made::Elements;
 use crate::parallel::for_each;
 use crate::set::{KnownSums, Shard, ShardSet};
+use crate::slab::Slab;
 use reshard::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,10 +38,15 @@ impl ShardSet {
             bytes.fetch_add(shard.bytes, Ordering::Relaxed);
             Ok(())
         })?;
-        let elements = match &self.made {
-            Some(_) => self.check_elements(threads, &mut progress)?,
-            None => 0,
-        };
+        let (mut elements, mut done) = (0, 0);
+        for array in &self.arrays {
+            let firsts = array.first_copies()?;
+            if array.made.is_some() || !firsts.is_empty() {
+                let told = |bytes| progress(done + bytes, self.bytes());
+                elements += self.check_elements(array, &firsts, threads, told)?;
+            }
+            done += array.bytes();
+        }
         Ok(Verified { files: files.into_inner(), bytes: bytes.into_inner(), elements })
     }
 
@@ -74,25 +81,35 @@ impl ShardSet {
         ))
     }
 
-    fn check_elements(&self, threads: usize, progress: &mut impl FnMut(u64, u64)) -> Result<u64> {
-        let Some(made) = &self.made else { return Ok(0) };
-        let (distribution, elem) = (self.layout.distribution(), self.element.bytes());
+    /// Checks that copies are equal, and elements what they must be if that is known; returns how many of them.
+    fn check_elements(
+        &self,
+        array: &Array,
+        firsts: &[usize],
+        threads: usize,
+        mut progress: impl FnMut(u64),
+    ) -> Result<u64> {
+        let (distribution, elem) = (array.layout.distribution(), array.element.bytes());
         let shape = distribution.shape();
-        let elements = Elements::new(made, &shape, self.element);
-        let files = Files::of(&self.layout, None);
-        let boxes = Boxes::new(&shape, elem, BOX_BYTES, &files, &files);
-        let (mut done, count) = (0, AtomicU64::new(0));
+        let elements = array.made.as_ref().map(|made| Elements::new(made, &shape, array.element));
+        let files = Files::of(&array.layout, None);
+        let boxes = Boxes::new(&shape, elem, BOX_BYTES / distribution.copies(), &files, &files);
+        let (mut done, count, mut slab) = (0, AtomicU64::new(0), Slab::default());
         for number in 0..boxes.count() {
             let region = boxes.region(number);
-            for_each(threads, self.shards.iter().collect(), |shard: &Shard| {
-                let place = self.region(shard, &region)?;
-                let (mut found, mut expected) =
-                    (vec![0; place.bytes() as usize], vec![0; place.bytes() as usize]);
+            let lengths = array.parts.iter().map(|part| Ok(array.region(part, &region)?.bytes()));
+            let mut read = slab.cut(&lengths.collect::<Result<Vec<_>>>()?)?;
+            let all = array.parts.iter().zip(&mut read).collect();
+            for_each(threads, all, |(part, found): (&Part, &mut &mut [u8])| {
+                let shard = self.shard(part);
+                let place = array.region(part, &region)?;
                 place
-                    .read(&shard.file, &mut found)
+                    .read(&shard.file, found)
                     .map_err(|error| self.failed(shard, "cannot be read", &error))?;
-                let local = distribution.local_region(shard.rank, &region)?;
-                elements.fill(&self.layout, shard.rank, &local, &mut expected)?;
+                let Some(elements) = &elements else { return Ok(()) };
+                let mut expected = vec![0; found.len()];
+                let local = distribution.local_region(part.rank, &region)?;
+                elements.fill(&array.layout, part.rank, &local, &mut expected)?;
                 count.fetch_add(place.bytes() / elem, Ordering::Relaxed);
                 match found.iter().zip(&expected).position(|(found, expected)| found != expected) {
                     None => Ok(()),
@@ -106,8 +123,9 @@ impl ShardSet {
                     )),
                 }
             })?;
+            self.check_copies(array, firsts, &read)?;
             done += elem * region.iter().map(|range| range.end - range.start).product::<u64>();
-            progress(done, self.bytes());
+            progress(done);
         }
         Ok(count.into_inner())
     }

@@ -16,16 +16,40 @@ fn small(format: Format) -> Manifest {
         let (bytes, blake3, crc32c) = sums.finish();
         ShardFile { name: format!("rank_{rank:04}.npy"), bytes, blake3: Some(blake3), crc32c }
     });
-    Manifest {
+    let array = ManifestArray {
+        name: String::new(),
         shape: vec![6],
         element,
         layout: "2/3".parse().unwrap(),
         order: MemoryOrder::ColMajor,
-        format,
-        block_bytes: 4096,
         made: Some(Made { seed: 7, axes: vec![0] }),
-        files: files.collect(),
-    }
+    };
+    Manifest { arrays: vec![array], format, block_bytes: 4096, files: files.collect() }
+}
+
+/// Two tensors and a number on 2 ranks: rank 1 has 8 + 4 bytes of them, rank 0 a copy of the second and the number besides.
+fn tensors() -> Manifest {
+    let array = |name: &str, element: &str, shape: &[u64], layout: &str| ManifestArray {
+        name: name.into(),
+        shape: shape.to_vec(),
+        element: element.parse().unwrap(),
+        layout: layout.parse().unwrap(),
+        order: MemoryOrder::RowMajor,
+        made: None,
+    };
+    let arrays = vec![
+        array("up", "bf16", &[4, 2], "2x1/2x2"),
+        array("norm", "f8_e4m3", &[4], "(*) on 2"),
+        array("step", "i64", &[], "1/1"),
+    ];
+    let file = |(rank, data): (u64, u64)| ShardFile {
+        name: format!("rank_{rank:04}.safetensors"),
+        bytes: 200 + data,
+        blake3: Some(Digest::of(b"")),
+        crc32c: vec![7],
+    };
+    let files = [(0, 8 + 4 + 8), (1, 8 + 4)].map(file).to_vec();
+    Manifest { arrays, format: Format::Safetensors, block_bytes: 4096, files }
 }
 
 const TEXT: &str = r#"{
@@ -56,29 +80,111 @@ fn what_is_written_is_read() {
         assert_eq!(Manifest::read(&text).unwrap(), manifest);
         assert_eq!(Manifest::read(&text).unwrap().write().unwrap(), text);
     }
+    let text = tensors().write().unwrap();
+    assert_eq!(Manifest::read(&text).unwrap(), tensors());
+    let text = String::from_utf8(text).unwrap();
+    let line = r#"    {"name":"norm","shape":[4],"element":"f8_e4m3","layout":"(*) on 2","order":"C"},"#;
+    assert_eq!((text.lines().nth(1), text.lines().nth(6)), (Some(r#"  "version": 2,"#), Some(line)));
+    assert_eq!(tensors().ranks().unwrap(), [(0, 20), (1, 12)]);
+}
+
+#[test]
+fn tensors_must_fit_together() {
+    type Change = fn(&mut Manifest);
+    let changes: [(&str, Change); 14] = [
+        ("has no arrays", |manifest| manifest.arrays.clear()),
+        ("the tensor 'up' twice", |manifest| manifest.arrays[1].name = "up".into()),
+        ("one called __metadata__", |manifest| manifest.arrays[1].name = METADATA.into()),
+        ("'norm' is in Fortran order", |manifest| manifest.arrays[1].order = MemoryOrder::ColMajor),
+        ("c128", |manifest| manifest.arrays[1].element = "c128".parse().unwrap()),
+        ("lists 2 files, but its layout of the tensor 'norm' has 3 ranks", |manifest| {
+            manifest.arrays[1].layout = "(*) on 3".parse().unwrap();
+        }),
+        ("lists 2 files, but its layouts have 3 ranks", |manifest| {
+            manifest.arrays[1].layout = "(*) on 2 ranks=1..3".parse().unwrap();
+        }),
+        ("lists 1 file,", |manifest| manifest.files.truncate(1)),
+        ("its part has 22, and a header is short", |manifest| {
+            manifest.arrays[1].shape = vec![6];
+            manifest.files[0].bytes = 30;
+        }),
+        ("its part has 20", |manifest| manifest.files[0].bytes += MAX_HEADER_BYTES),
+        ("dimension", |manifest| manifest.arrays[0].shape = vec![8]),
+        ("an order of all", |manifest| manifest.arrays[0].made = Some(Made { seed: 0, axes: vec![0] })),
+        ("must have one array, without a name", |manifest| manifest.format = Format::Npy),
+        ("2^62", |manifest| manifest.arrays[1].shape = vec![1 << 62, 2]),
+    ];
+    tensors().write().unwrap();
+    for (expected, change) in changes {
+        let mut manifest = tensors();
+        change(&mut manifest);
+        let said = manifest.write().unwrap_err().to_string();
+        assert!(
+            said.contains(expected) || expected == "2^62" && said.contains("dimension"),
+            "{expected}: {said}"
+        );
+        if expected != "must have one array, without a name" {
+            // Nor is it read.
+            let said = Manifest::read(&text::write(&manifest).unwrap()).unwrap_err().to_string();
+            assert!(said.len() < 600, "{said}");
+        }
+    }
+    // The versions have a form each.
+    let text = String::from_utf8(tensors().write().unwrap()).unwrap();
+    let text = text.split_once("\n  \"checksum\": \"").unwrap().0.to_string() + "\n  \"checksum\": \"";
+    for (from, to, expected) in [
+        ("\"version\": 2", "\"version\": 1", "cannot be read"),
+        ("\"version\": 2", "\"version\": 3", "take a newer one"),
+        ("\"safetensors\"", "\"npy\"", "version 2 and the format npy"),
+        ("\"name\":\"up\"", "\"name\":\"up\",\"name\":\"up\"", "duplicate field"),
+        ("\"name\":\"up\",", "", "missing field"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let said = Manifest::read(&sealed(&text.replacen(from, to, 1))).unwrap_err().to_string();
+        assert!(said.contains(expected), "{from} as {to}: {said}");
+    }
+    let said = Manifest::read(&sealed(&TEXT.replace("\"raw\"", "\"safetensors\""))).unwrap_err().to_string();
+    assert!(said.contains("version 1 and the format safetensors"), "{said}");
+}
+
+/// Thousands of tensors that claim all files each: refused before all their parts are listed.
+#[test]
+fn parts_without_number_are_refused() {
+    let mut manifest = tensors();
+    manifest.files = (0..30_000)
+        .map(|rank| ShardFile { name: rank.to_string(), bytes: 300, blake3: None, crc32c: Vec::new() })
+        .collect();
+    let many = |number| ManifestArray {
+        name: format!("t{number}"),
+        layout: "(*) on 30000".parse().unwrap(),
+        ..manifest.arrays[1].clone()
+    };
+    manifest.arrays = (0..2000).map(many).collect();
+    assert_eq!(manifest.write().unwrap_err().kind(), ErrorKind::TooLarge);
 }
 
 #[test]
 fn a_text_by_value() {
     let text = sealed(TEXT);
     let manifest = Manifest::read(&text).unwrap();
-    assert_eq!((&manifest.shape[..], manifest.layout.to_string().as_str()), (&[6][..], "2/3"));
+    let [array] = &manifest.arrays[..] else { panic!("{manifest:?}") };
+    assert_eq!((&array.shape[..], array.layout.to_string().as_str()), (&[6][..], "2/3"));
     assert_eq!(
-        (manifest.order, manifest.format, manifest.block_bytes),
+        (array.order, manifest.format, manifest.block_bytes),
         (MemoryOrder::ColMajor, Format::Raw, 4096)
     );
-    assert_eq!(manifest.made, Some(Made { seed: 7, axes: vec![0] }));
+    assert_eq!(array.made, Some(Made { seed: 7, axes: vec![0] }));
     assert_eq!(manifest.files[1].crc32c, [0x0123_4567]);
     assert_eq!(manifest.files[0].blake3.unwrap().as_bytes()[..2], [0x5b, 0xd1]);
     assert_eq!(manifest.write().unwrap(), text);
     assert_eq!(Manifest::checksum(&text).unwrap(), Digest::of(TEXT.as_bytes()));
-    assert_eq!(manifest.layout().unwrap().to_string(), "2/3 of 6");
+    assert_eq!(array.layout().unwrap().to_string(), "2/3 of 6");
 }
 
 /// Every flip of one bit is found, in spaces, digits and the checksum alike.
 #[test]
 fn flips_of_single_bits_are_found() {
-    for text in [small(Format::Npy).write().unwrap(), sealed(TEXT)] {
+    for text in [small(Format::Npy).write().unwrap(), sealed(TEXT), tensors().write().unwrap()] {
         for bit in 0..8 * text.len() {
             let mut flipped = text.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -106,7 +212,7 @@ fn without_a_right_checksum_nothing_is_read() {
     }
     let long = vec![b' '; usize::try_from(Manifest::MAX_BYTES).unwrap() + 1];
     assert_eq!(Manifest::read(&long).unwrap_err().kind(), ErrorKind::TooLarge);
-    for version in ["2", "18446744073709551615"] {
+    for version in ["3", "18446744073709551615"] {
         let newer = TEXT.replace("\"version\": 1", &format!("\"version\": {version}"));
         let error = Manifest::read(&sealed(&newer)).unwrap_err();
         assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains(version), "{error}");
@@ -270,8 +376,8 @@ fn what_could_not_be_read_is_not_written() {
         |manifest| manifest.files.truncate(1),
         |manifest| manifest.files[1].bytes += 1,
         |manifest| manifest.block_bytes = 1000,
-        |manifest| manifest.shape = vec![5],
-        |manifest| manifest.made = Some(Made { seed: 0, axes: vec![3] }),
+        |manifest| manifest.arrays[0].shape = vec![5],
+        |manifest| manifest.arrays[0].made = Some(Made { seed: 0, axes: vec![3] }),
     ];
     for change in changes {
         let mut manifest = small(Format::Raw);
@@ -286,21 +392,26 @@ fn headers_must_fit_their_part() {
     let npy = |element: &str, fortran, shape: &[u64]| {
         Npy::new(element.parse().unwrap(), fortran, shape.to_vec()).unwrap()
     };
-    manifest.check_npy(0, &npy("f64", true, &[3])).unwrap();
+    let check = |manifest: &Manifest, rank: usize, npy: &Npy| {
+        let array = &manifest.arrays[0];
+        array.check_npy(&array.layout().unwrap(), rank as u64, &manifest.files[rank], npy)
+    };
+    check(&manifest, 0, &npy("f64", true, &[3])).unwrap();
     // One dimension has one order.
-    manifest.check_npy(1, &npy("f64", false, &[3])).unwrap();
+    check(&manifest, 1, &npy("f64", false, &[3])).unwrap();
     for (other, expected) in [(npy("f64", true, &[4]), "shape 4"), (npy("i64", true, &[3]), "type i64")] {
-        let error = manifest.check_npy(0, &other).unwrap_err().to_string();
+        let error = check(&manifest, 0, &other).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("rank_0000.npy"), "{error}");
     }
-    assert!(manifest.check_npy(2, &npy("f64", true, &[3])).is_err());
     manifest.files[0].bytes += 1;
-    assert!(manifest.check_npy(0, &npy("f64", true, &[3])).unwrap_err().to_string().contains("length"));
-    manifest.element = "bf16".parse().unwrap();
+    assert!(check(&manifest, 0, &npy("f64", true, &[3])).unwrap_err().to_string().contains("length"));
+    manifest.arrays[0].element = "bf16".parse().unwrap();
     manifest.files[0].bytes = 128 + 6;
-    manifest.check_npy(0, &npy("bytes(2)", true, &[3])).unwrap();
-    let square = Manifest { shape: vec![4, 6], layout: "1x2/4x3".parse().unwrap(), ..small(Format::Npy) };
-    let error = square.check_npy(0, &npy("f64", false, &[4, 3])).unwrap_err().to_string();
+    check(&manifest, 0, &npy("bytes(2)", true, &[3])).unwrap();
+    let mut square = small(Format::Npy);
+    square.arrays[0].shape = vec![4, 6];
+    square.arrays[0].layout = "1x2/4x3".parse().unwrap();
+    let error = check(&square, 0, &npy("f64", false, &[4, 3])).unwrap_err().to_string();
     assert!(error.contains("the order C") && error.contains("Fortran"), "{error}");
 }
 
@@ -316,19 +427,23 @@ fn any_manifest() -> impl Strategy<Value = Manifest> {
     let parts = (1_u64..4, 1_u64..4, 1_u64..5, 1_u64..5, (0_u64..40, 0_u64..40));
     let words = (0_usize..17, any::<bool>(), any::<bool>(), 12_u32..14, any::<Option<u64>>(), any::<u32>());
     (parts, words).prop_map(|((p, q, r, s, (m, n)), (at, row, npy, block, seed, crc))| {
-        let mut manifest = Manifest {
+        let array = ManifestArray {
+            name: String::new(),
             shape: vec![m, n],
             element: ElementType::named().nth(at).unwrap(),
             layout: format!("{p}x{q}/{r}x{s}").parse().unwrap(),
             order: if row { MemoryOrder::RowMajor } else { MemoryOrder::ColMajor },
+            made: seed.map(|seed| Made { seed, axes: vec![1, 0] }),
+        };
+        let (distribution, element) = (array.distribution().unwrap(), array.element);
+        let mut manifest = Manifest {
+            arrays: vec![array],
             format: if npy { Format::Npy } else { Format::Raw },
             block_bytes: 1 << block,
-            made: seed.map(|seed| Made { seed, axes: vec![1, 0] }),
             files: Vec::new(),
         };
-        let distribution = manifest.distribution().unwrap();
         for rank in 0..p * q {
-            let data = distribution.local_elems(rank).unwrap() * manifest.element.bytes();
+            let data = distribution.local_elems(rank).unwrap() * element.bytes();
             let bytes = data + if npy { 128 } else { 0 };
             let crcs = bytes.div_ceil(manifest.block_bytes);
             manifest.files.push(ShardFile {

@@ -18,33 +18,41 @@
 //! }
 //! ```
 //!
+//! Of files with tensors the version is 2, and in the place of shape, element, layout, order and made is a list with a line for each array:
+//!
+//! ```text
+//!   "arrays": [
+//!     {"name":"up.weight","shape":[8,6],"element":"bf16","layout":"2x1/4x6","order":"C"},
+//!     {"name":"norm.weight","shape":[6],"element":"bf16","layout":"(*) on 2","order":"C"}
+//!   ],
+//! ```
+//!
 //! `crc32c` has eight digits for each block; a set that was written without checksums has no `blake3` and an empty `crc32c`. The checksum is BLAKE3 of all bytes before its first digit, and what follows its last one
 //! is fixed, so no bit can change unnoticed: `head -c -68 reshard.json | b3sum` prints it. Digits are lower case. The first line is
 //! fixed up to the version, so that later versions may have another checksum and still be told from damaged files.
 
-use super::{Format, Made, Manifest, ShardFile};
+use super::{Format, Made, Manifest, ManifestArray, ShardFile};
 use crate::checksum::{Digest, hex_value};
-use crate::element::shown;
+use crate::element::{called, shown};
+use crate::few::few;
 use reshard::error::counted;
 use reshard::{ElementType, Error, ErrorKind, MemoryOrder, Result};
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::fmt::{self, Write};
-use std::marker::PhantomData;
+use std::fmt::Write;
 
 const BEGIN: &str = "{\n  \"version\": ";
 const CHECKSUM: &[u8] = b"\n  \"checksum\": \"";
 const END: &[u8] = b"\"\n}\n";
 const DIGITS: usize = 64;
 
-/// Arrays have fewer dimensions.
-const MAX_FEW: usize = 64;
 /// The longest layout: half a million ranks listed one by one are shorter.
 const MAX_LAYOUT_BYTES: usize = 4 << 20;
 
+/// Version 1: one array.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ManifestForm {
+struct OneForm {
     version: u64,
     #[serde(deserialize_with = "few")]
     shape: Vec<u64>,
@@ -57,6 +65,31 @@ struct ManifestForm {
     made: Option<Made>,
     files: Vec<FileForm>,
     checksum: Digest,
+}
+
+/// Version 2: arrays with names.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ManyForm {
+    version: u64,
+    format: Format,
+    block_bytes: u64,
+    arrays: Vec<ArrayForm>,
+    files: Vec<FileForm>,
+    checksum: Digest,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ArrayForm {
+    name: String,
+    #[serde(deserialize_with = "few")]
+    shape: Vec<u64>,
+    element: ElementType,
+    layout: String,
+    order: OrderForm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    made: Option<Made>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -105,32 +138,6 @@ fn read_crcs<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<
         .ok_or_else(|| D::Error::custom("CRCs have lower-case hexadecimal digits, and some have others"))
 }
 
-/// A short list: a long one is refused before it takes memory.
-pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> std::result::Result<Vec<T>, D::Error> {
-    struct Few<T>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MAX_FEW} numbers")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Vec<T>, A::Error> {
-            let mut list = Vec::new();
-            while let Some(item) = items.next_element()? {
-                if list.len() == MAX_FEW {
-                    return Err(A::Error::invalid_length(MAX_FEW + 1, &self));
-                }
-                list.push(item);
-            }
-            Ok(list)
-        }
-    }
-    deserializer.deserialize_seq(Few(PhantomData))
-}
-
 fn wrong(why: &str) -> Error {
     Error::new(ErrorKind::Mismatch, format!("the manifest {why}"))
 }
@@ -173,35 +180,66 @@ pub fn read(text: &[u8]) -> Result<Manifest> {
         ));
     }
     let checksum = checksum(text)?;
-    let form: ManifestForm = serde_json::from_slice(text)
-        .map_err(|error| wrong(&format!("cannot be read: {}", shortened(&error.to_string()))))?;
-    if form.version != version || version == 0 || form.checksum != checksum {
+    let (said, format, block_bytes, arrays, files) = if version < Manifest::VERSION {
+        let form: OneForm = parsed(text)?;
+        let OneForm { shape, element, layout, order, format, made, .. } = form;
+        let array = ArrayForm { name: String::new(), shape, element, layout, order, made };
+        ((form.version, form.checksum), format, form.block_bytes, vec![array], form.files)
+    } else {
+        let form: ManyForm = parsed(text)?;
+        ((form.version, form.checksum), form.format, form.block_bytes, form.arrays, form.files)
+    };
+    if said != (version, checksum) || version == 0 {
         return Err(wrong("says its version or its checksum twice, or has version 0; it is none of ours"));
     }
-    if form.layout.len() > MAX_LAYOUT_BYTES {
+    if (version == Manifest::VERSION) != (format == Format::Safetensors) {
         return Err(wrong(&format!(
-            "has a layout of {}; it is none of ours",
-            counted(form.layout.len(), "byte")
+            "has version {version} and the format {}; it is none of ours",
+            format.name()
         )));
     }
-    let layout = form.layout.parse().map_err(|error: Error| {
-        Error::new(error.kind(), format!("the layout of the manifest cannot be read: {error}"))
-    })?;
-    let order = match form.order {
-        OrderForm::C => MemoryOrder::RowMajor,
-        OrderForm::Fortran => MemoryOrder::ColMajor,
-    };
     let file = |FileForm { name, bytes, blake3, crc32c }| ShardFile { name, bytes, blake3, crc32c };
     Ok(Manifest {
-        shape: form.shape,
-        element: form.element,
-        layout,
-        order,
-        format: form.format,
-        block_bytes: form.block_bytes,
-        made: form.made,
-        files: form.files.into_iter().map(file).collect(),
+        arrays: arrays.into_iter().map(ArrayForm::array).collect::<Result<_>>()?,
+        format,
+        block_bytes,
+        files: files.into_iter().map(file).collect(),
     })
+}
+
+fn parsed<'t, T: Deserialize<'t>>(text: &'t [u8]) -> Result<T> {
+    serde_json::from_slice(text)
+        .map_err(|error| wrong(&format!("cannot be read: {}", shortened(&error.to_string()))))
+}
+
+impl ArrayForm {
+    fn of(array: &ManifestArray) -> Self {
+        let order = match array.order {
+            MemoryOrder::RowMajor => OrderForm::C,
+            MemoryOrder::ColMajor => OrderForm::Fortran,
+        };
+        let ManifestArray { name, shape, element, layout, made, .. } = array.clone();
+        Self { name, shape, element, layout: layout.to_string(), order, made }
+    }
+
+    fn array(self) -> Result<ManifestArray> {
+        let Self { name, shape, element, layout, order, made } = self;
+        if layout.len() > MAX_LAYOUT_BYTES {
+            return Err(wrong(&format!(
+                "has a layout of {}; it is none of ours",
+                counted(layout.len(), "byte")
+            )));
+        }
+        let layout = layout.parse().map_err(|error: Error| {
+            let of = if name.is_empty() { String::new() } else { format!(" for {}", called(&name)) };
+            Error::new(error.kind(), format!("the layout of the manifest{of} cannot be read: {error}"))
+        })?;
+        let order = match order {
+            OrderForm::C => MemoryOrder::RowMajor,
+            OrderForm::Fortran => MemoryOrder::ColMajor,
+        };
+        Ok(ManifestArray { name, shape, element, layout, order, made })
+    }
 }
 
 /// An error of the JSON reader may repeat a long text of a stranger.
@@ -228,25 +266,29 @@ fn json(value: &impl Serialize) -> Result<String> {
 }
 
 pub fn write(manifest: &Manifest) -> Result<Vec<u8>> {
-    let mut text = format!("{BEGIN}{}", Manifest::VERSION);
+    let version = if manifest.format == Format::Safetensors { Manifest::VERSION } else { 1 };
+    let mut text = format!("{BEGIN}{version}");
     let mut line = |key: &str, value: &str| {
         text.push_str(",\n  \"");
         text.push_str(key);
         text.push_str("\": ");
         text.push_str(value);
     };
-    let order = match manifest.order {
-        MemoryOrder::RowMajor => OrderForm::C,
-        MemoryOrder::ColMajor => OrderForm::Fortran,
-    };
-    line("shape", &json(&manifest.shape)?);
-    line("element", &json(&manifest.element)?);
-    line("layout", &json(&manifest.layout)?);
-    line("order", &json(&order)?);
+    let one = manifest.arrays.first().filter(|_| version == 1).map(ArrayForm::of);
+    if let Some(array) = &one {
+        line("shape", &json(&array.shape)?);
+        line("element", &json(&array.element)?);
+        line("layout", &json(&array.layout)?);
+        line("order", &json(&array.order)?);
+    }
     line("format", &json(&manifest.format)?);
     line("block_bytes", &json(&manifest.block_bytes)?);
-    if let Some(made) = &manifest.made {
+    if let Some(made) = one.as_ref().and_then(|array| array.made.as_ref()) {
         line("made", &json(made)?);
+    }
+    if one.is_none() {
+        let lines = manifest.arrays.iter().map(|array| json(&ArrayForm::of(array)));
+        line("arrays", &format!("[\n    {}\n  ]", lines.collect::<Result<Vec<_>>>()?.join(",\n    ")));
     }
     line("files", "[");
     for (at, ShardFile { name, bytes, blake3, crc32c }) in manifest.files.iter().enumerate() {

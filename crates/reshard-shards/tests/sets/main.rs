@@ -12,3 +12,4 @@ mod import;
 mod load;
 mod meanwhile;
 mod python;
+mod tensors;

@@ -6,8 +6,8 @@
 use crate::folder::Folder;
 use reshard::{ElementType, Layout, MemoryOrder};
 use reshard_shards::{
-    ConvertOptions, Format, MANIFEST_NAME, Manifest, Npy, ShardFile, ShardSet, Sums, Tensors, convert, make,
-    same_in_npy,
+    ConvertOptions, Format, Import, Layouts, MANIFEST_NAME, Manifest, ManifestArray, Npy, ShardFile,
+    ShardSet, Sums, Tensors, convert, convert_arrays, make, same_in_npy,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -145,16 +145,15 @@ fn adopt(path: &Path, names: &[String], layout: &Layout, element: ElementType) {
         files.push(ShardFile { name: name.clone(), bytes, blake3: Some(blake3), crc32c });
     }
     let distribution = layout.distribution();
-    let manifest = Manifest {
+    let array = ManifestArray {
+        name: String::new(),
         shape: distribution.shape(),
         element,
         layout: distribution.pattern(),
         order: layout.order(),
-        format: Format::Npy,
-        block_bytes: 4096,
         made: None,
-        files,
     };
+    let manifest = Manifest { arrays: vec![array], format: Format::Npy, block_bytes: 4096, files };
     std::fs::write(path.join(MANIFEST_NAME), manifest.write().unwrap()).unwrap();
 }
 
@@ -238,4 +237,42 @@ fn safetensors_are_read_and_written() {
     assert!(files.len() > 5, "{} files", files.len());
     let checked = run(python, &folder, "check-tensors", Some(&Value::from(ours)));
     assert_eq!(checked, [files.len()]);
+}
+
+/// A model as tensor-parallel jobs write it: Python writes two files, four are made of them, and back.
+#[test]
+fn models_of_safetensors_are_converted() {
+    let Some(python) = python() else { return };
+    let folder = Folder::new("model");
+    let tensor = |key: &str, dtype: &str, shape: &[u64], split: Option<u64>| json!({"key": key, "dtype": dtype, "shape": shape, "split": split});
+    let tensors = [
+        tensor("layers.0.up.weight", "float16", &[24, 10], Some(0)),
+        tensor("layers.0.down.weight", "float32", &[10, 24], Some(1)),
+        tensor("layers.0.norm.weight", "float32", &[10], None),
+        tensor("embed", "int8", &[40, 3, 2], Some(0)),
+        tensor("steps", "int64", &[], None),
+        tensor("empty", "uint8", &[0, 4], None),
+    ];
+    let spec = |ranks: u64, set: &str| json!({"ranks": ranks, "set": set, "tensors": tensors});
+    let layouts = |ranks: u64| {
+        Layouts::new([
+            format!("*.down.*=(*, block) on 1x{ranks}"),
+            format!("empty=(*, *) on {ranks}x1"),
+            format!("(block, *) on {ranks}x1"),
+            format!("(*) on {ranks}"),
+            format!("embed=(block, *, *) on {ranks}x1x1"),
+        ])
+        .unwrap()
+    };
+    run(python, &folder, "write-model", Some(&spec(2, "")));
+    let mut set =
+        ShardSet::import(folder.0.join("tp{rank}.safetensors"), &Import::default().with_layouts(layouts(2)))
+            .unwrap();
+    for ranks in [4, 1, 2] {
+        let options = ConvertOptions::default().with_format(Format::Safetensors).with_box_bytes(100);
+        let (name, to) = (format!("tp{ranks}"), options.layouts(&set, &layouts(ranks)).unwrap());
+        convert_arrays(&set, folder.0.join(&name), &to, &options, |_, _| {}).unwrap();
+        assert_eq!(run(python, &folder, "check-model", Some(&spec(ranks, &name))), [ranks]);
+        set = ShardSet::open(folder.0.join(&name)).unwrap();
+    }
 }

@@ -5,6 +5,8 @@
     check-sets FOLDER SPEC    the shards of sets that reshard made or converted, every element
     write-tensors FOLDER      safetensors files; prints what is in them
     check-tensors FOLDER SPEC safetensors files that reshard's header begins
+    write-model FOLDER SPEC   the files of a model that is dealt out to ranks, tensor by tensor
+    check-model FOLDER SPEC   the files of a model that reshard converted, every element
 """
 
 import itertools
@@ -14,6 +16,7 @@ import sys
 
 import numpy
 import safetensors
+from safetensors.numpy import load_file, save_file
 
 # reshard's names, NumPy's, and those that safetensors takes and gives.
 TYPES = [
@@ -167,6 +170,39 @@ def check_tensors(folder, spec):
     print(len(spec))
 
 
+def parts(one):
+    """Of each rank's file: its tensors. Dimension `split` is cut into equal blocks; without it, every rank has a copy."""
+    for rank in range(one["ranks"]):
+        file = {}
+        for number, tensor in enumerate(one["tensors"]):
+            dtype = numpy.dtype(tensor["dtype"])
+            data = pattern((count(tensor["shape"]) + number) * dtype.itemsize)[number * dtype.itemsize:]
+            whole = numpy.frombuffer(data, dtype).reshape(tensor["shape"])
+            if tensor["split"] is None:
+                file[tensor["key"]] = whole
+            else:
+                file[tensor["key"]] = numpy.ascontiguousarray(numpy.split(whole, one["ranks"], tensor["split"])[rank])
+        yield rank, file
+
+
+def write_model(folder, spec):
+    for rank, file in parts(spec):
+        save_file(file, os.path.join(folder, f"tp{rank}.safetensors"), {"format": "np", "rank": str(rank)})
+
+
+def check_model(folder, spec):
+    for rank, file in parts(spec):
+        path = os.path.join(folder, spec["set"], f"rank_{rank:04}.safetensors")
+        found = load_file(path)
+        assert set(found) == set(file), path
+        for key, part in file.items():
+            assert found[key].dtype == part.dtype and found[key].shape == part.shape, (path, key)
+            assert found[key].tobytes() == part.tobytes(), (path, key)
+        with safetensors.safe_open(path, framework="np") as opened:
+            assert opened.metadata() == {"format": "np"}, path
+    print(spec["ranks"])
+
+
 def main():
     command, folder = sys.argv[1:3]
     rest = []
@@ -179,6 +215,8 @@ def main():
         "check-sets": check_sets,
         "write-tensors": write_tensors,
         "check-tensors": check_tensors,
+        "write-model": write_model,
+        "check-model": check_model,
     }[command](folder, *rest)
 
 
