@@ -628,7 +628,7 @@ pub struct MakeSet {
     /// Type of the elements, such as f64, c64 or u8
     #[arg(long = "type", value_name = "TYPE", default_value = "f64")]
     pub element: String,
-    /// npy or raw
+    /// npy, raw or safetensors
     #[arg(long, default_value = "npy")]
     pub format: String,
     /// Another number gives other elements
@@ -642,9 +642,10 @@ pub struct MakeSet {
 /// What is said of files that have no manifest.
 #[derive(Flags, Debug)]
 pub struct Described {
-    /// For files without a manifest: their layout, such as 4x4/64x64; memory=row if their last index runs fastest
+    /// For files without a manifest: their layout, such as 4x4/64x64; memory=row if their last index runs fastest. For tensors by name:
+    /// '*.up.weight=(block, *) on 2x1', given as often as needed; the first decides that fits a name (with * and ?) and its dimensions
     #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
-    pub from: Option<String>,
+    pub from: Vec<String>,
     /// For files without a manifest: shape of the whole array; .npy files say it themselves
     #[arg(long, allow_hyphen_values = true)]
     pub shape: Option<String>,
@@ -659,17 +660,17 @@ pub struct Described {
   reshard convert 'out/rank_{rank:04}.npy' new --from 4x4/64x64 --to 3x3/100x100
   reshard convert ckpt whole.npy --to 1x1/4096x4096"))]
 pub struct ConvertSet {
-    /// The directory of the set; or a pattern for files without a manifest, such as 'out/rank_{rank:04}.npy' or 'out/{p}_{q}.bin'; or
-    /// one file
+    /// The directory of the set; or a pattern for files without a manifest, such as 'out/rank_{rank:04}.npy', 'out/{p}_{q}.bin' or
+    /// 'out/tp{rank}.safetensors'; or one file
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// The directory of the new set, perhaps with a pattern for its files, such as 'new/part{rank}.npy'; or, for a layout of one rank,
-    /// a file, such as whole.npy or whole.bin; it must not exist yet
+    /// a file, such as whole.npy, whole.bin or whole.safetensors; it must not exist yet
     #[arg(value_name = "DESTINATION")]
     pub destination: String,
-    /// The new layout, such as 3x3/100x100; memory=row or memory=col for another order of the files
-    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true)]
-    pub to: String,
+    /// The new layout, such as 3x3/100x100; memory=row or memory=col for another order of the files. For tensors by name as --from
+    #[arg(long, value_name = "LAYOUT", allow_hyphen_values = true, required = true)]
+    pub to: Vec<String>,
     #[command(flatten)]
     pub described: Described,
     /// Upper limit on memory for elements: bytes, or a number with B, KB, KiB, MB, MiB, GB or GiB; without it, 256 MiB
@@ -681,7 +682,7 @@ pub struct ConvertSet {
     /// Number of threads; without it, one on each core
     #[arg(long, value_name = "N", value_parser = words::count::<u64>, allow_hyphen_values = true)]
     pub threads: Option<u64>,
-    /// npy or raw; without it, npy, or what the names of the new files say
+    /// npy, raw or safetensors; without it, what the names of the new files say, else npy, or safetensors for sets of tensors
     #[arg(long)]
     pub format: Option<String>,
     /// Names of the new files, such as 'part{rank}.npy' or '{p}_{q}.npy'
@@ -710,9 +711,11 @@ pub struct ConvertSet {
 /// Flags of `reshard verify`.
 #[derive(Flags, Debug)]
 pub struct VerifySet {
-    /// The directory of the set
-    #[arg(value_name = "DIRECTORY")]
-    pub directory: String,
+    /// The directory of the set; or a pattern for files without a manifest; or one file
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    #[command(flatten)]
+    pub described: Described,
     /// Print JSON with stable keys
     #[arg(long)]
     pub json: bool,

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Ok(Args { command: Command::Ring(args), .. }) => ring::run(&args),
         Ok(Args { command: Command::Advise(args), .. }) => advise::run(&args),
         Ok(Args { command: Command::Make(args), .. }) => files::make_set(&args),
-        Ok(Args { command: Command::Convert(args), .. }) => files::convert_set(&args),
+        Ok(Args { command: Command::Convert(args), .. }) => files::convert::convert_set(&args),
         Ok(Args { command: Command::Verify(args), .. }) => files::verify_set(&args),
         Ok(Args { command: Command::Show(args), .. }) => files::show_set(&args),
         Ok(Args { command: Command::Explain(args), .. }) => explain::run(&args),

@@ -71,8 +71,8 @@ impl Layouts {
         }
     }
 
-    /// All layouts.
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+    /// All layouts, in the order in which they were given.
+    pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.rules.iter().map(|rule| &rule.layout)
     }
 

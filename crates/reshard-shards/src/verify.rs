@@ -24,6 +24,8 @@ pub struct Verified {
     pub bytes: u64,
     /// Elements that were compared with what they must be.
     pub elements: u64,
+    /// Replicated arrays, whose copies are equal.
+    pub replicated: u64,
 }
 
 impl ShardSet {
@@ -38,7 +40,7 @@ impl ShardSet {
             bytes.fetch_add(shard.bytes, Ordering::Relaxed);
             Ok(())
         })?;
-        let (mut elements, mut done) = (0, 0);
+        let (mut elements, mut replicated, mut done) = (0, 0, 0);
         for array in &self.arrays {
             let firsts = array.first_copies()?;
             if array.made.is_some() || !firsts.is_empty() {
@@ -46,8 +48,9 @@ impl ShardSet {
                 elements += self.check_elements(array, &firsts, threads, told)?;
             }
             done += array.bytes();
+            replicated += u64::from(!firsts.is_empty());
         }
-        Ok(Verified { files: files.into_inner(), bytes: bytes.into_inner(), elements })
+        Ok(Verified { files: files.into_inner(), bytes: bytes.into_inner(), elements, replicated })
     }
 
     fn check_sums(&self, shard: &Shard, sums: &KnownSums) -> Result<()> {

@@ -85,7 +85,7 @@ fn what_is_wrong_is_said_in_one_sentence() {
         ("convert set new --to 2x2/9x9 --names same.npy", 1, "the same file"),
         ("make set --shape 40x30 --layout 2x2/8x8", 1, "exists already"),
         ("make other --shape 40x30 --layout 2x2/8x8 --type f63", 2, "f63"),
-        ("make other --shape 40x30 --layout 2x2/8x8 --format zip", 2, "npy and raw"),
+        ("make other --shape 40x30 --layout 2x2/8x8 --format zip", 2, "npy, raw and safetensors"),
     ];
     for (command, code, expected) in cases {
         let output = folder.run(command);

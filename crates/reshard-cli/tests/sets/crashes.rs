@@ -1,13 +1,13 @@
 //! The program is killed before each of the calls by which it changes something. Whenever that is, the destination is absent or complete, the
 //! source is as it was, and the next run gives what an undisturbed one gives, byte by byte.
 
-use crate::folder::{Folder, KILLED, tracer};
+use crate::folder::{Folder, KILLED, MODEL, tracer};
 use reshard_testkit::{Random, full_sweep};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What is made, and what is made of it: a set is converted to another, files without a manifest are, or all of it becomes one file.
-const CASES: [(&str, &str); 16] = [
+const CASES: [(&str, &str); 18] = [
     ("--shape 40x30 --layout 2x2/8x8", "source new --to 3x1/7x9 --box-bytes 800"),
     ("--shape 40x30 --layout 2x2/8x8", "source new --to 3x1/7x9"),
     ("--shape 40x30 --layout 3x1/7x9 --type f32", "source new --to 2x2/5x5 --transpose --box-bytes 400"),
@@ -36,6 +36,15 @@ const CASES: [(&str, &str); 16] = [
     ),
     ("--shape 40x30 --layout 2x2/8x8", "source whole.npy --to 1x1/40x30 --box-bytes 1000"),
     ("--shape 40x30 --layout 2x2/8x8", "source new --to 3x1/7x9 --box-bytes 1000 --no-checksums"),
+    (
+        MODEL,
+        "source/tp{rank}.safetensors new --from *.down=(*,|block)|on|1x2 --from (block,|*)|on|2x1 --from (*)|on|2 \
+         --to *.down=(*,|block)|on|1x4 --to (block,|*)|on|4x1 --to (*)|on|4 --box-bytes 300",
+    ),
+    (
+        "--shape 40x30 --layout 2x2/8x8 --format safetensors",
+        "source new --to 4x1/5x5 --transpose --box-bytes 1000",
+    ),
 ];
 
 /// Points at which programs are killed, over all cases.
@@ -88,7 +97,7 @@ struct Case<'t> {
 impl<'t> Case<'t> {
     fn new(tracer: &'t Path, make: &str, convert: &'static str) -> Self {
         let folder = Folder::new(&format!("crashes-{}", convert.len() * 1000 + make.len()));
-        folder.good(&format!("make source {make} --seed 5"));
+        folder.source(make);
         let new = convert.split(' ').nth(1).unwrap();
         let convert = format!("convert {convert}");
         let calls = folder.calls(tracer, "changing", &convert).len();

@@ -1,7 +1,7 @@
 //! The system says no at each of the program's calls: there is no room, no quota, a fault of the disk; or it was interrupted, or did half of what
 //! it was asked for. The program never ends well with a bad result, and what can be continued is.
 
-use crate::folder::{Folder, Outcome, tracer};
+use crate::folder::{Folder, MODEL, Outcome, tracer};
 use reshard_testkit::{Random, full_sweep};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ const INTERRUPTED: &str = "4";
 /// Not a number: the call does half.
 const SHORT: &str = "short";
 
-const CASES: [(&str, &str); 6] = [
+const CASES: [(&str, &str); 7] = [
     ("--shape 40x30 --layout 2x2/8x8", "source new --to 3x1/7x9 --box-bytes 3000"),
     (
         "--shape 40x30 --layout 3x1/7x9 --type f32",
@@ -26,6 +26,11 @@ const CASES: [(&str, &str); 6] = [
     ),
     ("--shape 20x30 --layout 2x1/8x8", "source whole.npy --to 1x1/20x30 --box-bytes 3000"),
     ("--shape 20x30 --layout 2x1/8x8", "source new --to 3x1/7x9 --no-checksums"),
+    (
+        MODEL,
+        "source/tp{rank}.safetensors new --from *.down=(*,|block)|on|1x2 --from (block,|*)|on|2x1 --from (*)|on|2 \
+         --to (*,|block)|on|1x3 --to (*)|on|3 --box-bytes 1000",
+    ),
 ];
 
 /// What a command gave where nothing went wrong.
@@ -63,7 +68,7 @@ impl<'t> Case<'t> {
         let mut cases = Vec::new();
         for (number, (make, convert)) in CASES.iter().enumerate() {
             let folder = Folder::new(&format!("errors-{number}"));
-            folder.good(&format!("make source {make} --seed 6"));
+            folder.source(make);
             let new = convert.split(' ').nth(1).unwrap();
             cases.push(Self::new(tracer, folder, &format!("convert {convert}"), new, " --resume"));
         }

@@ -8,6 +8,9 @@ use std::sync::OnceLock;
 /// The program that is tested.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_reshard");
 
+/// A source that `make` does not make.
+pub const MODEL: &str = "a model";
+
 /// Exit code of a program that was killed.
 pub const KILLED: i32 = 137;
 
@@ -48,6 +51,14 @@ impl Folder {
     pub fn good(&self, command: &str) {
         let outcome = self.run(command);
         assert_eq!(outcome.code, 0, "{outcome}");
+    }
+
+    /// Makes what is converted: by `make`, or the files of a model.
+    pub fn source(&self, what: &str) {
+        match what {
+            MODEL => crate::tensors::write_model(&self.path("source"), 2),
+            flags => self.good(&format!("make source {flags} --seed 5")),
+        }
     }
 
     /// Runs the program with a fault: see faults.c.

@@ -12,4 +12,5 @@ mod errors;
 mod folder;
 mod hostile;
 mod ranks;
+mod tensors;
 mod two;

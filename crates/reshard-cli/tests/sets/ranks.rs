@@ -2,10 +2,12 @@
 //! renaming, too. The destination is absent or complete, and the next run, of other ranks or of one process, gives what an undisturbed one
 //! gives.
 
-use crate::folder::{Folder, PROGRAM, tracer};
+use crate::folder::{Folder, MODEL, PROGRAM, tracer};
 use reshard_testkit::{Random, full_sweep};
 use std::collections::BTreeMap;
 use std::process::Command;
+
+type Files = BTreeMap<String, Vec<u8>>;
 
 const LAUNCHERS: [&[&str]; 2] =
     [&["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"], &["mpirun.mpich"]];
@@ -22,11 +24,19 @@ const CALLS: [(usize, &str); 8] = [
     (1, "fsync,fdatasync"),
 ];
 
-const CONVERT: &str = "convert source new --to 3x1/7x9 --box-bytes 1600";
+/// What is made, and what is made of it.
+const CASES: [(&str, &str); 2] = [
+    ("--shape 40x30 --layout 2x2/8x8", "convert source new --to 3x1/7x9 --box-bytes 1600"),
+    (
+        MODEL,
+        "convert source/tp{rank}.safetensors new --from *.down=(*,|block)|on|1x2 --from (block,|*)|on|2x1 --from (*)|on|2 \
+         --to (*,|block)|on|1x3 --to (*)|on|3 --box-bytes 500",
+    ),
+];
 
 /// A command by three ranks, one of them under the tracer.
 fn traced(launcher: &[&str], rank: usize, tracer: [&str; 5], command: &str) -> Vec<String> {
-    let words = || command.split_whitespace().map(String::from);
+    let words = || command.split_whitespace().map(|word| word.replace('|', " "));
     let mut by: Vec<String> = ["timeout", "60"].iter().chain(launcher).map(|word| (*word).into()).collect();
     for other in 0..3 {
         by.extend((other > 0).then(|| ":".into()));
@@ -48,18 +58,24 @@ fn run(folder: &Folder, by: &[String]) -> Option<i32> {
 fn ranks_that_are_killed_leave_what_can_be_continued() {
     let Some(tracer) = tracer() else { return };
     let tracer = tracer.to_str().unwrap();
+    let mut random = Random::new(4);
+    let points: usize = CASES.iter().map(|(make, convert)| killed(tracer, make, convert, &mut random)).sum();
+    println!("ranks were killed {points} times");
+}
+
+/// A conversion whose ranks are killed. Returns how often.
+fn killed(tracer: &str, make: &str, convert: &str, random: &mut Random) -> usize {
     let folder = Folder::new("ranks");
-    folder.good("make source --shape 40x30 --layout 2x2/8x8 --seed 5");
-    folder.good(CONVERT);
+    folder.source(make);
+    folder.good(convert);
     let (source, expected) = (folder.files("source").unwrap(), folder.files("new").unwrap());
     folder.remove("new");
     let is_here = |launcher: &&&[&str]| Command::new(launcher[0]).arg("--version").output().is_ok();
-    let mut random = Random::new(4);
     let mut points = 0;
     for launcher in LAUNCHERS.iter().filter(is_here) {
         for (rank, calls) in CALLS {
             let log = folder.path("log");
-            let count = traced(launcher, rank, [tracer, "count", "0", calls, log.to_str().unwrap()], CONVERT);
+            let count = traced(launcher, rank, [tracer, "count", "0", calls, log.to_str().unwrap()], convert);
             assert_eq!(run(&folder, &count), Some(0), "{count:?}");
             // As several ranks compute checksums and boxes in another order, not even the journal is left.
             assert!(folder.files("new").unwrap() == expected, "{count:?}");
@@ -73,22 +89,22 @@ fn ranks_that_are_killed_leave_what_can_be_continued() {
             };
             for at in chosen {
                 let when = format!("{launcher:?}: rank {rank} killed at call {at} of {calls}");
-                let kill = traced(launcher, rank, [tracer, "kill", &at.to_string(), calls, "-"], CONVERT);
+                let kill = traced(launcher, rank, [tracer, "kill", &at.to_string(), calls, "-"], convert);
                 assert_ne!(run(&folder, &kill), Some(0), "{when}");
                 points += 1;
-                continued(&folder, launcher, &source, &expected, &when, random.one_in(2));
+                continued(&folder, launcher, convert, (&source, &expected), &when, random.one_in(2));
             }
         }
     }
-    println!("ranks were killed {points} times");
+    points
 }
 
 /// The next run gives what it must: by ranks again, or by one process.
 fn continued(
     folder: &Folder,
     launcher: &[&str],
-    source: &BTreeMap<String, Vec<u8>>,
-    expected: &BTreeMap<String, Vec<u8>>,
+    convert: &str,
+    (source, expected): (&Files, &Files),
     when: &str,
     together: bool,
 ) {
@@ -102,7 +118,7 @@ fn continued(
         folder.good("verify new");
     }
     let done = folder.files("new").is_some_and(|files| files == *expected);
-    let resume = format!("{CONVERT} --resume");
+    let resume = format!("{convert} --resume");
     match (done, together) {
         (true, _) => folder.run(&resume).refused(1, "exists already"),
         (false, false) => folder.good(&resume),
@@ -110,7 +126,7 @@ fn continued(
             let mut by: Vec<String> =
                 ["timeout", "60"].iter().chain(launcher).map(|word| (*word).into()).collect();
             by.extend(["-n".into(), "3".into(), PROGRAM.into()]);
-            by.extend(resume.split_whitespace().map(String::from));
+            by.extend(resume.split_whitespace().map(|word| word.replace('|', " ")));
             assert_eq!(run(folder, &by), Some(0), "{when}");
         }
     }
