@@ -96,6 +96,11 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     ::crc32c::crc32c(bytes)
 }
 
+/// The checksum of checksums that goes on with another one.
+pub(crate) fn append_crc(crc: u32, next: u32) -> u32 {
+    ::crc32c::crc32c_append(crc, &next.to_le_bytes())
+}
+
 /// Works out the checksums of a file while its bytes pass by, from the first to the last.
 ///
 /// ```

@@ -3,15 +3,16 @@
 
 use crate::array::{Array, Part};
 use crate::checked::Checked;
-use crate::checksum::Digest;
+use crate::checksum::{Digest, append_crc};
 use crate::contents::lay_out;
-use crate::journal::Journal;
+use crate::journal::{Done, Journal};
 use crate::manifest::Manifest;
 use crate::one_array::OneArray;
 use crate::options::{ConvertOptions, Converted, MIN_MEMORY};
 use crate::output::{Output, Wanted};
 use crate::parallel::for_each;
 use crate::processes::Processes;
+use crate::resumed::{check_boxes, check_complete};
 use crate::set::{Shard, ShardSet};
 use crate::slab::Slab;
 use crate::staging::{Begun, Staging};
@@ -253,6 +254,8 @@ impl<'s> Conversion<'s> {
         };
         let done = processes.agree(Journal::done_boxes(staging, &texts, &run))?;
         if complete {
+            let leader = processes.leads() && !staging.is_named() && options.checksums;
+            processes.agree(if leader { check_complete(staging) } else { Ok(()) })?;
             converted.resumed = converted.boxes;
             return Ok(());
         }
@@ -269,6 +272,9 @@ impl<'s> Conversion<'s> {
         let leader = processes.agree(processes.leads().then(begin).transpose())?;
         let others = || Ok((Journal::begin(staging, processes.mine(), &run, &[])?, open(false)?));
         let (mut journal, mut output) = processes.agree(leader.map_or_else(others, Ok))?;
+        let mine = processes.share(done.len() as u64);
+        let left = &done[mine.start as usize..mine.end as usize];
+        processes.agree(check_boxes(staging, self.threads, &self.arrays, &output, left))?;
         let moved = self.move_boxes(staging, &mut journal, &mut output, &done, converted, progress);
         processes.agree(moved)?;
         let syncing = Instant::now();
@@ -288,7 +294,7 @@ impl<'s> Conversion<'s> {
         staging: &Staging,
         journal: &mut Journal,
         output: &mut Output,
-        done: &[Range<u64>],
+        done: &[Done],
         converted: &mut Converted,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
@@ -297,7 +303,7 @@ impl<'s> Conversion<'s> {
         if options.checksums && !self.reads_in_order {
             converted.reread_bytes += self.check_source()?;
         }
-        let share = self.share();
+        let (share, done) = (self.share(), Journal::joined(done));
         let is_done = |number: u64| done.iter().any(|range| range.contains(&number));
         // Checksums are worked out on the way if one process writes everything, one box after the other.
         let prefix = done.first().filter(|first| first.start == 0).map_or(0, |first| first.end);
@@ -326,7 +332,10 @@ impl<'s> Conversion<'s> {
                 checked.go_on_at(source, shard, shard.header_bytes)
             })?;
         }
-        let (mut moved, mut unsaved, mut first_unsaved) = (0, 0, share.start);
+        let line_bytes = options.box_bytes.unwrap_or(BYTES_PER_JOURNAL_LINE);
+        // Short runs write no lines.
+        let kept = options.checksums && (total > line_bytes || !done.is_empty());
+        let (mut moved, mut unsaved, mut first_unsaved, mut unsaved_crc) = (0, 0, share.start, 0);
         for (at, number) in all {
             let array = &arrays[at];
             let region = array.region(number);
@@ -339,17 +348,18 @@ impl<'s> Conversion<'s> {
             self.read_box(array, &region, &mut moving, converted)?;
             let parts = self.move_box(array, &region, &mut moving, converted)?;
             let writing = Instant::now();
-            converted.writes += output.write(staging, *threads, at, &region, &parts, sums)?;
+            let (writes, crc) = output.write(staging, *threads, at, &region, &parts, sums, kept)?;
+            converted.writes += writes;
+            unsaved_crc = append_crc(unsaved_crc, crc);
             converted.write_seconds += writing.elapsed().as_secs_f64();
             unsaved += bytes;
             let next_is_done = number + 1 == share.end || is_done(number + 1);
-            if (unsaved >= self.options.box_bytes.unwrap_or(BYTES_PER_JOURNAL_LINE) || next_is_done)
-                && number + 1 < share.end
-            {
+            if (unsaved >= line_bytes || next_is_done) && number + 1 < share.end {
                 let syncing = Instant::now();
                 output.sync(staging, *threads)?;
-                journal.done(staging, first_unsaved..number + 1)?;
-                (unsaved, first_unsaved) = (0, number + 1);
+                let boxes = first_unsaved..number + 1;
+                journal.done(staging, &Done { boxes, crc: kept.then_some(unsaved_crc) })?;
+                (unsaved, first_unsaved, unsaved_crc) = (0, number + 1, 0);
                 converted.sync_seconds += syncing.elapsed().as_secs_f64();
             }
             progress(moved, total);

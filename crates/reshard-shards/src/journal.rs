@@ -1,5 +1,6 @@
 //! What a run has done so far, for the one that continues it: a line that says what the run is, and one for each time that everything
-//! before was made durable, with the boxes that were. A line that was cut off by a power failure does not count, nor does what follows it.
+//! before was made durable, with the boxes that were and a checksum of them, for whoever continues must not take what somebody else has put
+//! there in the meantime. A line that was cut off by a power failure does not count, nor does what follows it.
 //! Each process has a journal of its own.
 
 use crate::checksum::crc32c;
@@ -9,6 +10,14 @@ use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 
+/// Boxes that are done, and durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    pub boxes: Range<u64>,
+    /// Of the checksums of the boxes; none for a run without checksums.
+    pub crc: Option<u32>,
+}
+
 /// The journal of a process.
 pub struct Journal {
     name: String,
@@ -17,7 +26,7 @@ pub struct Journal {
 
 impl Journal {
     /// Begins the journal of a process: `run` says what is done, in one line, `done` which boxes are already.
-    pub fn begin(staging: &Staging, process: usize, run: &str, done: &[Range<u64>]) -> Result<Self> {
+    pub fn begin(staging: &Staging, process: usize, run: &str, done: &[Done]) -> Result<Self> {
         let name =
             if process == 0 { JOURNAL_NAME.to_string() } else { format!("{}.{process}", JOURNAL_NAME) };
         // The old one stays until the new one is whole.
@@ -31,8 +40,8 @@ impl Journal {
     }
 
     /// Which boxes are done, ascending, by the journals of all processes of a run that did not come to its end; an error if it was another.
-    pub fn done_boxes(staging: &Staging, texts: &[String], run: &str) -> Result<Vec<Range<u64>>> {
-        let mut done: Vec<Range<u64>> = Vec::new();
+    pub fn done_boxes(staging: &Staging, texts: &[String], run: &str) -> Result<Vec<Done>> {
+        let mut done: Vec<Done> = Vec::new();
         for (number, text) in texts.iter().enumerate() {
             let mut lines = text.split_inclusive('\n').map_while(checked);
             match lines.next() {
@@ -52,22 +61,29 @@ impl Journal {
                     ));
                 }
             }
-            done.extend(lines.map_while(range_of));
+            done.extend(lines.map_while(done_of));
         }
-        done.sort_unstable_by_key(|range| range.start);
+        done.sort_unstable_by_key(|done| (done.boxes.start, done.boxes.end));
+        // The leader has copied the lines of others, who may have them still.
+        done.dedup();
+        Ok(done)
+    }
+
+    /// The boxes that are done, ascending and apart.
+    pub fn joined(done: &[Done]) -> Vec<Range<u64>> {
         let mut joined: Vec<Range<u64>> = Vec::new();
-        for range in done {
+        for Done { boxes, .. } in done {
             match joined.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => joined.push(range),
+                Some(last) if boxes.start <= last.end => last.end = last.end.max(boxes.end),
+                _ => joined.push(boxes.clone()),
             }
         }
-        Ok(joined)
+        joined
     }
 
     /// Says that some boxes are done, and durable.
-    pub fn done(&mut self, staging: &Staging, boxes: Range<u64>) -> Result<()> {
-        self.add(staging, [&line_of(&boxes)[..]])
+    pub fn done(&mut self, staging: &Staging, done: &Done) -> Result<()> {
+        self.add(staging, [&line_of(done)[..]])
     }
 
     fn add<'l>(&mut self, staging: &Staging, lines: impl IntoIterator<Item = &'l str>) -> Result<()> {
@@ -78,13 +94,18 @@ impl Journal {
     }
 }
 
-fn line_of(boxes: &Range<u64>) -> String {
-    format!("{}..{}", boxes.start, boxes.end)
+fn line_of(done: &Done) -> String {
+    let crc = done.crc.map_or_else(String::new, |crc| format!(" {crc:08x}"));
+    format!("{}..{}{crc}", done.boxes.start, done.boxes.end)
 }
 
-fn range_of(line: &str) -> Option<Range<u64>> {
-    let (start, end) = line.split_once("..")?;
-    Some(start.parse().ok()?..end.parse().ok()?)
+fn done_of(line: &str) -> Option<Done> {
+    let (boxes, crc) = line.split_once(' ').map_or((line, None), |(boxes, crc)| (boxes, Some(crc)));
+    let crc = crc.map(|crc| u32::from_str_radix(crc, 16).ok());
+    let (start, end) = boxes.split_once("..")?;
+    // A checksum that cannot be read is none of ours.
+    let crc = if let Some(crc) = crc { Some(crc?) } else { None };
+    Some(Done { boxes: start.parse().ok()?..end.parse().ok()?, crc })
 }
 
 /// What a line says, if it is whole.

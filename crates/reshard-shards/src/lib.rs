@@ -50,6 +50,7 @@ mod output;
 mod parallel;
 mod processes;
 mod region;
+mod resumed;
 mod save;
 mod selection;
 mod set;

@@ -1,11 +1,13 @@
 //! The files of a set while they are written, with their checksums.
 
 use crate::array::{Array, Part};
-use crate::checksum::Sums;
+use crate::checksum::{Sums, append_crc, crc32c};
 use crate::contents::{Contents, lay_out};
 use crate::manifest::{Format, Manifest, ManifestArray, ShardFile};
 use crate::names::NamePattern;
 use crate::parallel::for_each;
+use crate::region::Region;
+use crate::slab::Slab;
 use crate::staging::Staging;
 use reshard::grid::Grid;
 use reshard::{Error, ErrorKind, Result};
@@ -111,7 +113,8 @@ impl Output {
         &self.files
     }
 
-    /// Writes a box of all parts of an array. Returns in how many runs.
+    /// Writes a box of all parts of an array. Returns in how many runs, and a checksum of it if `summed`.
+    #[allow(clippy::too_many_arguments)]
     pub fn write(
         &mut self,
         staging: &Staging,
@@ -120,19 +123,23 @@ impl Output {
         region: &[Range<u64>],
         boxes: &[&mut [u8]],
         in_order: bool,
-    ) -> Result<u64> {
+        summed: bool,
+    ) -> Result<(u64, u32)> {
         let Self { arrays, files, .. } = self;
         let (writes, array) = (AtomicU64::new(0), &arrays[number]);
+        let mut crcs = vec![0; array.parts.len()];
         // Both ascend by rank, and all ranks are hosted.
         let mut files = files.iter_mut();
-        let all = array
-            .parts
-            .iter()
-            .zip(boxes)
-            .filter_map(|(part, bytes)| Some((files.find(|one| one.rank == part.rank)?, part, bytes)));
-        for_each(threads, all.collect(), |(one, part, bytes): (&mut OutputFile, &Part, &&mut [u8])| {
+        let all = array.parts.iter().zip(boxes).zip(&mut crcs).filter_map(|((part, bytes), crc)| {
+            Some((files.find(|one| one.rank == part.rank)?, part, bytes, crc))
+        });
+        type Item<'i> = (&'i mut OutputFile, &'i Part, &'i &'i mut [u8], &'i mut u32);
+        for_each(threads, all.collect(), |(one, part, bytes, crc): Item<'_>| {
             let place = array.region(part, region)?;
             writes.fetch_add(place.runs(), Ordering::Relaxed);
+            if summed {
+                *crc = crc32c(bytes);
+            }
             let Some(run) = place.only_run().filter(|run| in_order && run.start < run.end) else {
                 let written = place.write(&one.file, bytes);
                 return written.map_err(|error| staging.failed(&one.name, "cannot be written", &error));
@@ -141,7 +148,32 @@ impl Output {
             one.sum_up_to(staging, run.start)?;
             one.write_next(staging, bytes)
         })?;
-        Ok(writes.into_inner())
+        Ok((writes.into_inner(), crcs.into_iter().fold(0, append_crc)))
+    }
+
+    /// The checksum of a box that an earlier run has written.
+    pub fn crc_of_box(
+        &self,
+        staging: &Staging,
+        threads: usize,
+        number: usize,
+        region: &[Range<u64>],
+        slab: &mut Slab,
+    ) -> Result<u32> {
+        let array = &self.arrays[number];
+        let places = array.parts.iter().map(|part| array.region(part, region)).collect::<Result<Vec<_>>>()?;
+        let memory = slab.cut(&places.iter().map(Region::bytes).collect::<Vec<_>>())?;
+        let mut crcs = vec![0; places.len()];
+        let all = array.parts.iter().zip(&places).zip(memory).zip(&mut crcs).collect();
+        type Item<'i> = (((&'i Part, &'i Region), &'i mut [u8]), &'i mut u32);
+        for_each(threads, all, |(((part, place), bytes), crc): Item<'_>| {
+            let one = &self.files[part.file];
+            let read = place.read(&one.file, bytes);
+            read.map_err(|error| staging.failed(&one.name, "cannot be read", &error))?;
+            *crc = crc32c(bytes);
+            Ok(())
+        })?;
+        Ok(crcs.into_iter().fold(0, append_crc))
     }
 
     /// Makes what was written durable.

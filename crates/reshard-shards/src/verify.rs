@@ -31,15 +31,8 @@ pub struct Verified {
 impl ShardSet {
     /// Reads all of it. An error says what is wrong first, and where.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<Verified> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        for_each(threads, self.shards.iter().collect(), |shard: &Shard| {
-            let Some(sums) = &shard.sums else { return Ok(()) };
-            self.check_sums(shard, sums)?;
-            files.fetch_add(1, Ordering::Relaxed);
-            bytes.fetch_add(shard.bytes, Ordering::Relaxed);
-            Ok(())
-        })?;
+        let threads = threads();
+        let (files, bytes) = self.check_files()?;
         let (mut elements, mut replicated, mut done) = (0, 0, 0);
         for array in &self.arrays {
             let firsts = array.first_copies()?;
@@ -50,7 +43,20 @@ impl ShardSet {
             done += array.bytes();
             replicated += u64::from(!firsts.is_empty());
         }
-        Ok(Verified { files: files.into_inner(), bytes: bytes.into_inner(), elements, replicated })
+        Ok(Verified { files, bytes, elements, replicated })
+    }
+
+    /// Checks the checksums of all files. Returns how many have some, and how many bytes these have.
+    pub(crate) fn check_files(&self) -> Result<(u64, u64)> {
+        let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        for_each(threads(), self.shards.iter().collect(), |shard: &Shard| {
+            let Some(sums) = &shard.sums else { return Ok(()) };
+            self.check_sums(shard, sums)?;
+            files.fetch_add(1, Ordering::Relaxed);
+            bytes.fetch_add(shard.bytes, Ordering::Relaxed);
+            Ok(())
+        })?;
+        Ok((files.into_inner(), bytes.into_inner()))
     }
 
     fn check_sums(&self, shard: &Shard, sums: &KnownSums) -> Result<()> {
@@ -132,4 +138,8 @@ impl ShardSet {
         }
         Ok(count.into_inner())
     }
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -97,3 +97,74 @@ fn a_destination_that_comes_from_elsewhere_is_not_replaced() {
     assert_eq!(new.read_dir().unwrap().count(), 0);
     assert!(!folder.0.join(".new.reshard-partial").exists());
 }
+
+/// What a run has written is changed by somebody else until it is continued: whatever byte that is, nothing is made of it.
+#[test]
+fn what_is_changed_between_a_run_and_the_next_is_noticed() {
+    let folder = Folder::new("between");
+    let [made, new] = ["made", "new"].map(|name| folder.0.join(name));
+    let (from, to): (Layout, [Layout; 2]) = (
+        "2x2/8x8 of 60x50".parse().unwrap(),
+        ["3x1/7x9 of 60x50", "3x2/7x9 of 60x50 memory=row"].map(|to| to.parse().unwrap()),
+    );
+    make(&made, &from, "f64".parse().unwrap(), Format::Npy, 1, |_, _| {}).unwrap();
+    let set = ShardSet::open(&made).unwrap();
+    let options = ConvertOptions::default().with_box_bytes(60 * 8 * 7);
+    let partial = folder.0.join(".new.reshard-partial");
+    let mut random = reshard_testkit::Random::new(6);
+    let (mut noticed, mut harmless) = (0, 0);
+    for trial in 0..120 {
+        let to = &to[trial % 2];
+        let last = random.within(2, 7);
+        let interrupted = std::panic::catch_unwind(|| {
+            let mut boxes = 0;
+            convert(&set, &new, to, &options, |_, _| {
+                boxes += 1;
+                assert!(boxes < last, "interrupted");
+            })
+        });
+        assert!(interrupted.is_err() && partial.is_dir(), "{interrupted:?}");
+        let file = partial.join(format!("rank_{:04}.npy", random.within(0, 2)));
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = random.within(0, bytes.len() as u64 - 1) as usize;
+        bytes[at] ^= 1 << random.within(0, 7);
+        std::fs::write(&file, bytes).unwrap();
+        match convert(&set, &new, to, &options.clone().resuming(true), |_, _| {}) {
+            Err(error) => {
+                let said = error.to_string();
+                assert!(said.contains("was changed since the run that is to be continued"), "{said}");
+                assert!(!new.exists() && partial.is_dir());
+                std::fs::remove_dir_all(&partial).unwrap();
+                noticed += 1;
+            }
+            // What was not done yet, and headers, are written once more.
+            Ok(_) => {
+                assert_eq!(ShardSet::open(&new).unwrap().verify(|_, _| {}).unwrap().elements, 60 * 50);
+                std::fs::remove_dir_all(&new).unwrap();
+                harmless += 1;
+            }
+        }
+    }
+    assert!(noticed > 20 && harmless > 5, "{noticed} noticed, {harmless} harmless");
+    // All is there but the name.
+    let to: Layout = "3x1/7x9 of 60x50".parse().unwrap();
+    disturbed(&set, &new, false, || std::fs::create_dir(&new).unwrap()).unwrap_err();
+    std::fs::remove_dir(&new).unwrap();
+    let file = partial.join("rank_0001.npy");
+    let good = std::fs::read(&file).unwrap();
+    let resume = || {
+        let options = ConvertOptions::default().with_box_bytes(4000).resuming(true);
+        convert(&set, &new, &to, &options, |_, _| {})
+    };
+    for at in [0, good.len() / 2, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 16;
+        std::fs::write(&file, bad).unwrap();
+        let said = resume().unwrap_err().to_string();
+        assert!(said.contains("was changed since the run that is to be continued"), "{said}");
+        assert!(!new.exists());
+    }
+    std::fs::write(&file, good).unwrap();
+    resume().unwrap();
+    ShardSet::open(&new).unwrap().verify(|_, _| {}).unwrap();
+}

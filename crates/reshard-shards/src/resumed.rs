@@ -1,0 +1,59 @@
+//! What a run that did not come to its end has left must be what it wrote: somebody else may have changed it since, and then nothing is
+//! made of it.
+
+use crate::checksum::append_crc;
+use crate::journal::Done;
+use crate::one_array::OneArray;
+use crate::output::Output;
+use crate::set::ShardSet;
+use crate::slab::Slab;
+use crate::staging::Staging;
+use reshard::{Error, ErrorKind, Result};
+
+/// Fails if some boxes are not what was written, by the checksums that the journal has of them.
+pub fn check_boxes(
+    staging: &Staging,
+    threads: usize,
+    arrays: &[OneArray<'_>],
+    output: &Output,
+    done: &[Done],
+) -> Result<()> {
+    let mut slab = Slab::default();
+    for Done { boxes, crc } in done {
+        let Some(known) = crc else { continue };
+        let mut found = 0;
+        for number in boxes.clone() {
+            let Some(at) = arrays.iter().position(|array| array.numbers().contains(&number)) else {
+                continue;
+            };
+            let region = arrays[at].region(number);
+            found = append_crc(found, output.crc_of_box(staging, threads, at, &region, &mut slab)?);
+        }
+        if found != *known {
+            return Err(changed(
+                staging,
+                "what was written last time has other checksums than its journal says",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Fails if a set that has everything but its name is not what was written.
+pub fn check_complete(staging: &Staging) -> Result<()> {
+    let checked = ShardSet::open(staging.path()).and_then(|set| set.check_files().map(|_| ()));
+    checked.map_err(|error| match error.kind() {
+        ErrorKind::External => error,
+        _ => changed(staging, &error.to_string()),
+    })
+}
+
+fn changed(staging: &Staging, why: &str) -> Error {
+    Error::new(
+        ErrorKind::Mismatch,
+        format!(
+            "{} was changed since the run that is to be continued: {why}; remove it, and begin again",
+            staging.path().display()
+        ),
+    )
+}
