@@ -206,6 +206,28 @@ impl ShardSet {
         ))
     }
 
+    /// Fails if a destination lies in it, or is it.
+    pub(crate) fn check_outside(&self, destination: &Path) -> Result<()> {
+        if !self.owns_directory {
+            return Ok(());
+        }
+        let parent =
+            destination.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let (Ok(parent), Ok(from)) = (parent.canonicalize(), self.path.canonicalize()) else { return Ok(()) };
+        let whole = destination.file_name().map_or_else(|| parent.clone(), |name| parent.join(name));
+        match whole.starts_with(&from) {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "the destination {} lies in the source {}; give one beside it",
+                    destination.display(),
+                    self.path.display()
+                ),
+            )),
+        }
+    }
+
     /// The error for bytes of a file whose checksum is another one.
     pub(crate) fn not_what_was_written(&self, shard: &Shard, bytes: Range<u64>) -> Error {
         Error::new(

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const CHUNK_BYTES: u64 = 1 << 20;
 const BOX_BYTES: u64 = 32 << 20;
+/// One thread looks at smaller arrays.
+const SMALL_BYTES: u64 = 256 << 10;
 
 /// What was found in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,8 @@ impl ShardSet {
         threads: usize,
         mut progress: impl FnMut(u64),
     ) -> Result<u64> {
+        // To begin a thread takes longer than to look at a small tensor.
+        let threads = if array.bytes() < SMALL_BYTES { 1 } else { threads };
         let (distribution, elem) = (array.layout.distribution(), array.element.bytes());
         let shape = distribution.shape();
         let elements = array.made.as_ref().map(|made| Elements::new(made, &shape, array.element));
