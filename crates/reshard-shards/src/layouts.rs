@@ -105,13 +105,13 @@ impl Layouts {
             .iter()
             .position(|rule| is_named(rule) && (is_only || rule.layout.grid().dims() == dims));
         fitting.ok_or_else(|| {
+            let form = if name.is_empty() { "LAYOUT".into() } else { format!("{}=LAYOUT", shown(name)) };
             Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "{}, which has {}, has no layout; give one, as in '{}=LAYOUT'",
+                    "{}, which has {}, has no layout; give one, as in '{form}'",
                     called(name),
-                    counted(dims, "dimension"),
-                    shown(name)
+                    counted(dims, "dimension")
                 ),
             )
         })
@@ -219,6 +219,11 @@ mod tests {
         let said = layouts.check_used([("a", 1), ("b", 2)].into_iter()).unwrap_err().to_string();
         assert!(said.contains("'x=y=1x1/1x1' is the layout of no tensor"), "{said}");
         assert!(layouts.only().is_err());
+        let said = Layouts::new(["x=2/3"]).unwrap().of("", 1).unwrap_err().to_string();
+        assert!(
+            said.contains("the array, which has 1 dimension, has no layout; give one, as in 'LAYOUT'"),
+            "{said}"
+        );
     }
 
     #[test]
