@@ -76,6 +76,11 @@ fn destination_of(args: &args::ConvertSet) -> Result<(String, Option<String>), F
 
 pub fn convert_set(args: &args::ConvertSet) -> Result<(), Failure> {
     if launched().is_none() {
+        if args.mpi.is_some() {
+            return Err(Failure::usage(
+                "--mpi is for ranks that share a conversion; start it under mpirun, or leave --mpi out",
+            ));
+        }
         return convert_with(args, None);
     }
     let failed = |error: reshard::Error| Failure::while_running(&error);
