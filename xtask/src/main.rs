@@ -7,6 +7,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod book;
+mod browser;
 mod fuzz;
 mod install;
 mod mpi;
@@ -29,6 +31,7 @@ usage: cargo xtask COMMAND
   install --prefix FOLDER
                   the library for C and Fortran with header, module, pkg-config and CMake files (docs/c.md), and
                   those that take the place of ScaLAPACK's routines (docs/scalapack.md)
+  docs            this manual as a book, and the papers' five examples as pages: writes target/book
   bench plan      planning speed: writes docs/plan-speed.md and .svg, benchmarks/results/plan.json
   bench schedule  scheduling speed: writes docs/schedule-speed.md, benchmarks/results/schedule.json
   bench ring      rings of a million, and when redistributing pays: writes docs/ring-speed.md, docs/ring-advisor.svg,
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["test", "--full", names @ ..] => full(names),
         ["install", "--prefix", prefix] => install::install(prefix, &here),
+        ["docs"] => book::write(),
         ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages" | "figures")] => {
             bench::time(name)
         }
@@ -240,6 +244,10 @@ fn tested() -> Outcome {
     match python::ready() {
         true => tests = tests.env(python::NEEDED, "1"),
         false => say("without NumPy and safetensors it is not tested that they read what we write"),
+    }
+    match browser::ready() {
+        true => tests = tests.env(browser::NEEDED, "1"),
+        false => say("without a browser the page is not driven"),
     }
     tests.run()
 }

@@ -98,6 +98,11 @@ impl PageData {
                 "a grid with {most} ranks a side is too large to draw, at most {MAX_RANKS} can be; take smaller grids"
             )));
         }
+        if let Some(number) = inexact(problem) {
+            return Err(Failure::usage(&format!(
+                "{number} is too large for a page, whose numbers are exact up to 2^53; `reshard explain --svg` draws a picture"
+            )));
+        }
         let (schedule, timeline) = request.run()?;
         let messages = timeline.messages().len();
         if messages > MAX_MESSAGES {
@@ -137,6 +142,14 @@ impl PageData {
             command: request.command.clone(),
         })
     }
+}
+
+/// A number of the problem that JavaScript cannot hold exactly.
+fn inexact(problem: &Problem) -> Option<u64> {
+    let numbers = [problem.from(), problem.to()].into_iter().flat_map(|side| {
+        side.shape().into_iter().chain([side.elems()]).chain(side.grid().sorted_ranks().pop())
+    });
+    numbers.into_iter().find(|&number| number > 1 << 53)
 }
 
 fn window(problem: &Problem) -> WindowData {

@@ -42,13 +42,17 @@ function fillOf(ctx, index) {
     for (const [x, y, toX, toY] of lines) { pen.beginPath(); pen.moveTo(x, y); pen.lineTo(toX, toY); pen.stroke(); }
     patterns.set(key, tile);
   }
-  return ctx.createPattern(patterns.get(key), "repeat");
+  // A pattern is made once for a canvas: making one takes longer than a box.
+  const made = ctx.patterns ??= new Map();
+  if (!made.has(key)) made.set(key, ctx.createPattern(patterns.get(key), "repeat"));
+  return made.get(key);
 }
 
 // Text in the middle of a box if it has room there.
 function label(ctx, index, text, x, y, width, height) {
+  if (height < 11 || width < 8) return false;
   const wide = ctx.measureText(text).width;
-  if (wide + 3 > width || height < 11) return false;
+  if (wide + 3 > width) return false;
   if (hatchOf(index) > 0) {
     ctx.fillStyle = colourOf(index);
     ctx.fillRect(x + (width - wide) / 2 - 1, y + height / 2 - 6, wide + 2, 12);

@@ -39,15 +39,19 @@ if (typeof document !== "undefined") (() => {
     return merged.get(strategy.name);
   }
 
+  const stepsKnown = new WeakMap();
   // The step of each message of a timeline: those that were cut go in the order of their steps.
   function stepsIn(strategy, timeline) {
+    if (stepsKnown.has(timeline)) return stepsKnown.get(timeline);
     const had = new Map(), of = messagesOf(strategy).of, steps = new Map();
     for (const sent of [...timeline].sort((a, b) => a[3] - b[3])) {
       const key = `${sent[0]} ${sent[1]}`, at = had.get(key) ?? 0;
       had.set(key, at + 1);
       steps.set(sent, of.get(key)?.[3][at] ?? 0);
     }
-    return (sent) => steps.get(sent) ?? 0;
+    const stepOf = (sent) => steps.get(sent) ?? 0;
+    stepsKnown.set(timeline, stepOf);
+    return stepOf;
   }
 
   const drawArrays = () => {

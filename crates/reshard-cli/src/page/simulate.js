@@ -80,43 +80,48 @@ function fittedNetwork(text, nodes) {
   return { capacity: 1, walk };
 }
 
-// For each rank one program that sends and one that receives, in the order of the steps; `steps` are lists of [from, to, elements].
+// For each rank one program that sends and one that receives, in the order of the steps; `steps` are lists of [from, to, elements]. A program is
+// a list of operations: {from, to, elems, sends}, or null for a barrier.
 function programsOf(steps, machine, eager) {
   const together = eager ? 1 : machine.ports;
-  const lanes = new Map();
+  // By rank, by sending or receiving, by lane and index: programs have this order.
+  const lanes = [new Map(), new Map()];
+  const place = (rank, receiving, lane, index, round, op) => {
+    const of = lanes[receiving];
+    let own = of.get(rank);
+    if (own === undefined) of.set(rank, own = []);
+    let program = own.find((one) => one.lane === lane && one.index === index);
+    if (program === undefined) own.push(program = { rank, receiving, lane, index, rounds: [], ops: [] });
+    program.rounds.push(round);
+    program.ops.push(op);
+  };
   steps.forEach((messages, number) => {
-    const round = Math.floor(number / together), had = new Map();
-    const place = (rank, receiving, pair) => {
-      let lane = number % together, index = 0;
-      if (eager) {
-        const key = `${rank} ${receiving}`;
-        index = had.get(key) ?? 0;
-        had.set(key, index + 1);
-        if (receiving && !machine.barriers) lane = number;
-      }
-      const key = `${rank} ${receiving} ${lane} ${index}`;
-      if (!lanes.has(key)) lanes.set(key, { order: [rank, receiving, lane, index], rank, ops: [] });
-      lanes.get(key).ops.push({ round, pair });
+    const round = Math.floor(number / together), lane = number % together, had = [new Map(), new Map()];
+    // Of `eager` a rank has several messages in a step; without barriers it expects each at any time.
+    const nth = (rank, receiving) => {
+      if (!eager) return 0;
+      const index = had[receiving].get(rank) ?? 0;
+      had[receiving].set(rank, index + 1);
+      return index;
     };
     for (const [from, to, elems] of messages) {
-      place(from, 0, { from, to, elems, sends: true });
-      place(to, 1, { from, to, elems, sends: false });
+      place(from, 0, lane, nth(from, 0), round, { from, to, elems, sends: true });
+      place(to, 1, eager && !machine.barriers ? number : lane, nth(to, 1), round, { from, to, elems, sends: false });
     }
   });
-  const sorted = [...lanes.values()].sort((a, b) => {
-    for (let at = 0; at < 4; at++) if (a.order[at] !== b.order[at]) return a.order[at] - b.order[at];
-    return 0;
-  });
-  const rounds = machine.barriers ? Math.ceil(steps.length / together) : 0;
-  return sorted.map(({ rank, ops }) => {
+  const sorted = lanes.flatMap((of) => [...of.values()].flat());
+  sorted.sort((a, b) => a.rank - b.rank || a.receiving - b.receiving || a.lane - b.lane || a.index - b.index);
+  if (!machine.barriers) return sorted.map(({ ops }) => ops);
+  const last = Math.ceil(steps.length / together);
+  return sorted.map(({ ops, rounds }) => {
     const all = [];
     let passed = 0;
-    for (const { round, pair } of ops) {
-      for (; machine.barriers && passed < round; passed++) all.push(null);
-      all.push(pair);
-    }
-    for (; passed < rounds; passed++) all.push(null);
-    return { rank, ops: all };
+    ops.forEach((op, at) => {
+      for (; passed < rounds[at]; passed++) all.push(null);
+      all.push(op);
+    });
+    for (; passed < last; passed++) all.push(null);
+    return all;
   });
 }
 
@@ -126,19 +131,18 @@ const ENTERS = 0, LEAVES = 1, ENDS = 2, OPENS = 3;
 function simulate(strategy, machine) {
   const programs = programsOf(strategy.steps, machine, strategy.name === "eager");
   // The n-th send of a pair meets its n-th receive.
-  const ends = { true: [], false: [] };
-  programs.forEach(({ ops }, program) => ops.forEach((op, index) => {
-    if (op) ends[op.sends].push({ ...op, program, index });
+  const sends = [], receives = [];
+  programs.forEach((ops, program) => ops.forEach((op, index) => {
+    if (op !== null) (op.sends ? sends : receives).push({ from: op.from, to: op.to, elems: op.elems, program, index });
   }));
-  for (const list of Object.values(ends)) {
+  for (const list of [sends, receives]) {
     list.sort((a, b) => a.from - b.from || a.to - b.to || a.program - b.program || a.index - b.index);
   }
-  const messages = ends[true].map((send, number) => {
-    const receive = ends[false][number];
-    return { from: send.from, to: send.to, elems: send.elems, sender: send.program, receiver: receive.program, come: 0 };
-  });
-  const operations = programs.map(({ ops }) => ops.map(() => null));
-  for (const list of Object.values(ends)) list.forEach(({ program, index }, number) => { operations[program][index] = number; });
+  const messages = sends.map((send, number) => (
+    { from: send.from, to: send.to, elems: send.elems, sender: send.program, receiver: receives[number].program, come: 0, ready: 0, start: 0 }
+  ));
+  const operations = programs.map((ops) => ops.map(() => null));
+  for (const list of [sends, receives]) list.forEach(({ program, index }, number) => { operations[program][index] = number; });
   const nodes = 1 + messages.reduce((most, { from, to }) => Math.max(most, from, to), 0);
   const network = fittedNetwork(machine.network, nodes);
   const ports = new Map(), events = new Events(), next = programs.map(() => 0);
