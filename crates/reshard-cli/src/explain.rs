@@ -21,16 +21,15 @@ pub fn run(args: &args::Explain) -> Result<(), Failure> {
         return Err(Failure::usage("--svg - and --html - both go to standard output; write one to a file"));
     }
     let mut drawn = Vec::new();
-    if let Some(path) = &args.svg {
-        let drawing = drawing(&request)?;
-        if write_drawing(path, &drawing)? {
-            drawn.push(path);
-        }
+    if let Some(path) = &args.svg
+        && write_drawing(path, &drawing(&request)?)?
+    {
+        drawn.push(path);
     }
-    if let Some(path) = &args.html {
-        if write_drawing(path, &page::page(&request, None)?)? {
-            drawn.push(path);
-        }
+    if let Some(path) = &args.html
+        && write_drawing(path, &page::page(&request, None)?)?
+    {
+        drawn.push(path);
     }
     if to_stdout(&args.svg) || to_stdout(&args.html) {
         return Ok(());

@@ -78,7 +78,7 @@ const blocksWithin = (axis, length) => axis.blocks.filter(([start]) => start < l
 // Draws the corner of an array; `marks` are {pieces, element}: what lights up.
 function drawArray(canvas, side, marks) {
   const place = arrayPlace(canvas, side), { one, left, top, width, height, rows, columns } = place;
-  const { ctx, ink, faint } = begin(canvas, top + height + 4);
+  const { ctx, ink, faint } = begin(canvas, top + height + 10);
   if (rows === 0 || columns === 0) {
     ctx.fillStyle = faint;
     ctx.fillText("the array has no elements", left, top + 10);
@@ -223,7 +223,14 @@ function drawStep(canvas, data, messages, asRing, chosen) {
     const on = chosen && chosen[0] === from && chosen[1] === to;
     ctx.strokeStyle = ctx.fillStyle = on ? dark : colourOf(number);
     ctx.lineWidth = on ? 3 : messages.length > 200 ? 0.7 : 1.6;
-    if (x === toX && y === toY) { ctx.beginPath(); ctx.arc(x, y - 7, 6, 0, 7); ctx.stroke(); continue; }
+    if (x === toX && y === toY) {
+      // To itself: a loop inside of the ring.
+      const [inX, inY] = onRing(from, radius - 7);
+      ctx.beginPath();
+      ctx.arc(inX, inY, 6, 0, 7);
+      ctx.stroke();
+      continue;
+    }
     ctx.beginPath();
     ctx.moveTo(x, y);
     ctx.lineTo(toX, toY);

@@ -4,7 +4,7 @@
 //! Without Node.js or a browser the tests are left out with a sentence, unless RESHARD_NEEDS_BROWSER is set, as `cargo xtask test` does where it
 //! can install them.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod serving;
 
