@@ -24,8 +24,12 @@ pub trait Service: Send + 'static {
     /// A frame has come, with the right checksum. An error closes the connection.
     fn received(&mut self, id: ConnectionId, head: &Head, body: Vec<u8>) -> std::result::Result<(), String>;
 
-    /// The other process shares memory with this one. An error closes the connection.
-    fn shares(&mut self, id: ConnectionId, memory: Arc<SlotMemory>) -> std::result::Result<(), String>;
+    /// The other process shares memory with this one, or, if there is none, cannot. An error closes the connection.
+    fn shares(
+        &mut self,
+        id: ConnectionId,
+        memory: Option<Arc<SlotMemory>>,
+    ) -> std::result::Result<(), String>;
 
     /// The next frame to be sent, if there is one.
     fn next(&mut self, id: ConnectionId) -> Option<(Head, Vec<u8>)>;

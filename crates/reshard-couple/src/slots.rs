@@ -83,12 +83,18 @@ fn places(slots: u32, slot_bytes: usize) -> Option<Places> {
     Some(Places { freed, slots: first, end: first.checked_add((slots as usize).checked_mul(slot_bytes)?)? })
 }
 
+/// What to pass to another process.
+pub fn passed_memory(slots: u32, slot_bytes: usize) -> io::Result<OwnedFd> {
+    let file = memfd_create("reshard-couple", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, places(slots, slot_bytes).map_or(0, |places| places.end as u64))?;
+    fcntl_add_seals(&file, SEALS)?;
+    Ok(file)
+}
+
 impl SlotMemory {
     /// New memory, and what to pass to the other process. Pages are taken only when they are first written to.
     pub fn new(slots: u32, slot_bytes: usize) -> io::Result<(Self, OwnedFd)> {
-        let file = memfd_create("reshard-couple", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, places(slots, slot_bytes).map_or(0, |places| places.end as u64))?;
-        fcntl_add_seals(&file, SEALS)?;
+        let file = passed_memory(slots, slot_bytes)?;
         Ok((Self::of(&file, slots, slot_bytes)?, file))
     }
 

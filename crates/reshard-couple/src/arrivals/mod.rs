@@ -266,8 +266,13 @@ impl Service for Arrivals {
         Ok(())
     }
 
-    fn shares(&mut self, _: ConnectionId, _: Arc<SlotMemory>) -> Result<(), String> {
-        Err("the producer shared memory, which consumers do".into())
+    fn shares(&mut self, id: ConnectionId, memory: Option<Arc<SlotMemory>>) -> Result<(), String> {
+        // Once it was asked for a step it is too late.
+        let asked = self.arrays.iter().any(|array| !array.steps.is_empty());
+        match memory {
+            None if !asked && self.shared.remove(&id).is_some() => Ok(()),
+            _ => Err("the producer shared memory, which consumers do".into()),
+        }
     }
 
     fn next(&mut self, id: ConnectionId) -> Option<(Head, Vec<u8>)> {

@@ -81,6 +81,20 @@ fn what_was_not_asked_for_ends_the_coupling() {
     assert_eq!(arrivals.room(DATA, &head), Ok(Vec::new()));
 }
 
+/// A producer that cannot see the memory says so: the consumer waits for no answer of it any more, and takes what comes by the socket.
+#[test]
+fn memory_that_the_producer_cannot_share_is_done_without() {
+    let (mut arrivals, _) = arrivals();
+    assert!(arrivals.shares(DATA, None).is_err(), "a step was asked for");
+    arrivals.arrays[0].steps.clear();
+    assert_eq!(arrivals.shares(DATA, None), Ok(()));
+    assert_eq!(arrivals.shared_count(), 0);
+    arrivals.want(0, 0);
+    let head = Head::new(FrameKind::Data, 0, 0).with(b"elements");
+    assert_eq!(arrivals.room(DATA, &head), Ok(Vec::new()));
+    assert!(arrivals.shares(DATA, None).is_err(), "it has none");
+}
+
 /// Those of all arrays count together, and so does what is said of them.
 #[test]
 fn more_steps_than_the_queues_have_room_for_are_not_kept() {

@@ -163,7 +163,8 @@ impl Connection {
                 let head = Head::decode(bytes)?;
                 if head.kind == FrameKind::Memory {
                     self.stage = NEXT_HEAD;
-                    return shares(id, &head, self.passed.take(), shared);
+                    let memory = shared_memory(&head, self.passed.take())?;
+                    return shared.tell(|service| service.shares(id, memory.map(Arc::new)));
                 }
                 let mut body = shared.tell(|service| service.room(id, &head))?;
                 body.resize(head.bytes as usize, 0);
@@ -235,18 +236,18 @@ impl Connection {
     }
 }
 
-/// Takes memory over that was passed with a frame.
-fn shares<S: Service>(
-    id: ConnectionId,
-    head: &Head,
-    passed: Option<OwnedFd>,
-    shared: &Shared<S>,
-) -> std::result::Result<(), String> {
-    let passed = passed.ok_or("it spoke of shared memory that it did not pass")?;
+/// The memory that was passed with a frame; none if the other process could not share it, or this one has no room to see it, or no number
+/// for one more open file: all goes by the socket then.
+fn shared_memory(head: &Head, passed: Option<OwnedFd>) -> std::result::Result<Option<SlotMemory>, String> {
+    let Some(passed) = passed else { return Ok(None) };
     let slots = u32::try_from(head.sequence).map_err(|_| "it passed more slots than can be numbered")?;
-    let memory = SlotMemory::of(&passed, slots, head.array as usize);
-    let memory = memory.map_err(|error| format!("the memory that it passed cannot be shared: {error}"))?;
-    shared.tell(|service| service.shares(id, Arc::new(memory)))
+    match SlotMemory::of(&passed, slots, head.array as usize) {
+        Ok(memory) => Ok(Some(memory)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(format!("the memory that it passed cannot be shared: {error}"))
+        }
+        Err(_) => Ok(None),
+    }
 }
 
 /// A frame that is being written.
@@ -280,5 +281,28 @@ impl Output {
 
     fn is_done(&self) -> bool {
         self.written == HEAD_BYTES + self.body.len()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::slots::passed_memory;
+
+    #[test]
+    fn memory_that_does_not_fit_here_is_not_shared() {
+        let head = |slots, bytes| Head { array: bytes, ..Head::new(FrameKind::Memory, 0, slots) };
+        let shared = |head: &Head, passed| shared_memory(head, passed).map(|memory| memory.is_some());
+        let passed = || passed_memory(2, 4096).unwrap();
+        assert_eq!(shared(&head(2, 4096), Some(passed())), Ok(true));
+        assert!(shared(&head(3, 4096), Some(passed())).is_err_and(|why| why.contains("another size")));
+        assert_eq!(shared(&head(2, 4096), None), Ok(false));
+        // More than any process can address, and little of it is there.
+        let (slots, bytes) = (1 << 22, 1 << 30);
+        assert_eq!(
+            shared(&head(slots, bytes), Some(passed_memory(slots as u32, bytes as usize).unwrap())),
+            Ok(false)
+        );
     }
 }

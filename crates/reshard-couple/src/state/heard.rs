@@ -225,12 +225,13 @@ impl Service for State {
         Ok(())
     }
 
-    fn shares(&mut self, id: ConnectionId, memory: Arc<SlotMemory>) -> Result<(), String> {
+    fn shares(&mut self, id: ConnectionId, memory: Option<Arc<SlotMemory>>) -> Result<(), String> {
         match self.connections.get_mut(&id) {
             Some(one) if one.process.is_some() && one.slots.is_none() => {
-                one.slots = Some(SlotWriter::new(memory));
-                // So that the consumer knows that all of it goes there from now on.
-                one.output.push_back((Head::new(FrameKind::Open, 0, 0), Vec::new()));
+                // So that the consumer knows that all of it goes there from now on, or that all of it goes by this connection.
+                let answer = if memory.is_some() { FrameKind::Open } else { FrameKind::Memory };
+                one.slots = memory.map(SlotWriter::new);
+                one.output.push_back((Head::new(answer, 0, 0), Vec::new()));
                 self.orders.write(id);
                 Ok(())
             }

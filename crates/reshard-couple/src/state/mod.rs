@@ -272,6 +272,10 @@ impl State {
             Stage::Lost(why) => Some(why.clone()),
             _ => None,
         };
+        if let (Stage::Comes | Stage::Ready, Some(why)) = (&consumer.stage, &why) {
+            // It never got a step: whoever waits for it is to know.
+            self.last_refusal = Some(why.clone());
+        }
         consumer.stage = stage;
         consumer.hello = None;
         let connections: Vec<ConnectionId> =

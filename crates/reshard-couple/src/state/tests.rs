@@ -143,8 +143,8 @@ fn slots_come_back_when_they_are_read_or_their_step_is_dropped() {
     let mut state = state(Queue { depth: 1, drops: true });
     let memory = Arc::new(crate::slots::SlotMemory::new(2, 4096).unwrap().0);
     let mut reader = crate::slots::SlotReader::new(Arc::clone(&memory));
-    state.shares(DATA, Arc::clone(&memory)).unwrap();
-    assert!(state.shares(DATA, memory).is_err(), "once is enough");
+    state.shares(DATA, Some(Arc::clone(&memory))).unwrap();
+    assert!(state.shares(DATA, Some(memory)).is_err(), "once is enough");
     let put_one = |state: &mut State, number: u64| {
         let sequence = state.begin_step(1, 0, number, b"").unwrap();
         let buffer = state.memory(1, 0, 4096, Patience::None);
@@ -221,4 +221,25 @@ fn who_comes_while_the_producer_ends_is_told_that_there_are_no_more_steps() {
     assert_eq!(said(&mut state), []);
     state.text(CONTROL, Text::Next { array: 0 }).unwrap();
     assert_eq!(said(&mut state), [Text::End { array: 0 }]);
+}
+
+#[test]
+fn a_consumer_whose_memory_cannot_be_shared_gets_frames() {
+    let mut state = state(Queue { depth: 1, drops: false });
+    send_all(&mut state);
+    state.shares(DATA, None).unwrap();
+    let (answer, body) = state.next(DATA).unwrap();
+    assert_eq!((answer.kind, body.len()), (FrameKind::Memory, 0));
+    state.sent(DATA, &answer, body);
+    assert!(matches!(state.memory(1, 0, 8, Patience::None), Some(Buffer::Own(_))));
+    want(&mut state, 0);
+    put(&mut state, 0, 1);
+    assert_eq!(send_all(&mut state), [0]);
+}
+
+#[test]
+fn why_a_consumer_that_came_is_gone_is_known_to_who_waits_for_it() {
+    let (mut state, _) = coming(Queue { depth: 1, drops: false }, ["3/2 of 12", "2/3 of 12"]);
+    state.closed(DATA, "out of files");
+    assert_eq!(state.last_refusal.as_deref(), Some("process 0 of consumer 1 is gone: out of files"));
 }
