@@ -17,7 +17,7 @@ use crate::slots::Buffer;
 use crate::state::{ConsumerId, Patience, Stage, State, took_no_step};
 use crate::stream::{listen, local_name};
 use crate::terms::{Hello, Process, Published, Wanted, check_processes, moved, process_of, ranks};
-use reshard::{Error, ErrorKind, Result};
+use reshard::{Error, ErrorKind, Move, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -255,15 +255,16 @@ impl Serving {
         };
         let hosted = job.hosted(job.process(), self.ranks);
         let all = processes.iter().map(|process| process.ranks.end).max().unwrap_or(0);
-        let side = |wanted: &Wanted| {
+        let moved = |wanted: &Wanted| {
             let published = published.iter().find(|one| one.name == wanted.name);
             let published =
                 published.ok_or_else(|| Error::new(ErrorKind::Mismatch, "an array is not published"))?;
-            let moved = moved(published, wanted, all)?;
-            check_messages(&moved, hosted.clone())?;
-            Side::new(&moved, Role::Producer, hosted.clone(), all)
+            moved(published, wanted, all)
         };
-        let sides: Vec<Side> = hello.arrays.iter().map(side).collect::<Result<_>>()?;
+        let moves: Vec<Move> = hello.arrays.iter().map(moved).collect::<Result<_>>()?;
+        check_messages(&moves, &hosted)?;
+        let side = |moved| Side::new(moved, Role::Producer, hosted.clone(), all);
+        let sides: Vec<Side> = moves.iter().map(side).collect::<Result<_>>()?;
         let state = self.shared().lock();
         for message in sides.iter().flat_map(|side| &side.ranks).flat_map(|rank| &rank.messages) {
             let process = process_of(&hello.processes, message.peer);
