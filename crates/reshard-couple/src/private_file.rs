@@ -20,7 +20,7 @@ pub struct WrittenFile {
 impl WrittenFile {
     /// Writes the file at once, whole, readable by its owner alone. It is locked as long as this lives.
     pub fn write(path: &Path, text: String) -> Result<Self> {
-        let beside = path.with_extension(format!("{}.new", std::process::id()));
+        let beside = beside(path);
         let failed = |error: std::io::Error| {
             let _ = fs::remove_file(&beside);
             Error::new(
@@ -56,6 +56,13 @@ impl Drop for WrittenFile {
         // Another producer may have written its own there.
         self.remove();
     }
+}
+
+/// Where a file is written before it has its name: appended, as files that differ in their last letters must differ here as well.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.to_path_buf().into_os_string();
+    name.push(format!(".{}.new", std::process::id()));
+    name.into()
 }
 
 /// What is wrong with a meeting file.
@@ -99,5 +106,17 @@ pub fn read_private(path: &Path) -> Result<Option<String>> {
     match file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
         Ok(_) => Ok(Some(text)),
         Err(error) => wrong(unreadable(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_differ_in_their_extension_are_written_at_once() {
+        let names = ["run.a", "run.b", "run"].map(|name| beside(Path::new("/folder").join(name).as_path()));
+        assert!(names[0] != names[1] && names[1] != names[2]);
+        assert!(names.iter().all(|name| name.starts_with("/folder/")));
     }
 }
