@@ -159,8 +159,9 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
             _ => match star {
                 None => return false,
                 Some((place, taken)) => {
-                    star = Some((place, taken + 1));
-                    (at, begun) = (place + 1, taken + 1);
+                    let taken = taken + character_bytes(name[taken]);
+                    star = Some((place, taken));
+                    (at, begun) = (place + 1, taken);
                 }
             },
         }
@@ -197,9 +198,18 @@ mod tests {
         ] {
             assert!(fits(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
         }
-        for (pattern, name) in
-            [("", "a"), ("?", ""), ("a", "ab"), ("*.w", "x.wy"), ("a?c", "ac"), ("*a*b", "ba"), ("A", "a")]
-        {
+        for (pattern, name) in [
+            ("", "a"),
+            ("?", ""),
+            ("a", "ab"),
+            ("*.w", "x.wy"),
+            ("a?c", "ac"),
+            ("*a*b", "ba"),
+            ("A", "a"),
+            ("*???c*", "axcz"),
+            ("*???c*", "€xcz"),
+            ("*??", "𝄞"),
+        ] {
             assert!(!fits(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
         }
     }
