@@ -6,12 +6,15 @@
 use crate::element::shown;
 use crate::manifest::{MANIFEST_NAME, Manifest, check_name};
 use reshard::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+
+/// How names of files end, and none of directories.
+const ENDINGS: [&str; 3] = [".npy", ".bin", ".safetensors"];
 
 /// The directory of a set, open: it stays the same one, whatever happens to its name.
 pub struct Directory {
@@ -32,6 +35,10 @@ impl Directory {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())) {
             Ok(handle) => Ok(Self { handle, shown }),
+            // The user meant a file, which is tried as a directory when it is no file.
+            Err(Errno::NOENT) if ENDINGS.iter().any(|ending| shown.ends_with(ending)) => {
+                Err(Error::new(ErrorKind::External, format!("there is no {shown}")))
+            }
             Err(errno) => Err(Error::new(
                 ErrorKind::External,
                 format!("the directory {shown} cannot be opened: {errno}"),
@@ -43,6 +50,24 @@ impl Directory {
     pub fn open_file(&self, name: &str) -> Result<(File, u64)> {
         check_name(name)?;
         self.open_regular(name)
+    }
+
+    /// The names of all that is in it but directories, where they are texts.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let failed = |errno| {
+            let found = format!("the directory {} cannot be read: {errno}", self.shown);
+            Error::new(ErrorKind::External, found)
+        };
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.handle).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if let Ok(name) = entry.file_name().to_str()
+                && entry.file_type() != FileType::Directory
+            {
+                names.push(name.to_string());
+            }
+        }
+        Ok(names)
     }
 
     /// Creates a file of the set; one that exists is not touched.
@@ -197,6 +222,13 @@ mod tests {
                 let error = directory.open_file(name).unwrap_err().to_string();
                 assert!(error.contains(expected), "{name}: {error}");
             }
+        }
+        let mut names = Directory::open(&inside("set")).unwrap().names().unwrap();
+        names.sort_unstable();
+        assert_eq!(names, ["dangling", "device", "good", "inner", "outer", "pipe", "socket"]);
+        for (absent, expected) in [("x.npy", "there is no"), ("x", "cannot be opened: No such file")] {
+            let error = Directory::open(&inside(absent)).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
         assert!(Directory::open(&inside("outside")).is_err());
         let devices = Directory::open(Path::new("/dev")).unwrap();

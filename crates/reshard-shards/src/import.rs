@@ -14,7 +14,7 @@ use reshard::distribution::Pattern;
 use reshard::grid::{Grid, MAX_DIMS};
 use reshard::notation::print_shape;
 use reshard::{ElementType, Error, ErrorKind, Layout, MemoryOrder, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 /// More files are not listed.
@@ -152,10 +152,47 @@ impl ShardSet {
             array.parts = shards.iter().enumerate().map(part).collect();
             vec![array]
         };
+        // A shape that was given says how much there is.
+        if is_tensors || import.shape.is_none() {
+            check_no_others(&directory, parent, &pattern, &shards)?;
+        }
         let identity = stamped(parent, &shards)?;
         let words = common_words(&headers);
         Ok(Self { path: parent.into(), arrays, shards, words, identity, owns_directory: false })
     }
+}
+
+/// Fails if there are more files of the pattern than the layout has ranks: what they have would be left out without a word.
+fn check_no_others(
+    directory: &Directory,
+    parent: &Path,
+    pattern: &NamePattern,
+    shards: &[Shard],
+) -> Result<()> {
+    if !pattern.has_fields() {
+        return Ok(());
+    }
+    let known: HashSet<&str> = shards.iter().map(|shard| &shard.name[..]).collect();
+    let names = directory.names()?.into_iter();
+    let others = names.filter(|name| !known.contains(&name[..]) && pattern.could_give(name));
+    let Some(other) = others.min_by(|one, other| (one.len(), one).cmp(&(other.len(), other))) else {
+        return Ok(());
+    };
+    let ranks = match shards {
+        [one] => format!("rank {}", one.rank),
+        [one, other] => format!("ranks {} and {}", one.rank, other.rank),
+        [first, .., last] if last.rank - first.rank + 1 == shards.len() as u64 => {
+            format!("ranks {} to {}", first.rank, last.rank)
+        }
+        _ => format!("{} other ranks", shards.len()),
+    };
+    Err(Error::new(
+        ErrorKind::Mismatch,
+        format!(
+            "{} is there, too, and the layout has {ranks} only; give the layout of all files",
+            parent.join(other).display()
+        ),
+    ))
 }
 
 /// The ranks of all layouts.

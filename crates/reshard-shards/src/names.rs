@@ -78,6 +78,34 @@ impl NamePattern {
         Ok(name)
     }
 
+    /// True if some rank or coordinates could give this name.
+    pub(crate) fn could_give(&self, name: &str) -> bool {
+        let name = name.as_bytes();
+        // Where in the name the pieces so far may end: fields without anything between them share their digits in several ways.
+        let mut ends = vec![0];
+        for piece in &self.pieces {
+            let mut next = Vec::new();
+            for begin in ends {
+                match *piece {
+                    Segment::Text(ref text) if name[begin..].starts_with(text.as_bytes()) => {
+                        next.push(begin + text.len());
+                    }
+                    Segment::Text(_) => {}
+                    Segment::Rank { width } | Segment::Coordinate { width, .. } => {
+                        let digits = name[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+                        // There are zeros in front up to the width, and not beyond.
+                        let most = if name.get(begin) == Some(&b'0') { width.max(1) } else { MAX_WIDTH };
+                        next.extend((width.max(1)..=digits.min(most)).map(|digits| begin + digits));
+                    }
+                }
+            }
+            next.sort_unstable();
+            next.dedup();
+            ends = next;
+        }
+        ends.contains(&name.len())
+    }
+
     /// The names of all ranks' files, by ascending rank. Fails if two ranks would have the same.
     pub fn names(&self, grid: &Grid) -> Result<Vec<String>> {
         if grid.size() > MAX_FILES {
@@ -232,6 +260,29 @@ mod tests {
         assert_eq!(names, ["0_0", "0_1", "1_0", "1_1"]);
         let listed = Grid::new(&[3]).unwrap().with_ranks(&[9, 4, 7]).unwrap();
         assert_eq!(pattern("{rank}-{p}").names(&listed).unwrap(), ["4-1", "7-2", "9-0"]);
+    }
+
+    #[test]
+    fn names_that_other_ranks_could_have() {
+        for (text, good, bad) in [
+            (
+                "tp{rank}.npy",
+                "tp0.npy tp10.npy",
+                "tp.npy tpx.npy tp01.npy tp1.npz xtp1.npy tp-1.npy tp1.npy~",
+            ),
+            ("r{rank:03}", "r000 r012 r1234", "r12 r0123 r"),
+            ("{p}_{q}", "2_0 0_11", "2_ _ 2_0_ 02_0"),
+            ("{p}{q:02}x", "000x 112x", "0002x 11x"),
+            ("é{rank}", "é7", "é e7"),
+            ("{{{rank}}}", "{3}", "{rank} 3"),
+        ] {
+            let pattern = pattern(text);
+            for (names, expected) in [(good, true), (bad, false)] {
+                for name in names.split(' ') {
+                    assert_eq!(pattern.could_give(name), expected, "{text} {name}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -156,3 +156,25 @@ fn an_array_without_elements_is_converted_however_long_it_is() {
     convert(&set, &new, &to, &ConvertOptions::default(), |_, _| {}).unwrap();
     ShardSet::open(&new).unwrap().verify(|_, _| {}).unwrap();
 }
+
+#[test]
+fn no_file_of_the_pattern_is_left_out() {
+    let folder = Folder::new("import-others");
+    let set = folder.0.join("set");
+    make(&set, &"4x1/2x6 of 8x6".parse().unwrap(), "f64".parse().unwrap(), Format::Npy, 1, |_, _| {})
+        .unwrap();
+    let files = set.join("rank_{rank:04}.npy");
+    let of = |layout: &str| Import::default().with_layout(layout.parse().unwrap());
+    let open = |import: &Import| ShardSet::import(&files, import);
+    assert_eq!(open(&of("4x1/2x6")).unwrap().layout().distribution().shape(), [8, 6]);
+    for (layout, expected) in [
+        ("2x1/2x6", "rank_0002.npy is there, too, and the layout has ranks 0 and 1 only; give the layout"),
+        ("3x1/2x6", "rank_0003.npy is there, too, and the layout has ranks 0 to 2 only"),
+        ("1x1/2x6", "rank_0001.npy is there, too, and the layout has rank 0 only"),
+    ] {
+        let said = open(&of(layout)).map(|_| ()).unwrap_err().to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+    // Whoever gives the shape says how much there is.
+    open(&of("2x1/2x6").with_shape(&[4, 6])).unwrap();
+}
