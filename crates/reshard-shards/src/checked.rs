@@ -1,21 +1,28 @@
 //! Bytes of a file checked against its checksums while they are read, each block of them once it is whole.
 
+use crate::parallel::chunk_bytes;
 use crate::set::{KnownSums, Shard, ShardSet};
 use reshard::Result;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that are read at a time where nobody else wants them.
+/// Bytes that few threads read at a time where nobody else wants them.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// How far a file was checked.
-#[derive(Default)]
 pub struct Checked {
     bytes: u64,
     /// Of the bytes since the last block ended.
     crc: u32,
+    /// That are read at a time.
+    chunk_bytes: usize,
 }
 
 impl Checked {
+    /// Nothing yet, by one of so many threads.
+    pub fn new(threads: usize) -> Self {
+        Self { bytes: 0, crc: 0, chunk_bytes: chunk_bytes(threads, CHUNK_BYTES) }
+    }
+
     /// The next bytes of a file. An error at the end of each block that is not what it was.
     pub fn update(&mut self, set: &ShardSet, shard: &Shard, mut bytes: &[u8]) -> Result<()> {
         let Some(sums) = &shard.sums else { return Ok(()) };
@@ -59,8 +66,8 @@ impl Checked {
     }
 
     /// Checks all of a file.
-    pub fn whole(set: &ShardSet, shard: &Shard) -> Result<()> {
-        Self::default().read_to(set, shard, shard.bytes)
+    pub fn whole(set: &ShardSet, shard: &Shard, threads: usize) -> Result<()> {
+        Self::new(threads).read_to(set, shard, shard.bytes)
     }
 
     /// Reads the bytes up to some place, for their checksums alone.
@@ -68,7 +75,8 @@ impl Checked {
         if shard.sums.is_none() || end <= self.bytes {
             return Ok(());
         }
-        let mut memory = vec![0; CHUNK_BYTES.min(usize::try_from(end - self.bytes).unwrap_or(CHUNK_BYTES))];
+        let mut memory =
+            vec![0; self.chunk_bytes.min(usize::try_from(end - self.bytes).unwrap_or(CHUNK_BYTES))];
         while self.bytes < end {
             let length = memory.len().min(usize::try_from(end - self.bytes).unwrap_or(usize::MAX));
             let chunk = &mut memory[..length];

@@ -7,7 +7,7 @@ use crate::checksum::{Digest, append_crc};
 use crate::contents::lay_out;
 use crate::journal::{Done, Journal};
 use crate::manifest::Manifest;
-use crate::one_array::OneArray;
+use crate::one_array::{OneArray, check_one_rank};
 use crate::options::{ConvertOptions, Converted, MIN_MEMORY};
 use crate::output::{Output, Wanted};
 use crate::parallel::for_each;
@@ -168,15 +168,7 @@ impl<'s> Conversion<'s> {
         let arrays = source.arrays.iter().zip(to).map(|(from, to)| OneArray::new(from, to, options));
         let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
         if options.file {
-            let grid = |to: &Layout| (to.distribution().grid().size(), to.distribution().grid().max_rank());
-            if let Some(other) =
-                to.iter().find(|to| grid(to).0 != 1 || grid(to) != grid(&arrays[0].to.layout))
-            {
-                return wrong(format!(
-                    "one file was to be written, and the layout {other} has {}; give a directory, or a layout of one rank",
-                    counted(grid(other).0, "rank")
-                ));
-            }
+            check_one_rank(to)?;
         }
         arrays.sort_by(|one, other| one.to.place().cmp(&other.to.place()));
         let mut boxes = 0;
@@ -276,9 +268,8 @@ impl<'s> Conversion<'s> {
         let pattern = self.pattern(staging);
         let open = |new| {
             let (format, words) = (options.format, &source.words);
-            let wanted = Wanted { arrays: wanted(&self.arrays), format, pattern: &pattern, words };
-            let output = Output::new(staging, wanted, new);
-            output.map(|output| output.with_checksums(options.checksums))
+            let (arrays, checked) = (wanted(&self.arrays), options.checksums);
+            Output::new(staging, Wanted { arrays, format, pattern: &pattern, words, checked }, new)
         };
         // The leader makes the files, then the others open them.
         let begin = || Ok((Journal::begin(staging, processes.mine(), &run, &done)?, open(new)?));
@@ -333,7 +324,7 @@ impl<'s> Conversion<'s> {
         let total: u64 =
             all.clone().map(|(at, number)| arrays[at].bytes_of(&arrays[at].region(number))).sum();
         let mut moving = Moving {
-            checked: source.shards.iter().map(|_| Checked::default()).collect(),
+            checked: source.shards.iter().map(|_| Checked::new(*threads)).collect(),
             from: Slab::default(),
             into: Slab::default(),
             engines: Vec::new(),
@@ -394,7 +385,7 @@ impl<'s> Conversion<'s> {
         let share = processes.share(source.shards.len() as u64);
         let mine: Vec<&Shard> = source.shards[share.start as usize..share.end as usize].iter().collect();
         let bytes = mine.iter().filter(|shard| shard.sums.is_some()).map(|shard| shard.bytes).sum();
-        processes.agree(for_each(*threads, mine, |shard| Checked::whole(source, shard)))?;
+        processes.agree(for_each(*threads, mine, |shard| Checked::whole(source, shard, *threads)))?;
         Ok(bytes)
     }
 

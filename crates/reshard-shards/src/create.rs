@@ -58,7 +58,7 @@ fn write(
     let pattern = format.default_names();
     let mut array = only(format, layout, element);
     array.made = Some(made.clone());
-    let wanted = Wanted { arrays: vec![array], format, pattern, words: &BTreeMap::new() };
+    let wanted = Wanted { arrays: vec![array], format, pattern, words: &BTreeMap::new(), checked: true };
     let mut output = Output::new(staging, wanted, true)?;
     let files = Files::of(layout, None);
     let boxes = Boxes::new(&shape, element.bytes(), BOX_BYTES, &files, &files);

@@ -172,6 +172,15 @@ impl Manifest {
         text::write(self)
     }
 
+    /// Fails if the text would be too long once these files, names and lengths, are listed, with checksums or without.
+    pub(crate) fn check_room<'f>(
+        &self,
+        files: impl Iterator<Item = (&'f str, u64)>,
+        checked: bool,
+    ) -> Result<()> {
+        text::check_length(text::length(self, files, checked)?)
+    }
+
     /// The manifest's own checksum, if it fits: a name for the set and every byte in it.
     pub fn checksum(text: &[u8]) -> Result<Digest> {
         text::checksum(text)

@@ -6,6 +6,7 @@ use crate::boxes::{Boxes, Files};
 use crate::contents::ONLY_NAME;
 use crate::manifest::{Format, Made};
 use crate::options::ConvertOptions;
+use reshard::error::counted;
 use reshard::{Error, ErrorKind, Layout, Move, Result, Window};
 use std::ops::Range;
 
@@ -61,7 +62,8 @@ impl<'s> OneArray<'s> {
             (Format::Safetensors, "") => ONLY_NAME,
             (Format::Safetensors, name) => name,
         };
-        let scalar = from.scalar && options.format != Format::Raw;
+        // Manifests of the other formats have no numbers without dimensions.
+        let scalar = from.scalar && options.format == Format::Safetensors;
         let array = Array { name: name.into(), scalar, made, ..Array::new(to.clone(), from.element) };
         let source = Files::of(&from.layout, Some(&axes));
         let there = Files::of(to, None);
@@ -124,4 +126,22 @@ impl<'s> OneArray<'s> {
         let window = Window::of(&shape).from(&zero).to(&zero).permuted(&self.axes);
         Move::windowed::<u8>(from, to, window)?.of_bytes(self.from.element.bytes())
     }
+}
+
+/// Fails unless one file can hold all arrays: each on one rank, and all on the same.
+pub fn check_one_rank(to: &[Layout]) -> Result<()> {
+    let grid = |to: &Layout| (to.distribution().grid().size(), to.distribution().grid().max_rank());
+    let why = if let Some(other) = to.iter().find(|to| grid(to).0 != 1) {
+        let ranks = counted(grid(other).0, "rank");
+        format!("the layout {other} has {ranks}; give a directory, or a layout of one rank")
+    } else if let Some(other) = to.iter().find(|other| grid(other) != grid(&to[0])) {
+        let ranks = [&to[0], other].map(|to| grid(to).1.unwrap_or_default());
+        format!(
+            "the layouts {} and {other} have the ranks {} and {}; give a directory, or layouts of the same rank",
+            to[0], ranks[0], ranks[1]
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::Mismatch, format!("one file was to be written, and {why}")))
 }

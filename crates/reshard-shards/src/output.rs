@@ -5,7 +5,7 @@ use crate::checksum::{Sums, append_crc, crc32c};
 use crate::contents::{Contents, lay_out};
 use crate::manifest::{Format, Manifest, ManifestArray, ShardFile};
 use crate::names::NamePattern;
-use crate::parallel::for_each;
+use crate::parallel::{chunk_bytes, for_each};
 use crate::region::Region;
 use crate::slab::Slab;
 use crate::staging::Staging;
@@ -32,6 +32,8 @@ pub struct Wanted<'w> {
     pub pattern: &'w str,
     /// For the headers of files of tensors.
     pub words: &'w BTreeMap<String, String>,
+    /// Checksums are worked out.
+    pub checked: bool,
 }
 
 /// The files of a set that is written.
@@ -70,7 +72,7 @@ impl Output {
         new: bool,
         hosted: impl Fn(u64) -> bool,
     ) -> Result<Self> {
-        let Wanted { mut arrays, format, pattern, words } = wanted;
+        let Wanted { mut arrays, format, pattern, words, checked } = wanted;
         let contents = lay_out(format, &mut arrays, words)?;
         let pattern: NamePattern = pattern.parse()?;
         let names = match &arrays[..] {
@@ -80,9 +82,12 @@ impl Output {
                 pattern.names(&Grid::new(&[ranks.len() as u64])?.with_ranks(&ranks)?)?
             }
         };
-        let total = arrays.iter().map(Array::bytes).fold(0, u64::saturating_add);
+        // Headers and copies have CRCs, too.
+        let total = contents.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
         let block_bytes = Manifest::block_bytes_for(total);
-        let mut files = Vec::new();
+        let mut output = Self { arrays, format, block_bytes, checked, files: Vec::new() };
+        let listed = contents.iter().zip(&names).map(|(one, name)| (&name[..], one.bytes));
+        output.manifest().check_room(listed, checked)?;
         let ranks = contents.into_iter().zip(names);
         for (Contents { rank, header, bytes }, name) in ranks.filter(|(one, _)| hosted(one.rank)) {
             let file = staging.open(&name, new)?;
@@ -91,7 +96,7 @@ impl Output {
             }
             let begun = file.set_len(bytes).and_then(|()| file.write_all_at(&header, 0));
             begun.map_err(|error| staging.failed(&name, "cannot be written", &error))?;
-            files.push(OutputFile {
+            output.files.push(OutputFile {
                 rank,
                 name,
                 file,
@@ -101,12 +106,7 @@ impl Output {
                 summed: 0,
             });
         }
-        Ok(Self { arrays, format, block_bytes, checked: true, files })
-    }
-
-    /// Works out checksums, or none.
-    pub fn with_checksums(self, checked: bool) -> Self {
-        Self { checked, ..self }
+        Ok(output)
     }
 
     pub fn files(&self) -> &[OutputFile] {
@@ -128,6 +128,7 @@ impl Output {
         let Self { arrays, files, .. } = self;
         let (writes, array) = (AtomicU64::new(0), &arrays[number]);
         let mut crcs = vec![0; array.parts.len()];
+        let chunk = chunk_bytes(threads.min(files.len()), CHUNK_BYTES);
         // Both ascend by rank, and all ranks are hosted.
         let mut files = files.iter_mut();
         let all = array.parts.iter().zip(boxes).zip(&mut crcs).filter_map(|((part, bytes), crc)| {
@@ -145,7 +146,7 @@ impl Output {
                 return written.map_err(|error| staging.failed(&one.name, "cannot be written", &error));
             };
             // The header, and what an earlier run has written.
-            one.sum_up_to(staging, run.start)?;
+            one.sum_up_to(staging, run.start, chunk)?;
             one.write_next(staging, bytes)
         })?;
         Ok((writes.into_inner(), crcs.into_iter().fold(0, append_crc)))
@@ -187,7 +188,7 @@ impl Output {
     /// The next elements of the part of the only rank, tight and in the order of its file.
     pub fn append(&mut self, staging: &Staging, bytes: &[u8]) -> Result<()> {
         let Some(one) = self.files.first_mut() else { return Ok(()) };
-        one.sum_up_to(staging, one.header.len() as u64)?;
+        one.sum_up_to(staging, one.header.len() as u64, CHUNK_BYTES)?;
         one.write_next(staging, bytes)
     }
 
@@ -212,8 +213,9 @@ impl Output {
             return Ok(mine.iter().map(line).collect::<String>().into_bytes());
         }
         *reread += mine.iter().map(|one| one.bytes - one.summed).sum::<u64>();
+        let chunk = chunk_bytes(threads.min(mine.len()), CHUNK_BYTES);
         for_each(threads, mine.iter_mut().collect(), |one: &mut OutputFile| {
-            one.sum_up_to(staging, one.bytes)
+            one.sum_up_to(staging, one.bytes, chunk)
         })?;
         let mut text = String::new();
         for one in mine {
@@ -282,11 +284,11 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Reads what has not been summed up, up to some place.
-    fn sum_up_to(&mut self, staging: &Staging, end: u64) -> Result<()> {
+    /// Reads what has not been summed up, up to some place, so many bytes at a time.
+    fn sum_up_to(&mut self, staging: &Staging, end: u64, chunk: usize) -> Result<()> {
         let mut memory = Vec::new();
         while self.summed < end {
-            let length = usize::try_from(end - self.summed).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let length = usize::try_from(end - self.summed).unwrap_or(chunk).min(chunk);
             memory.resize(length, 0);
             let read = self.file.read_exact_at(&mut memory, self.summed);
             read.map_err(|error| staging.failed(&self.name, "cannot be read", &error))?;
@@ -310,5 +312,34 @@ fn check_length(staging: &Staging, name: &str, file: &File, bytes: u64) -> Resul
                 metadata.len()
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of files of this layout, none of which is made.
+    fn output(layout: &str, checked: bool) -> Result<Output> {
+        let path = std::env::temp_dir().join(format!("reshard-output-{}", std::process::id()));
+        let staging = Staging::begin_anew(&path, "make ")?;
+        let arrays = vec![Array::new(layout.parse()?, "f64".parse()?)];
+        let words = BTreeMap::new();
+        let wanted = Wanted { arrays, format: Format::Raw, pattern: "{rank}", words: &words, checked };
+        let output = Output::of_ranks(&staging, wanted, true, |_| false);
+        staging.discard();
+        output
+    }
+
+    #[test]
+    fn copies_have_checksums_and_manifests_an_end() {
+        let elems = 1_u64 << 37;
+        // 2^52 bytes in all, with 2^22 CRCs in the manifest; of fewer bytes in a block there would be 2^32.
+        let found = output(&format!("(*) on 4096 of {elems}"), true).unwrap();
+        assert_eq!(found.manifest().block_bytes, 1 << 30);
+        let error = output(&format!("(*) on 65536 of {elems}"), true).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        assert!(error.to_string().contains("the manifest has"), "{error}");
+        output(&format!("(*) on 65536 of {elems}"), false).unwrap();
     }
 }

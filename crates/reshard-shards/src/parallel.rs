@@ -3,6 +3,16 @@
 use reshard::{Error, ErrorKind, Result};
 use std::sync::Mutex;
 
+/// What threads that only read bytes for their checksums may take for them, all together: `--memory` leaves room for that.
+const CHECKING_BYTES: usize = 4 << 20;
+/// Fewer bytes at a time take longer.
+const MIN_CHUNK_BYTES: usize = 4 << 10;
+
+/// How many bytes each of some threads reads at a time to sum them up, `most` if they are few.
+pub fn chunk_bytes(threads: usize, most: usize) -> usize {
+    (CHECKING_BYTES / threads.max(1)).max(MIN_CHUNK_BYTES).min(most)
+}
+
 /// Does `work` with each item on up to `threads` threads. The first error ends it.
 pub fn for_each<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
     let threads = threads.min(items.len());
@@ -39,6 +49,15 @@ pub fn for_each<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) -> Resu
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn many_threads_check_in_little_memory() {
+        assert_eq!(chunk_bytes(1, 1 << 20), 1 << 20);
+        for threads in [0, 1, 4, 5, 196, 1000] {
+            let chunk = chunk_bytes(threads, 1 << 20);
+            assert!(chunk >= MIN_CHUNK_BYTES && chunk * threads <= CHECKING_BYTES, "{threads} {chunk}");
+        }
+    }
 
     #[test]
     fn each_item_is_taken_once_until_one_fails() {

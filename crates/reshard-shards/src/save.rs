@@ -114,7 +114,13 @@ fn write<T: bytemuck::Pod>(
     let leader = processes.leads().then(|| Journal::begin(staging, 0, &run, &[])).transpose();
     processes.agree(leader)?;
     let (pattern, words) = (format.default_names(), BTreeMap::new());
-    let wanted = || Wanted { arrays: vec![only(format, layout, element)], format, pattern, words: &words };
+    let wanted = || Wanted {
+        arrays: vec![only(format, layout, element)],
+        format,
+        pattern,
+        words: &words,
+        checked: true,
+    };
     let files = parts.iter().map(|(rank, part)| {
         let mut output = Output::of_ranks(staging, wanted(), true, |other| other == *rank)?;
         write_part(&mut output, staging, layout, *rank, bytemuck::cast_slice(part), element.bytes())?;

@@ -4,14 +4,14 @@ use crate::array::{Array, Part};
 use crate::boxes::{Boxes, Files};
 use crate::checksum::Sums;
 use crate::made::Elements;
-use crate::parallel::for_each;
+use crate::parallel::{chunk_bytes, for_each};
 use crate::set::{KnownSums, Shard, ShardSet};
 use crate::slab::Slab;
 use reshard::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const CHUNK_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 const BOX_BYTES: u64 = 32 << 20;
 /// One thread looks at smaller arrays.
 const SMALL_BYTES: u64 = 256 << 10;
@@ -51,9 +51,10 @@ impl ShardSet {
     /// Checks the checksums of all files. Returns how many have some, and how many bytes these have.
     pub(crate) fn check_files(&self) -> Result<(u64, u64)> {
         let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        for_each(threads(), self.shards.iter().collect(), |shard: &Shard| {
+        let threads = threads().min(self.shards.len());
+        for_each(threads, self.shards.iter().collect(), |shard: &Shard| {
             let Some(sums) = &shard.sums else { return Ok(()) };
-            self.check_sums(shard, sums)?;
+            self.check_sums(shard, sums, chunk_bytes(threads, CHUNK_BYTES))?;
             files.fetch_add(1, Ordering::Relaxed);
             bytes.fetch_add(shard.bytes, Ordering::Relaxed);
             Ok(())
@@ -61,12 +62,12 @@ impl ShardSet {
         Ok((files.into_inner(), bytes.into_inner()))
     }
 
-    fn check_sums(&self, shard: &Shard, sums: &KnownSums) -> Result<()> {
+    fn check_sums(&self, shard: &Shard, sums: &KnownSums, most: usize) -> Result<()> {
         let mut found = Sums::new(sums.block_bytes);
-        let mut chunk = vec![0; CHUNK_BYTES as usize];
+        let mut chunk = vec![0; most];
         let mut at = 0;
         while at < shard.bytes {
-            let chunk = &mut chunk[..CHUNK_BYTES.min(shard.bytes - at) as usize];
+            let chunk = &mut chunk[..(most as u64).min(shard.bytes - at) as usize];
             shard
                 .file
                 .read_exact_at(chunk, at)

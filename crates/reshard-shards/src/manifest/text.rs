@@ -167,7 +167,7 @@ pub fn checksum(text: &[u8]) -> Result<Digest> {
 
 pub fn read(text: &[u8]) -> Result<Manifest> {
     if text.len() as u64 > Manifest::MAX_BYTES {
-        return Err(too_long(text.len()));
+        return Err(too_long(text.len() as u64));
     }
     let version = version(text)?;
     if version > Manifest::VERSION {
@@ -250,7 +250,7 @@ fn shortened(sentence: &str) -> String {
     }
 }
 
-fn too_long(bytes: usize) -> Error {
+fn too_long(bytes: u64) -> Error {
     Error::new(
         ErrorKind::TooLarge,
         format!(
@@ -302,8 +302,29 @@ pub fn write(manifest: &Manifest) -> Result<Vec<u8>> {
     let digits = Digest::of(&text).to_string();
     text.extend_from_slice(digits.as_bytes());
     text.extend_from_slice(END);
-    match text.len() as u64 <= Manifest::MAX_BYTES {
-        true => Ok(text),
-        false => Err(too_long(text.len())),
+    check_length(text.len() as u64)?;
+    Ok(text)
+}
+
+/// Fails if a text of so many bytes would not be read.
+pub fn check_length(bytes: u64) -> Result<()> {
+    if bytes > Manifest::MAX_BYTES { Err(too_long(bytes)) } else { Ok(()) }
+}
+
+/// Bytes of the text once these files are listed, with checksums or without; `manifest` has none.
+pub fn length<'f>(
+    manifest: &Manifest,
+    files: impl Iterator<Item = (&'f str, u64)>,
+    checked: bool,
+) -> Result<u64> {
+    let mut length = write(manifest)?.len() as u64;
+    let blake3 = checked.then(|| Digest::of(&[]));
+    for (at, (name, bytes)) in files.enumerate() {
+        let form = FileForm { name: name.into(), bytes, blake3, crc32c: Vec::new() };
+        let blocks = if checked { bytes.div_ceil(manifest.block_bytes) } else { 0 };
+        let between = if at == 0 { "\n    " } else { ",\n    " };
+        let line = (between.len() + json(&form)?.len()) as u64 + 8 * blocks;
+        length = length.saturating_add(line);
     }
+    Ok(length)
 }
