@@ -111,6 +111,7 @@ fn sources_that_cannot_be() {
         ("nothing-manifest", "does not begin as one does"),
         ("empty", "is no set of shards"),
         ("absent", "cannot be opened"),
+        ("absent.npy", "there is no absent.npy"),
     ] {
         for command in ["verify SOURCE", "show SOURCE", "convert SOURCE new --to 3x1/7x9"] {
             folder.run(&command.replace("SOURCE", source)).refused(1, expected);

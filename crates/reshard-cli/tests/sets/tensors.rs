@@ -122,6 +122,11 @@ fn what_is_wrong_with_models() {
         (format!("{all} --names x{{rank}}.npy"), 1, "files of the format npy hold one"),
         (format!("{all} --format raw --names x{{rank}}.safetensors"), 2, "were to be called"),
         (format!("convert {source} new.safetensors {FROM} {TO}"), 2, "has 4 ranks; give a directory"),
+        (
+            format!("convert {source} new.safetensors {FROM} --to (*)|on|1 --to (*,|*)|on|1x1|ranks=3"),
+            1,
+            "have the ranks 0 and 3; give a directory, or layouts of the same rank",
+        ),
         (format!("{all} --shape 24x10"), 1, "leave it out"),
         (format!("convert {source} new {FROM} --to (block,|*)|on|2x1 --to block|on|4"), 2, "--to"),
         (format!("convert {source} new {FROM} {TO} --transpose"), 2, "it is for sets of one array"),
@@ -155,4 +160,34 @@ fn what_is_wrong_with_models() {
     }
     std::fs::remove_file(folder.path("tp2/tp1.safetensors")).unwrap();
     folder.run(&all).refused(1, "tp1.safetensors");
+}
+
+#[test]
+fn files_that_the_layouts_leave_out_are_refused() {
+    let folder = Folder::new("model-more");
+    write_model(&folder.path("tp4"), 4);
+    let source = "tp4/tp{rank}.safetensors";
+    for command in [format!("verify {source} {FROM}"), format!("convert {source} new {FROM} {TO}")] {
+        let expected = "tp2.safetensors is there, too, and the layout has ranks 0 and 1 only";
+        folder.run(&command).refused(1, expected);
+        assert!(!folder.path("new").exists());
+    }
+}
+
+#[test]
+fn a_number_becomes_an_array_of_one_element() {
+    let folder = Folder::new("number");
+    let tensors =
+        Tensors::new(vec![("step".into(), "i64".parse().unwrap(), vec![])], BTreeMap::new()).unwrap();
+    let mut bytes = tensors.write().unwrap();
+    bytes.resize(tensors.file_bytes() as usize, 9);
+    std::fs::write(folder.path("step.safetensors"), bytes).unwrap();
+    for format in ["npy", "raw"] {
+        let convert = format!("convert step.safetensors {format} --to (*)|on|1 --format {format}");
+        folder.good(&format!("{convert} --dry-run"));
+        folder.good(&convert);
+        folder.good(&format!("verify {format}"));
+    }
+    folder.good("convert step.safetensors step.npy --to (*)|on|1");
+    folder.good("show step.npy");
 }
