@@ -229,9 +229,18 @@ impl Subscriber {
     }
 
     /// Tells the producer that no more steps are wanted.
-    pub fn leave(mut self) {
-        if let Some(open) = self.open.take() {
-            open.leave();
+    pub fn leave(self) {
+        if let Some(open) = self.open {
+            let complete = open.ended.iter().all(|&ended| ended);
+            open.leave(&Text::Leave { complete });
+        }
+    }
+
+    /// Tells the producer that this job cannot go on, and why: its next call fails and says so, where it would otherwise know only that the
+    /// connection was closed. One process alone may call this.
+    pub fn leave_because(self, why: &str) {
+        if let Some(open) = self.open {
+            open.leave(&Text::Bye { why: why.into() });
         }
     }
 }
@@ -496,9 +505,8 @@ impl Connected {
         })
     }
 
-    fn leave(self) {
-        let complete = self.ended.iter().all(|&ended| ended);
-        self.io.shared().lock().leave(&Text::Leave { complete });
+    fn leave(self, text: &Text) {
+        self.io.shared().lock().leave(text);
         self.io.shared().wake();
         // So that the last words are sent.
         let end = Instant::now() + Duration::from_secs(1);

@@ -67,3 +67,31 @@ fn who_comes_while_the_producer_finishes_gets_the_end() {
     }
     assert!(ends > 0);
 }
+
+/// The producer's sentence has it, in a put or at the end.
+#[test]
+fn why_a_consumer_goes_is_told() {
+    let array = layout("3/4 of 100");
+    for after in [1, 5] {
+        let meeting = meeting();
+        std::thread::scope(|scope| {
+            let producer = scope.spawn(|| {
+                let mut publisher = Publisher::new(Job::hosting_all(), options());
+                let id = publisher.publish("t", &array, ElementType::of::<u64>()).unwrap();
+                publisher.open(&meeting).unwrap();
+                publisher.wait_for(1).unwrap();
+                let parts = array.parts(|_| 0_u64).unwrap();
+                let put = (0..5).try_for_each(|step| publisher.put(id, step, b"", &parts));
+                put.and_then(|()| publisher.finish().map(drop)).unwrap_err().to_string()
+            });
+            let mut subscriber = Subscriber::new(Job::hosting_all(), options());
+            let id = subscriber.subscribe("t", &array, ElementType::of::<u64>()).unwrap();
+            subscriber.connect(&meeting).unwrap();
+            let mut parts = array.parts(|_| 0_u64).unwrap();
+            (0..after).for_each(|_| assert!(subscriber.get(id, &mut parts).unwrap().is_some()));
+            subscriber.leave_because("its disk is full");
+            let said = producer.join().unwrap();
+            assert!(said.contains("consumer 1 is gone: its disk is full"), "{said}");
+        });
+    }
+}

@@ -10,6 +10,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Letters of what a consumer says when it goes.
+const MAX_REASON: usize = 1000;
+
 impl State {
     /// What a consumer says.
     pub(super) fn text(&mut self, id: ConnectionId, text: Text) -> Result<(), String> {
@@ -48,7 +51,8 @@ impl State {
             }
             (Text::Pause, Some(consumer)) => self.pause(id, consumer),
             (Text::Bye { why }, Some(consumer)) => {
-                self.end(consumer, Stage::Lost(why));
+                let why: String = why.chars().take(MAX_REASON).collect();
+                self.end(consumer, Stage::Lost(format!("consumer {consumer} is gone: {why}")));
                 Ok(())
             }
             _ => Err("it said something out of turn".into()),
