@@ -130,7 +130,7 @@ macro_rules! with_examples {
 }
 
 /// The move: two layouts, and a window if not everything moves.
-#[derive(Flags, Debug)]
+#[derive(Flags, Debug, Clone)]
 pub struct Move {
     /// Layouts of the source and of the destination, such as 16/3 16/5, instead of --from and --to
     #[arg(value_name = "LAYOUT", num_args = 0..=2)]
@@ -425,7 +425,7 @@ pub struct Schedule {
 }
 
 /// A schedule and the machine it runs on.
-#[derive(Flags, Debug)]
+#[derive(Flags, Debug, Clone)]
 pub struct Timed {
     #[command(flatten)]
     pub moved: Move,

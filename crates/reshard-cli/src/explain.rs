@@ -20,6 +20,9 @@ pub fn run(args: &args::Explain) -> Result<(), Failure> {
     if to_stdout(&args.svg) && to_stdout(&args.html) {
         return Err(Failure::usage("--svg - and --html - both go to standard output; write one to a file"));
     }
+    if args.svg.is_some() && args.svg == args.html {
+        return Err(Failure::usage("--svg and --html name the same file; give each its own"));
+    }
     let mut drawn = Vec::new();
     if let Some(path) = &args.svg
         && write_drawing(path, &drawing(&request)?)?

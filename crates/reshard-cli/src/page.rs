@@ -22,8 +22,9 @@ pub fn page(request: &SimulationRequest, live: Option<&str>) -> Result<String, F
     let data = serde_json::to_string(&PageData::new(request, live)?)?;
     Ok(PAGE
         .replace("{{style}}", STYLE)
-        .replace("{{data}}", &quoted(&data))
-        .replace("{{script}}", &SCRIPTS.join("\n")))
+        .replace("{{script}}", &SCRIPTS.join("\n"))
+        // Last, so that nothing in it is replaced.
+        .replace("{{data}}", &quoted(&data)))
 }
 
 /// JSON that may stand in a script element: what could end the element is written as an escape.

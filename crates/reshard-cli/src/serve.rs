@@ -24,6 +24,8 @@ use tokio::sync::Semaphore;
 const CONNECTIONS: usize = 32;
 /// The most bytes of a request, all headers together.
 const REQUEST_BYTES: usize = 16 << 10;
+/// How long a connection may last, planning included.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How long a request may take to come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -41,7 +43,7 @@ pub fn run(args: &args::Serve) -> Result<(), Failure> {
     let (listener, at) = listen(args)?;
     let url = format!("http://{at}/{token}/");
     // The first page is made at once, so that wrong layouts are said here.
-    let site = Arc::new(Site::new(&args.timed, token, at)?);
+    let site = Arc::new(Site::new(&args.timed, token, at, args.bind.is_unspecified())?);
     let mut screen = Screen::new();
     if args.json {
         json::write(&mut screen, &Served { url })?;
@@ -51,7 +53,8 @@ pub fn run(args: &args::Serve) -> Result<(), Failure> {
     screen.out.flush()?;
     drop(screen);
     // Whoever reads it may be gone; the page is there all the same.
-    let _ = writeln!(std::io::stderr(), "open this page in a browser on this machine; Ctrl-C ends it");
+    let whose = if args.bind.is_loopback() { "on this machine" } else { "that reaches this address" };
+    let _ = writeln!(std::io::stderr(), "open this page in a browser {whose}; Ctrl-C ends it");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(serve(listener, site))?)
 }
@@ -88,11 +91,17 @@ async fn serve(listener: TcpListener, site: Arc<Site>) -> std::io::Result<()> {
         };
         let site = Arc::clone(&site);
         tokio::spawn(async move {
-            let answer = service_fn(move |request| Arc::clone(&site).answer(request));
+            let reached = stream.local_addr().ok();
+            let answer = service_fn(move |request| Arc::clone(&site).answer(request, reached));
             let mut connection = http1::Builder::new();
-            connection.max_buf_size(REQUEST_BYTES).timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-            // A connection that breaks is the browser's business.
-            let _ = connection.serve_connection(TokioIo::new(stream), answer).await;
+            connection
+                .max_buf_size(REQUEST_BYTES)
+                .timer(TokioTimer::new())
+                .header_read_timeout(PATIENCE)
+                .keep_alive(false);
+            // A connection that breaks is the browser's business; one that does not take its answer is ended.
+            let served = connection.serve_connection(TokioIo::new(stream), answer);
+            let _ = tokio::time::timeout(LONGEST, served).await;
             drop(place);
         });
     }

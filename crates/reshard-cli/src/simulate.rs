@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::problem::{Echo, MoveRequest};
 use crate::schedule::{IN_FLIGHT, check_flags};
-use crate::screen::{Screen, counted};
+use crate::screen::{Screen, counted, index};
 use reshard_draw::time;
 use reshard_plan::Problem;
 use reshard_plan::cost::{CostModel, Duplex, predict};
@@ -78,8 +78,11 @@ pub struct SimulationRequest {
     pub options: Options,
     pub machine: Machine,
     pub barriers: bool,
-    /// The layouts and flags, as they are typed.
+    /// The layouts and flags of the move, as they are typed.
     pub command: Vec<String>,
+    /// For min-cost and for eager, if they were given.
+    pub most_steps: Option<u64>,
+    pub in_flight: Option<u64>,
 }
 
 impl SimulationRequest {
@@ -122,13 +125,14 @@ impl SimulationRequest {
             .with_alpha(alpha)
             .with_beta(beta)
             .with_most_steps(most_steps);
-        let command = args.command();
         Ok(Self {
             move_request,
             options,
             machine: Machine { cost, network },
             barriers: args.barriers,
-            command,
+            command: args.command(),
+            most_steps: args.steps,
+            in_flight: args.in_flight,
         })
     }
 
@@ -185,15 +189,54 @@ impl SimulationRequest {
 
     fn machine_in_words(&self) -> String {
         let cost = &self.machine.cost;
-        let window = self.move_request.problem.shape();
-        let shape = window.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
-        format!(
-            "{shape} elements move over the network {}: {} to start a message (alpha), {} for each element (beta), {} barriers",
+        let mut words = format!(
+            "{} over the network {}: {} to start a message (alpha), {} for each element (beta), {} barriers",
+            self.moved_in_words(),
             self.machine.network,
             time(cost.alpha()),
             time(cost.beta()),
             if self.barriers { "with" } else { "without" }
-        )
+        );
+        if self.barriers && cost.barrier() > 0.0 {
+            words += &format!(" of {}", time(cost.barrier()));
+        }
+        if cost.pack() > 0.0 {
+            words += &format!(", {} to pack an element", time(cost.pack()));
+        }
+        if cost.ports() > 1 {
+            words += &format!(", {} messages at a time", cost.ports());
+        }
+        if cost.duplex() == Duplex::Half {
+            words += ", half duplex";
+        }
+        words
+    }
+
+    /// What moves, and how, as a sentence begins: `20 x 30 elements move, transposed`.
+    pub fn moved_in_words(&self) -> String {
+        let problem = &self.move_request.problem;
+        let window = problem.shape();
+        let shape = window.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
+        let one = window.iter().all(|&len| len == 1);
+        let mut words = format!("{shape} {}", if one { "element moves" } else { "elements move" });
+        let axes = problem.axes();
+        if !axes.is_sorted() {
+            words += &match axes {
+                [1, 0] => ", transposed".to_string(),
+                axes => format!(
+                    ", axes permuted as {}",
+                    index(&axes.iter().map(|&axis| axis as u64).collect::<Vec<_>>())
+                ),
+            };
+        }
+        if window != problem.from().shape() || problem.to_offset().iter().any(|&at| at > 0) {
+            words += &format!(
+                ", a window from {} to {}",
+                index(problem.from_offset()),
+                index(problem.to_offset())
+            );
+        }
+        words
     }
 }
 

@@ -21,7 +21,7 @@ pub const TYPES: [(&str, u64); 14] = [
 ];
 
 /// Other names of types, in lower case. `f8` is not among them: NumPy's has eight bytes, others' eight bits.
-const ALIASES: [(&str, &str); 31] = [
+const ALIASES: [(&str, &str); 33] = [
     ("int8", "i8"),
     ("int8_t", "i8"),
     ("uint8", "u8"),
@@ -44,11 +44,13 @@ const ALIASES: [(&str, &str); 31] = [
     ("float", "f32"),
     ("float32", "f32"),
     ("single", "f32"),
+    ("real", "f32"),
     ("int64", "i64"),
     ("int64_t", "i64"),
     ("uint64", "u64"),
     ("uint64_t", "u64"),
     ("double", "f64"),
+    ("double precision", "f64"),
     ("float64", "f64"),
     ("complex", "c64"),
     ("complex64", "c64"),

@@ -10,6 +10,8 @@ use reshard_plan::Distribution;
 const MAX_PARTS: usize = 64;
 /// The most lines between the blocks of a part, of either direction.
 const MAX_LINES: usize = 40;
+/// The least distance of such lines.
+const CLOSEST: f64 = 3.0;
 /// The largest side of a part.
 const SIDE: f64 = 110.0;
 const GAP: f64 = 14.0;
@@ -30,7 +32,8 @@ pub fn draw(canvas: &mut Canvas, (x, y): (f64, f64), width: f64, of: &Distributi
     let side = |len: u64| (len as f64 * scale).max(if len == 0 { 0.0 } else { 8.0 });
     let words_of = |rank: u64, shape: &[u64]| {
         let elems: u128 = shape.iter().map(|&len| u128::from(len)).product();
-        [format!("rank {rank}"), words::shape(shape), format!("{} elements", shortened(elems))]
+        let plural = if elems == 1 { "element" } else { "elements" };
+        [format!("rank {rank}"), words::shape(shape), format!("{} {plural}", shortened(elems))]
     };
     let wide = shapes
         .iter()
@@ -63,12 +66,20 @@ pub fn draw(canvas: &mut Canvas, (x, y): (f64, f64), width: f64, of: &Distributi
             cuts.take(MAX_LINES).collect()
         };
         let last = dims.min(2) - 1;
-        for cut in cuts(last, coords[last]).into_iter().filter(|cut| *cut < columns) {
-            let x = left + side(columns) * cut as f64 / columns as f64;
-            canvas.line((x, top), (x, top + side(rows)), 0.5, false);
+        // Lines that are too close to be told apart say nothing.
+        let seen = |cuts: &[u64], len: u64, size: f64| {
+            cuts.len() as f64 * CLOSEST <= size * cuts.last().copied().unwrap_or(0) as f64 / len.max(1) as f64
+        };
+        let across = cuts(last, coords[last]);
+        if seen(&across, columns, side(columns)) {
+            for cut in across.into_iter().filter(|cut| *cut < columns) {
+                let x = left + side(columns) * cut as f64 / columns as f64;
+                canvas.line((x, top), (x, top + side(rows)), 0.5, false);
+            }
         }
-        if dims > 1 {
-            for cut in cuts(0, coords[0]).into_iter().filter(|cut| *cut < rows) {
+        let down = if dims > 1 { cuts(0, coords[0]) } else { Vec::new() };
+        if seen(&down, rows, side(rows)) {
+            for cut in down.into_iter().filter(|cut| *cut < rows) {
                 let y = top + side(rows) * cut as f64 / rows as f64;
                 canvas.line((left, y), (left + side(columns), y), 0.5, false);
             }

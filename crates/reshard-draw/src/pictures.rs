@@ -125,7 +125,9 @@ fn fitted(text: &str, width: f64, size: f64) -> String {
 fn times(canvas: &mut Canvas, y: f64, schedule: &Schedule, timeline: &Timeline) {
     let makespan = timeline.makespan();
     if timeline.messages().is_empty() || makespan <= 0.0 {
-        canvas.text(MARGIN, y, TEXT_SIZE, Anchor::Start, "Nothing is sent");
+        let said =
+            if timeline.messages().is_empty() { "Nothing is sent" } else { "All messages take no time" };
+        canvas.text(MARGIN, y, TEXT_SIZE, Anchor::Start, said);
         return;
     }
     // A message that was cut travels in the order of its steps.

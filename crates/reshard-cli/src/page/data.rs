@@ -5,7 +5,7 @@ use crate::simulate::SimulationRequest;
 use reshard_plan::cost::{CostModel, Duplex};
 use reshard_plan::schedule::{Schedule, Strategy};
 use reshard_plan::simulate::Timeline;
-use reshard_plan::{Distribution, Problem, memory};
+use reshard_plan::{Distribution, Problem, Traffic, memory};
 use serde::Serialize;
 
 /// The most ranks of a side: more cannot be seen.
@@ -30,8 +30,12 @@ pub struct PageData {
     /// The strategy that was asked for.
     strategy: &'static str,
     strategies: Vec<StrategyData>,
-    /// The command that writes this page, without its output.
+    /// What moves, in words.
+    about: String,
+    /// The words of a command line that describe the move.
     command: Vec<String>,
+    most_steps: Option<u64>,
+    in_flight: Option<u64>,
 }
 
 /// A layout over its array.
@@ -81,6 +85,9 @@ struct StrategyData {
     /// Why it does not apply, or is not carried.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
+    /// It would apply, but there are too many messages to carry all strategies.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    left_out: bool,
     /// For each step: sender, receiver and elements of its messages.
     steps: Vec<Vec<[u64; 3]>>,
     total_cost: String,
@@ -103,13 +110,15 @@ impl PageData {
                 "{number} is too large for a page, whose numbers are exact up to 2^53; `reshard explain --svg` draws a picture"
             )));
         }
-        let (schedule, timeline) = request.run()?;
-        let messages = timeline.messages().len();
-        if messages > MAX_MESSAGES {
+        // Before anything is simulated, which takes longer.
+        let messages = Traffic::new(problem).table().map(|table| table.message_count())?;
+        if messages > MAX_MESSAGES as u128 {
             return Err(Failure::usage(&format!(
                 "{messages} messages are too many for a page, at most {MAX_MESSAGES} can be; take smaller grids"
             )));
         }
+        let (schedule, timeline) = request.run()?;
+        let messages = timeline.messages().len();
         let asked = request.options.strategy;
         let all = messages * Strategy::ALL.len() <= MAX_IN_ALL;
         let mut strategies = Vec::new();
@@ -117,10 +126,10 @@ impl PageData {
             strategies.push(if strategy == asked {
                 carried(strategy, &schedule, &timeline)?
             } else if !all {
-                refused(
-                    strategy,
-                    format!("too many messages to carry all strategies; ask with --strategy {strategy}"),
-                )
+                {
+                    let why = "there are too many messages to carry all strategies";
+                    StrategyData { left_out: true, ..refused(strategy, why.to_string()) }
+                }
             } else {
                 match request.run_by(strategy) {
                     Ok((schedule, timeline)) => carried(strategy, &schedule, &timeline)?,
@@ -139,7 +148,10 @@ impl PageData {
             machine: machine(request),
             strategy: asked.name(),
             strategies,
+            about: request.moved_in_words(),
             command: request.command.clone(),
+            most_steps: request.most_steps,
+            in_flight: request.in_flight,
         })
     }
 }
@@ -183,6 +195,7 @@ fn carried(strategy: Strategy, schedule: &Schedule, timeline: &Timeline) -> Resu
     Ok(StrategyData {
         name: strategy.name(),
         refused: None,
+        left_out: false,
         steps: steps.collect(),
         total_cost: schedule.total_cost().to_string(),
         makespan: timeline.makespan(),
@@ -194,6 +207,7 @@ fn refused(strategy: Strategy, why: String) -> StrategyData {
     StrategyData {
         name: strategy.name(),
         refused: Some(why),
+        left_out: false,
         steps: Vec::new(),
         total_cost: String::new(),
         makespan: 0.0,

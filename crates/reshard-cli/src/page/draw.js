@@ -21,6 +21,26 @@ function begin(canvas, height) {
   return { ctx, width, height, ink: cssColour("--ink"), faint: cssColour("--faint"), line: cssColour("--line"), idle: cssColour("--idle") };
 }
 
+// Draws what stays, and over it what changes: what stays is kept as a picture as long as its key and the canvas are the same.
+function layered(canvas, key, height, stays, changes) {
+  const ratio = window.devicePixelRatio || 1, full = `${key} ${canvas.clientWidth} ${ratio} ${matchMedia("(prefers-color-scheme: dark)").matches}`;
+  if (canvas.kept?.key !== full) {
+    const pen = begin(canvas, height);
+    stays(pen);
+    const copy = document.createElement("canvas");
+    [copy.width, copy.height] = [canvas.width, canvas.height];
+    copy.getContext("2d").drawImage(canvas, 0, 0);
+    canvas.kept = { key: full, copy, pen };
+  } else {
+    const { ctx } = canvas.kept.pen;
+    ctx.setTransform(1, 0, 0, 1, 0, 0);
+    ctx.clearRect(0, 0, canvas.width, canvas.height);
+    ctx.drawImage(canvas.kept.copy, 0, 0);
+    ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  }
+  changes(canvas.kept.pen);
+}
+
 const patterns = new Map();
 const colourOf = (index) => COLOURS[index % COLOURS.length];
 const hatchOf = (index) => Math.floor(index / COLOURS.length) % HATCHES;
@@ -75,10 +95,13 @@ function arrayPlace(canvas, side) {
 
 const blocksWithin = (axis, length) => axis.blocks.filter(([start]) => start < length);
 
-// Draws the corner of an array; `marks` are {pieces, element}: what lights up.
-function drawArray(canvas, side, marks) {
-  const place = arrayPlace(canvas, side), { one, left, top, width, height, rows, columns } = place;
-  const { ctx, ink, faint } = begin(canvas, top + height + 10);
+// Draws the corner of an array; `marks` are {pieces, element}: what lights up. `framed` are the ranges that move, null if all do.
+function drawArray(canvas, side, key, framed, marks) {
+  const place = arrayPlace(canvas, side);
+  layered(canvas, key, place.top + place.height + 10, (pen) => drawBlocks(pen, side, place, framed), (pen) => markArray(pen, place, marks));
+}
+
+function drawBlocks({ ctx, ink, faint }, side, { one, left, top, width, height, rows, columns }, framed) {
   if (rows === 0 || columns === 0) {
     ctx.fillStyle = faint;
     ctx.fillText("the array has no elements", left, top + 10);
@@ -99,6 +122,41 @@ function drawArray(canvas, side, marks) {
       label(ctx, first, owner.ranks.length > 1 ? `${first}+${owner.ranks.length - 1}` : String(first), ...box);
     }
   }
+  if (framed) {
+    const [[start, end], [begins, ends]] = one ? [[0, 1], framed[0]] : framed;
+    if (start < rows && begins < columns && start < end && begins < ends) {
+      const box = [x(begins), y(start), x(Math.min(ends, columns)) - x(begins), y(Math.min(end, rows)) - y(start)];
+      for (const [colour, line, dashes] of [["#ffffff", 4, []], ["#000000", 2, [6, 4]]]) {
+        ctx.strokeStyle = colour;
+        ctx.lineWidth = line;
+        ctx.setLineDash(dashes);
+        ctx.strokeRect(...box);
+      }
+      ctx.setLineDash([]);
+    }
+  }
+  ctx.strokeStyle = ink;
+  ctx.lineWidth = 0.8;
+  ctx.strokeRect(left, top, width, height);
+  ctx.fillStyle = faint;
+  ticks(columns, 4).reduce((free, tick) => {
+    const half = ctx.measureText(tick).width / 2 + 3;
+    if (x(tick) - half < free - 1) return free;
+    ctx.textAlign = "center";
+    ctx.fillText(tick, Math.min(Math.max(x(tick), half), left + width - half + 4), 8);
+    return x(tick) + half;
+  }, -Infinity);
+  if (!one) {
+    ctx.textAlign = "right";
+    let free = 0;
+    for (const tick of ticks(rows, 4)) if (y(tick) >= free) { ctx.fillText(tick, left - 5, y(tick) + 4); free = y(tick) + 14; }
+  }
+}
+
+// Lights up the elements of a message, and frames one element.
+function markArray({ ctx, ink }, { one, left, top, width, height, rows, columns }, marks) {
+  if (rows === 0 || columns === 0) return;
+  const x = (at) => left + width * at / columns, y = (at) => top + height * at / rows;
   if (marks.pieces) {
     // Everything else fades.
     const [pieceRows, pieceColumns] = one ? [[[0, 1]], marks.pieces[0]] : [marks.pieces[0], marks.pieces[1]];
@@ -129,22 +187,6 @@ function drawArray(canvas, side, marks) {
       }
     }
   }
-  ctx.strokeStyle = ink;
-  ctx.lineWidth = 0.8;
-  ctx.strokeRect(left, top, width, height);
-  ctx.fillStyle = faint;
-  ticks(columns, 4).reduce((free, tick) => {
-    const half = ctx.measureText(tick).width / 2 + 3;
-    if (x(tick) - half < free - 1) return free;
-    ctx.textAlign = "center";
-    ctx.fillText(tick, Math.min(Math.max(x(tick), half), left + width - half + 4), 8);
-    return x(tick) + half;
-  }, -Infinity);
-  if (!one) {
-    ctx.textAlign = "right";
-    let free = 0;
-    for (const tick of ticks(rows, 4)) if (y(tick) >= free) { ctx.fillText(tick, left - 5, y(tick) + 4); free = y(tick) + 14; }
-  }
 }
 
 // A round stride of labels, so that each has the room it needs.
@@ -171,10 +213,19 @@ function gridPlace(canvas, data) {
 }
 
 // Draws who sends how much to whom, in the colour of the step; `messages` are [from, to, elements, steps].
-function drawGrid(canvas, data, messages, step, chosen) {
+function drawGrid(canvas, data, key, messages, step, chosen) {
   const place = gridPlace(canvas, data), { senders, receivers, left, top, cellWidth, cellHeight } = place;
+  layered(canvas, key, top + cellHeight * senders.length + 6, (pen) => drawCells(pen, place, messages, step), ({ ctx, ink }) => {
+    if (!chosen) return;
+    const [row, column] = [senders.indexOf(chosen[0]), receivers.indexOf(chosen[1])];
+    ctx.strokeStyle = ink;
+    ctx.lineWidth = 2.5;
+    ctx.strokeRect(left + column * cellWidth, top + row * cellHeight, cellWidth, cellHeight);
+  });
+}
+
+function drawCells({ ctx, ink, faint }, { senders, receivers, left, top, cellWidth, cellHeight }, messages, step) {
   const high = cellHeight * senders.length, wide = cellWidth * receivers.length;
-  const { ctx, ink, faint } = begin(canvas, top + high + 6);
   const row = new Map(senders.map((rank, at) => [rank, at])), column = new Map(receivers.map((rank, at) => [rank, at]));
   for (const [from, to, elems, steps] of messages) {
     const number = step === null ? steps[0] : steps.find((one) => one === step);
@@ -187,11 +238,6 @@ function drawGrid(canvas, data, messages, step, chosen) {
       label(ctx, number, stepName(number), box[0], box[1] + box[3] / 2 - 1, box[2], box[3] / 2 + 1);
     } else if (number !== undefined) label(ctx, number, stepName(number), ...box);
     ctx.globalAlpha = 1;
-    if (chosen && chosen[0] === from && chosen[1] === to) {
-      ctx.strokeStyle = ink;
-      ctx.lineWidth = 2.5;
-      ctx.strokeRect(...box);
-    }
   }
   ctx.strokeStyle = ink;
   ctx.lineWidth = 0.8;
@@ -205,31 +251,30 @@ function drawGrid(canvas, data, messages, step, chosen) {
 }
 
 // Draws the messages of a step as arrows, from senders to receivers, or between ranks on a ring.
-function drawStep(canvas, data, messages, asRing, chosen) {
+function drawStep(canvas, data, key, messages, asRing, chosen) {
   const senders = sortedRanks(data.from), receivers = sortedRanks(data.to);
-  const width = canvas.clientWidth || 300, dark = cssColour("--ink");
+  const width = canvas.clientWidth || 300;
   const all = [...new Set([...senders, ...receivers])].sort((a, b) => a - b);
   const radius = Math.min(width / 2 - 40, 200);
   const row = Math.min(Math.max(320 / Math.max(senders.length, receivers.length), 1.2), 24);
-  const { ctx, ink, faint } = begin(canvas, asRing ? 2 * radius + 60 : row * Math.max(senders.length, receivers.length) + 30);
+  const height = asRing ? 2 * radius + 60 : row * Math.max(senders.length, receivers.length) + 30;
   const onRing = (rank, r = radius) => {
     const angle = 2 * Math.PI * all.indexOf(rank) / all.length - Math.PI / 2;
     return [width / 2 + r * Math.cos(angle), radius + 30 + r * Math.sin(angle)];
   };
   const inColumn = (ranks, x) => { const at = new Map(ranks.map((rank, place) => [rank, 24 + (place + 0.5) * row])); return (rank) => [x, at.get(rank)]; };
   const begins = asRing ? onRing : inColumn(senders, 46), ends = asRing ? onRing : inColumn(receivers, width - 46);
-  for (const [from, to, , number] of messages) {
+  const arrow = (ctx, [from, to], colour, line) => {
     const [x, y] = begins(from), [toX, toY] = ends(to);
-    const on = chosen && chosen[0] === from && chosen[1] === to;
-    ctx.strokeStyle = ctx.fillStyle = on ? dark : colourOf(number);
-    ctx.lineWidth = on ? 3 : messages.length > 200 ? 0.7 : 1.6;
+    ctx.strokeStyle = ctx.fillStyle = colour;
+    ctx.lineWidth = line;
     if (x === toX && y === toY) {
       // To itself: a loop inside of the ring.
       const [inX, inY] = onRing(from, radius - 7);
       ctx.beginPath();
       ctx.arc(inX, inY, 6, 0, 7);
       ctx.stroke();
-      continue;
+      return;
     }
     ctx.beginPath();
     ctx.moveTo(x, y);
@@ -241,7 +286,8 @@ function drawStep(canvas, data, messages, asRing, chosen) {
     ctx.lineTo(toX - tip * Math.cos(angle - 0.4), toY - tip * Math.sin(angle - 0.4));
     ctx.lineTo(toX - tip * Math.cos(angle + 0.4), toY - tip * Math.sin(angle + 0.4));
     ctx.fill();
-  }
+  };
+  const names = ({ ctx, ink, faint }) => {
   ctx.fillStyle = faint;
   if (asRing) {
     const every = strideOf(2 * Math.PI * radius / all.length, 22);
@@ -258,19 +304,32 @@ function drawStep(canvas, data, messages, asRing, chosen) {
   ctx.fillText("sends", 8, 9);
   ctx.textAlign = "right";
   ctx.fillText("receives", width - 4, 9);
+  };
+  layered(canvas, key, height, (pen) => {
+    for (const message of messages) arrow(pen.ctx, message, colourOf(message[3]), messages.length > 200 ? 0.7 : 1.6);
+    names(pen);
+  }, (pen) => {
+    const on = chosen && messages.find(([from, to]) => from === chosen[0] && to === chosen[1]);
+    if (on) arrow(pen.ctx, on, pen.ink, 3);
+  });
 }
 
 // Draws when each rank sends, and below when each receives; `moment` is where the play has come to, null for none.
-function drawTimeline(canvas, timeline, stepOf, makespan, moment) {
+function drawTimeline(canvas, key, timeline, stepOf, makespan, moment) {
   const sides = [[0, 1], [1, 0]].map(([row, peer]) => {
     const ranks = [...new Set(timeline.map((sent) => sent[row]))].sort((a, b) => a - b);
     return { row, peer, ranks, high: Math.min(Math.max(300 / Math.max(ranks.length, 1), 1.2), 16) };
   });
   const heights = sides.map(({ ranks, high }) => ranks.length * high + 22);
-  const { ctx, width, ink, faint, line, idle } = begin(canvas, heights[0] + heights[1] + 24);
-  if (makespan <= 0) { ctx.fillStyle = faint; ctx.fillText("nothing is sent", 4, 10); return; }
-  const digits = Math.max(...sides.flatMap(({ ranks }) => ranks.map((rank) => String(rank).length)));
+  const digits = Math.max(1, ...sides.flatMap(({ ranks }) => ranks.map((rank) => String(rank).length)));
+  const width = canvas.clientWidth || 300;
   const left = 10 + 7 * digits, scale = (width - left - 8) / makespan, bottom = heights[0] + heights[1];
+  layered(canvas, key, heights[0] + heights[1] + 24, ({ ctx, ink, faint, line, idle }) => {
+  if (makespan <= 0) {
+    ctx.fillStyle = faint;
+    ctx.fillText(timeline.length > 0 ? "all messages take no time" : "nothing is sent", 4, 10);
+    return;
+  }
   let top = 16;
   sides.forEach(({ row, peer, ranks, high }, which) => {
     ctx.fillStyle = ink;
@@ -292,12 +351,10 @@ function drawTimeline(canvas, timeline, stepOf, makespan, moment) {
     for (const sent of timeline) {
       const count = lanes.get(sent[row]).length, gap = high >= 8 ? 1 : 0, tall = (high - gap) / count;
       const number = stepOf(sent);
-      ctx.globalAlpha = moment === null || sent[3] <= moment ? 1 : 0.2;
       ctx.fillStyle = fillOf(ctx, number);
       const box = [left + sent[3] * scale, place.get(sent[row]) + sent.lane * tall, Math.max((sent[4] - sent[3]) * scale - 0.5, 0.5), tall];
       ctx.fillRect(...box);
       label(ctx, number, String(sent[peer]), ...box);
-      ctx.globalAlpha = 1;
     }
     ctx.fillStyle = faint;
     ctx.textAlign = "right";
@@ -314,9 +371,14 @@ function drawTimeline(canvas, timeline, stepOf, makespan, moment) {
     ctx.beginPath(); ctx.moveTo(x, 16); ctx.lineTo(x, bottom); ctx.stroke();
     if (x - half >= free - 4) { ctx.fillStyle = faint; ctx.fillText(text, Math.min(Math.max(x, half), width - half), bottom + 8); free = x + half; }
   }
-  if (moment !== null) {
+  }, ({ ctx, ink }) => {
+    if (moment === null || makespan <= 0) return;
+    // What is still to come fades.
+    const x = left + moment * scale;
+    ctx.fillStyle = cssColour("--shade");
+    ctx.fillRect(x, 16, width - x, bottom - 16);
     ctx.strokeStyle = ink;
     ctx.lineWidth = 1.5;
-    ctx.beginPath(); ctx.moveTo(left + moment * scale, 12); ctx.lineTo(left + moment * scale, bottom); ctx.stroke();
-  }
+    ctx.beginPath(); ctx.moveTo(x, 12); ctx.lineTo(x, bottom); ctx.stroke();
+  });
 }

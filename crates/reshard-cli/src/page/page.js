@@ -4,7 +4,10 @@
 if (typeof document !== "undefined") (() => {
   let data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
-  const state = { strategy: data.strategy, step: null, element: null, message: null, view: "columns", moment: null, machine: { ...data.machine } };
+  // What is pinned stays when the pointer goes.
+  const state = { strategy: data.strategy, step: null, element: null, message: null, pinned: { element: false, message: false }, view: "columns", moment: null, machine: { ...data.machine } };
+  // What is drawn is kept until one of these changes.
+  let planned = 0, run = 0;
   const NETWORKS = ["flat", "ring", "torus", "fat-tree"];
   let results = new Map(), waiting = null, playing = null;
 
@@ -54,29 +57,40 @@ if (typeof document !== "undefined") (() => {
     return stepOf;
   }
 
+  // The ranges that move, of both arrays; null where all of it does.
+  const framed = () => {
+    const { shape, from, to, axes } = data.window, there = axes.map((axis, dim) => [to[dim], to[dim] + shape[axis]]);
+    const whole = (ranges, side) => ranges.every(([start, end], dim) => start === 0 && end === side.shape[dim]) ? null : ranges;
+    return [whole(from.map((at, dim) => [at, at + shape[dim]]), data.from), whole(there, data.to)];
+  };
   const drawArrays = () => {
-    const pieces = state.message ? elementsOf(data, ...state.message) : null;
+    // Of a replicated source not every pair of ranks that hold the same elements sends them.
+    const sends = state.message && messagesOf(chosen()).of.has(`${state.message[0]} ${state.message[1]}`);
+    const pieces = sends ? elementsOf(data, ...state.message) : null;
     let [source, target] = [null, null];
     if (state.element) {
       const { side, index } = state.element;
       source = side === "source" ? index : sourceOf(data.window, index);
       target = side === "target" ? index : targetOf(data.window, index);
     }
-    drawArray($("source"), data.from, { pieces: pieces?.from, element: source });
-    drawArray($("target"), data.to, { pieces: pieces?.to, element: target });
+    const [before, after] = framed();
+    drawArray($("source"), data.from, planned, before, { pieces: pieces?.from, element: source });
+    drawArray($("target"), data.to, planned, after, { pieces: pieces?.to, element: target });
   };
   const drawMessages = () => {
     const strategy = chosen();
     const list = messagesOf(strategy).list;
-    drawGrid($("grid"), data, list, state.step, state.message);
+    const key = `${planned} ${strategy.name} ${state.step} ${state.view}`;
+    drawGrid($("grid"), data, key, list, state.step, state.message);
     const shown = strategy.steps.flatMap((step, number) => state.step === null || state.step === number ? step.map((message) => [...message, number]) : []);
-    drawStep($("matching"), data, shown, state.view === "ring", state.message);
+    drawStep($("matching"), data, key, shown, state.view === "ring", state.message);
   };
   const drawTimes = () => {
     const strategy = chosen(), { timeline, makespan } = resultOf(strategy);
-    drawTimeline($("timeline"), timeline, stepsIn(strategy, timeline), makespan, state.moment === null ? null : state.moment * makespan);
+    drawTimeline($("timeline"), `${planned} ${run} ${strategy.name}`, timeline, stepsIn(strategy, timeline), makespan, state.moment === null ? null : state.moment * makespan);
     $("moment").value = Math.round(1000 * (state.moment ?? 1));
     $("moment-text").textContent = timeText((state.moment ?? 1) * makespan);
+    $("moment").setAttribute("aria-valuetext", $("moment-text").textContent);
   };
 
   const sayMessage = () => {
@@ -121,6 +135,8 @@ if (typeof document !== "undefined") (() => {
     $("beta-text").textContent = timeText(beta);
     $("network").value = network;
     $("barriers").checked = barriers;
+    $("alpha").setAttribute("aria-valuetext", timeText(alpha));
+    $("beta").setAttribute("aria-valuetext", timeText(beta));
   };
 
   // The rows of the table, one strategy at a time, so that no interaction waits for all.
@@ -131,12 +147,16 @@ if (typeof document !== "undefined") (() => {
       const row = document.createElement("tr"), cell = (text) => row.appendChild(Object.assign(document.createElement("td"), { textContent: text }));
       const name = cell("");
       row.dataset.strategy = strategy.name;
-      if (strategy.refused !== undefined) {
+      if (strategy.refused !== undefined && !(strategy.left_out && data.live)) {
         name.textContent = strategy.name;
         Object.assign(cell(strategy.refused), { colSpan: 5, className: "why" });
         return row;
       }
       name.appendChild(Object.assign(document.createElement("button"), { type: "button", textContent: strategy.name, onclick: () => choose(strategy.name) }));
+      if (strategy.left_out) {
+        Object.assign(cell("choose it to see it"), { colSpan: 5, className: "why" });
+        return row;
+      }
       cell(strategy.steps.length);
       cell(strategy.steps.reduce((all, step) => all + step.length, 0));
       cell(strategy.total_cost);
@@ -146,17 +166,20 @@ if (typeof document !== "undefined") (() => {
     }));
     const carried = data.strategies.filter((one) => one.refused === undefined);
     const times = () => {
-      const known = carried.filter((one) => results.has(one.name)), most = Math.max(...known.map((one) => results.get(one.name).makespan), 1e-300);
+      const known = carried.filter((one) => results.has(one.name)), most = Math.max(...known.map((one) => results.get(one.name).makespan || 0), 1e-300);
       for (const one of known) {
         const row = rows.querySelector(`[data-strategy="${one.name}"]`), { makespan } = results.get(one.name);
-        row.querySelector(".time").textContent = timeText(makespan);
-        row.querySelector(".bar").style.width = `${100 * makespan / most}%`;
+        row.querySelector(".time").textContent = Number.isNaN(makespan) ? "not simulated" : timeText(makespan);
+        row.querySelector(".bar").style.width = `${100 * (makespan || 0) / most}%`;
       }
       for (const row of rows.children) row.classList.toggle("chosen", row.dataset.strategy === state.strategy);
     };
     const next = measured("compare", () => {
       const one = carried.find((strategy) => !results.has(strategy.name));
-      if (one) { resultOf(one); times(); waiting = setTimeout(next, 0); } else document.body.dataset.compared = "yes";
+      if (one) {
+        try { resultOf(one); } catch { results.set(one.name, { makespan: NaN, timeline: [] }); }
+        times();         waiting = setTimeout(next, 0);
+      } else document.body.dataset.compared = "yes";
     });
     document.body.dataset.compared = "no";
     resultOf(chosen());
@@ -183,9 +206,9 @@ if (typeof document !== "undefined") (() => {
     state.step = Number.isInteger(step) && step >= 0 && step < chosen().steps.length ? step : null;
     const [side, index] = (words.get("element") ?? "").split(":"), at = (index ?? "").split(",").map(Number);
     const shape = side === "source" ? data.from.shape : side === "target" ? data.to.shape : null;
-    if (shape && at.length === shape.length && at.every((one, dim) => Number.isInteger(one) && one >= 0 && one < shape[dim])) state.element = { side, index: at };
+    if (shape && at.length === shape.length && at.every((one, dim) => Number.isInteger(one) && one >= 0 && one < shape[dim])) { state.element = { side, index: at }; state.pinned.element = true; }
     const message = (words.get("message") ?? "").split(",").map(Number);
-    if (message.length === 2 && data.from.ranks.includes(message[0]) && data.to.ranks.includes(message[1])) state.message = message;
+    if (message.length === 2 && data.from.ranks.includes(message[0]) && data.to.ranks.includes(message[1])) { state.message = message; state.pinned.message = true; }
     if (words.get("view") === "ring") state.view = "ring";
     for (const key of ["alpha", "beta"]) if (number(key) >= 0) state.machine[key] = number(key);
     if ([...NETWORKS, data.machine.network].includes(words.get("network"))) state.machine.network = words.get("network");
@@ -195,9 +218,29 @@ if (typeof document !== "undefined") (() => {
   // What follows from a change of...
   const afterElement = () => { drawArrays(); sayElement(); remember(); };
   const afterMessage = () => { drawArrays(); drawMessages(); sayMessage(); remember(); };
-  const afterStep = () => { state.message = null; afterMessage(); };
-  const afterMachine = () => { results = new Map(); state.moment = null; sayMachine(); drawTimes(); compare(); remember(); };
+  const afterStep = () => { state.message = null; state.pinned.message = false; afterMessage(); };
+  const changeMachine = (change) => {
+    const before = { ...state.machine }, had = results;
+    Object.assign(state.machine, change);
+    results = new Map();
+    try { resultOf(chosen()); } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      [state.machine, results] = [before, had];
+      sayMachine();
+      $("machine-said").textContent = error.message;
+      return;
+    }
+    $("machine-said").textContent = "";
+    run++;
+    afterMachine();
+  };
+  const afterMachine = () => { state.moment = null; sayMachine(); drawTimes(); compare(); remember(); };
   const choose = measured("strategy", (name) => {
+    if (strategyNamed(name).left_out) {
+      state.strategy = name;
+      ask(data.from.layout, data.to.layout, data.from.shape.join("x"));
+      return;
+    }
     state.strategy = name;
     state.step = null;
     state.moment = null;
@@ -220,17 +263,29 @@ if (typeof document !== "undefined") (() => {
   const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   for (const [name, side] of [["source", () => data.from], ["target", () => data.to]]) {
     const canvas = $(name);
-    canvas.addEventListener("pointermove", measured("element", (event) => {
+    // A mouse shows what it is over; a click, a tap or a key pins it, the same again or Escape lets it go.
+    const show = (event, pin) => {
       const index = elementAt(canvas, side(), event);
-      if (!index || (state.element?.side === name && indexText(state.element.index) === indexText(index))) return;
+      if (!index) return;
+      const same = state.element?.side === name && indexText(state.element.index) === indexText(index);
+      if (pin) state.pinned.element = !(same && state.pinned.element);
+      if (same && !pin) return;
       state.element = { side: name, index };
       afterElement();
+    };
+    canvas.addEventListener("pointermove", measured("element", (event) => { if (event.pointerType === "mouse" && !state.pinned.element) show(event, false); }));
+    canvas.addEventListener("click", measured("element", (event) => show(event, true)));
+    canvas.addEventListener("pointerleave", measured("element", (event) => {
+      if (event.pointerType !== "mouse" || state.pinned.element || !state.element) return;
+      state.element = null;
+      afterElement();
     }));
-    canvas.addEventListener("pointerleave", measured("element", () => { state.element = null; afterElement(); }));
     canvas.addEventListener("keydown", measured("element", (event) => {
+      if (event.key === "Escape") { state.element = null; state.pinned.element = false; afterElement(); }
       const move = ARROWS[event.key];
       if (!move) return;
       event.preventDefault();
+      state.pinned.element = true;
       const of = side(), one = of.shape.length === 1, limits = of.shape;
       if (limits.some((length) => length === 0)) return;
       const index = state.element?.side === name ? [...state.element.index] : limits.map(() => 0);
@@ -243,19 +298,30 @@ if (typeof document !== "undefined") (() => {
   }
 
   const grid = $("grid");
-  grid.addEventListener("pointermove", measured("message", (event) => {
+  const showMessage = (event, pin) => {
     const place = gridPlace(grid, data), box = grid.getBoundingClientRect();
     const from = place.senders[Math.floor((event.clientY - box.top - place.top) / place.cellHeight)];
     const to = place.receivers[Math.floor((event.clientX - box.left - place.left) / place.cellWidth)];
-    if (from === undefined || to === undefined || (state.message?.[0] === from && state.message?.[1] === to)) return;
+    if (from === undefined || to === undefined) return;
+    const same = state.message?.[0] === from && state.message?.[1] === to;
+    if (pin) state.pinned.message = !(same && state.pinned.message);
+    if (same && !pin) return;
     state.message = [from, to];
     afterMessage();
+  };
+  grid.addEventListener("pointermove", measured("message", (event) => { if (event.pointerType === "mouse" && !state.pinned.message) showMessage(event, false); }));
+  grid.addEventListener("click", measured("message", (event) => showMessage(event, true)));
+  grid.addEventListener("pointerleave", measured("message", (event) => {
+    if (event.pointerType !== "mouse" || state.pinned.message || !state.message) return;
+    state.message = null;
+    afterMessage();
   }));
-  grid.addEventListener("pointerleave", measured("message", () => { state.message = null; afterMessage(); }));
   grid.addEventListener("keydown", measured("message", (event) => {
+    if (event.key === "Escape") { state.message = null; state.pinned.message = false; afterMessage(); }
     const move = ARROWS[event.key];
     if (!move) return;
     event.preventDefault();
+    state.pinned.message = true;
     const { senders, receivers } = gridPlace(grid, data), within = (at, list) => Math.min(Math.max(at, 0), list.length - 1);
     const at = state.message ? [senders.indexOf(state.message[0]) + move[0], receivers.indexOf(state.message[1]) + move[1]] : [0, 0];
     state.message = [senders[within(at[0], senders)], receivers[within(at[1], receivers)]];
@@ -265,10 +331,10 @@ if (typeof document !== "undefined") (() => {
   $("step").addEventListener("input", measured("step", () => { const value = Number($("step").value); state.step = value === 0 ? null : value - 1; afterStep(); }));
   $("view").addEventListener("change", measured("view", () => { state.view = $("view").value; drawMessages(); remember(); }));
   $("strategy").addEventListener("change", () => choose($("strategy").value));
-  $("alpha").addEventListener("input", measured("machine", () => { state.machine.alpha = Number((10 ** ($("alpha").value / 10)).toPrecision(3)); afterMachine(); }));
-  $("beta").addEventListener("input", measured("machine", () => { state.machine.beta = Number((10 ** ($("beta").value / 10)).toPrecision(3)); afterMachine(); }));
-  $("network").addEventListener("change", measured("machine", () => { state.machine.network = $("network").value; afterMachine(); }));
-  $("barriers").addEventListener("change", measured("machine", () => { state.machine.barriers = $("barriers").checked; afterMachine(); }));
+  $("alpha").addEventListener("input", measured("machine", () => { changeMachine({ alpha: Number((10 ** ($("alpha").value / 10)).toPrecision(3)) }); }));
+  $("beta").addEventListener("input", measured("machine", () => { changeMachine({ beta: Number((10 ** ($("beta").value / 10)).toPrecision(3)) }); }));
+  $("network").addEventListener("change", measured("machine", () => { changeMachine({ network: $("network").value }); }));
+  $("barriers").addEventListener("change", measured("machine", () => { changeMachine({ barriers: $("barriers").checked }); }));
   $("moment").addEventListener("input", measured("moment", () => { state.moment = $("moment").value / 1000; drawTimes(); }));
 
   // Plays the timeline in four seconds.
@@ -346,7 +412,14 @@ if (typeof document !== "undefined") (() => {
     if (state.strategy !== "optimal") words.push("--strategy", state.strategy);
     words.push("--alpha", String(alpha), "--beta", String(beta));
     if (network !== "flat") words.push("--network", network);
+    const { ports, pack, barrier, half_duplex: half } = state.machine;
     if (barriers) words.push("--barriers");
+    if (barriers && barrier > 0) words.push("--barrier-cost", String(barrier));
+    if (ports > 1) words.push("--ports", String(ports));
+    if (half) words.push("--half-duplex");
+    if (pack > 0) words.push("--pack", String(pack));
+    if (data.in_flight !== null && state.strategy === "eager") words.push("--in-flight", String(data.in_flight));
+    if (data.most_steps !== null && state.strategy === "min-cost") words.push("--steps", String(data.most_steps));
     const moved = JSON.stringify(data.window.axes) !== JSON.stringify(data.window.axes.map((_, axis) => axis)) || [...data.window.from, ...data.window.to].some((at) => at > 0) || JSON.stringify(data.window.shape) !== JSON.stringify(shape);
     const list = (numbers) => numbers.join(", ");
     if (what === "command") return `reshard explain ${words.map(quote).join(" ")} --svg picture.svg`;
@@ -397,47 +470,66 @@ if (typeof document !== "undefined") (() => {
     for (const name of ["from", "to", "shape"]) $(name).setAttribute("aria-invalid", String(name === field));
     if (field) $(field).focus();
   }
-  async function ask(from, to, shape) {
-    const words = new URLSearchParams({ from, to, shape, strategy: state.strategy });
+  // The last question counts: answers to those before it come too late. `words` are what a link says besides.
+  let question = 0;
+  async function ask(from, to, shape, words = null) {
+    const number = ++question, asked = { from, to, shape };
+    const shown = Object.fromEntries(Object.keys(asked).map((name) => [name, $(name).value]));
+    const strategy = words?.get("strategy") ?? state.strategy;
+    const query = new URLSearchParams({ ...asked, strategy });
+    $("layouts").setAttribute("aria-busy", "true");
+    $("frozen").textContent = "Planning ...";
     let answer;
     try {
-      answer = await (await fetch(`${data.live}?${words}`)).json();
+      answer = await (await fetch(`${data.live}?${query}`)).json();
     } catch {
-      refuse({ message: "the planner does not answer; is \u201creshard serve\u201d still running?" });
-      return;
+      answer = { error: { message: "the planner does not answer; is \u201creshard serve\u201d still running?" } };
     }
+    if (number !== question) return;
+    $("layouts").setAttribute("aria-busy", "false");
+    $("frozen").textContent = "";
     if (answer.error) { refuse(answer.error); return; }
     for (const name of ["from", "to", "shape"]) $(name).setAttribute("aria-invalid", "false");
     $("wrong").replaceChildren();
     const { machine } = state;
     data = answer;
-    Object.assign(state, { strategy: data.strategy, step: null, element: null, message: null, moment: null, machine: { ...data.machine, alpha: machine.alpha, beta: machine.beta, barriers: machine.barriers, network: machine.network } });
-    measured("plan", all)();
+    Object.assign(state, { strategy: data.strategy, step: null, element: null, message: null, pinned: { element: false, message: false }, moment: null });
+    state.machine = { ...data.machine, alpha: machine.alpha, beta: machine.beta, barriers: machine.barriers, network: machine.network };
+    if (words) recall(words);
+    measured("plan", all)(shown);
+    $("frozen").textContent = "Planned.";
   }
   $("layouts").addEventListener("submit", (event) => {
     event.preventDefault();
     if (data.live) ask($("from").value, $("to").value, $("shape").value);
   });
 
-  function all() {
+  // Shows everything anew. What somebody has typed since he asked for this stays.
+  function all(shown = null) {
+    planned++;
     stop();
     results = new Map();
     merged.clear();
+    $("machine-said").textContent = "";
+    try { resultOf(chosen()); } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      $("machine-said").textContent = error.message;
+      state.machine = { ...data.machine };
+    }
     const title = `${data.from.layout} to ${data.to.layout}`;
     document.title = `${title} - reshard`;
     $("title").textContent = title;
     const { ports, half_duplex: half, pack } = data.machine;
-    $("about").textContent = `${data.window.shape.join(" x ")} elements move from ${counted(data.from.ranks.length, "rank")} to ${counted(data.to.ranks.length, "rank")}${ports > 1 ? `, ${ports} messages at a time` : ""}${half ? ", half duplex" : ""}${pack > 0 ? `, ${timeText(pack)} to pack an element` : ""}.`;
+    $("about").textContent = `${data.about}, from ${counted(data.from.ranks.length, "rank")} to ${counted(data.to.ranks.length, "rank")}${ports > 1 ? `, ${ports} messages at a time` : ""}${half ? ", half duplex" : ""}${pack > 0 ? `, ${timeText(pack)} to pack an element` : ""}.`;
     $("before").textContent = `Before: ${data.from.layout} of ${data.from.shape.join(" x ")}${data.from.caption ? `; ${data.from.caption}` : ""}`;
     $("after").textContent = `After: ${data.to.layout} of ${data.to.shape.join(" x ")}${data.to.caption ? `; ${data.to.caption}` : ""}`;
     $("source").closest(".pair").classList.toggle("stacked", data.from.shape.length === 1);
-    $("from").value = data.from.layout;
-    $("to").value = data.to.layout;
-    $("shape").value = data.from.shape.join("x");
+    const fields = { from: data.from.layout, to: data.to.layout, shape: data.from.shape.join("x") };
+    for (const [name, value] of Object.entries(fields)) if (!shown || $(name).value === shown[name]) $(name).value = value;
     for (const id of ["from", "to", "shape", "plan"]) $(id).disabled = !data.live;
     $("frozen").textContent = data.live ? "" : "This file carries one redistribution; other layouts can be typed in the page of \u201creshard serve\u201d, with the planner behind it.";
     const option = (text, disabled = false) => Object.assign(document.createElement("option"), { value: text, textContent: text, disabled });
-    $("strategy").replaceChildren(...data.strategies.map((one) => option(one.name, one.refused !== undefined)));
+    $("strategy").replaceChildren(...data.strategies.map((one) => option(one.name, one.refused !== undefined && !(one.left_out && data.live))));
     $("strategy").value = state.strategy;
     $("network").replaceChildren(...[...new Set([...NETWORKS, data.machine.network, state.machine.network])].map((one) => option(one)));
     $("view").value = state.view;
@@ -451,13 +543,27 @@ if (typeof document !== "undefined") (() => {
     remember();
   }
 
-  const redraw = measured("redraw", () => { drawArrays(); drawMessages(); drawTimes(); });
+  const redraw = measured("redraw", () => {
+    planned++;
+    drawArrays(); drawMessages(); drawTimes(); });
   addEventListener("resize", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  // What a link says: other layouts are asked for, where that can be.
+  function follow(words) {
+    const [from, to, shape] = ["from", "to", "shape"].map((name) => words.get(name));
+    const other = from !== data.from.layout || to !== data.to.layout || shape !== data.from.shape.join("x");
+    if (data.live && from && to && other) ask(from, to, shape ?? "", words);
+  }
+  addEventListener("hashchange", () => {
+    const words = new URLSearchParams(location.hash.slice(1));
+    Object.assign(state, { step: null, element: null, message: null, pinned: { element: false, message: false }, view: "columns" });
+    recall(words);
+    measured("plan", all)();
+    follow(words);
+  });
   const words = new URLSearchParams(location.hash.slice(1));
   recall(words);
   measured("begin", all)();
-  const typed = ["from", "to", "shape"].map((name) => words.get(name));
-  if (data.live && typed[0] && typed[1] && (typed[0] !== data.from.layout || typed[1] !== data.to.layout || typed[2] !== data.from.shape.join("x"))) ask(typed[0], typed[1], typed[2] ?? "");
+  follow(words);
   document.body.dataset.ready = "yes";
 })();

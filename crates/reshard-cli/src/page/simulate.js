@@ -40,17 +40,20 @@ class Events {
   }
 }
 
-// The links of a network: {capacity, walk(from, to) -> names of links}.
+// The most links that all messages together cross, as in the program.
+const MOST_HOPS = 2000000;
+
+// The links of a network: {capacity, hops(from, to), walk(from, to) -> names of links}.
 function fittedNetwork(text, nodes) {
   const [name, ...sizes] = text.split(":");
-  if (name === "flat") return { capacity: 1, walk: () => [] };
+  if (name === "flat") return { capacity: 1, hops: () => 0, walk: () => [] };
   if (name === "fat-tree") {
     const leaf = Number(sizes[0] ?? 16), taper = Number(sizes[1] ?? 2);
     const walk = (from, to) => {
       const here = Math.floor(from / leaf), there = Math.floor(to / leaf);
       return here === there ? [] : [`up ${here}`, `down ${there}`];
     };
-    return { capacity: leaf / taper, walk };
+    return { capacity: leaf / taper, hops: (from, to) => walk(from, to).length, walk };
   }
   let extents = [nodes];
   if (name === "torus" && sizes.length > 0) extents = sizes[0].split("x").map(Number);
@@ -58,6 +61,15 @@ function fittedNetwork(text, nodes) {
     const side = Math.ceil(Math.sqrt(nodes));
     extents = [Math.ceil(nodes / side), side];
   }
+  const hops = (from, to) => {
+    let all = 0;
+    for (const extent of [...extents].reverse()) {
+      const apart = Math.abs(from % extent - to % extent);
+      all += Math.min(apart, extent - apart);
+      [from, to] = [Math.floor(from / extent), Math.floor(to / extent)];
+    }
+    return all;
+  };
   // The last dimension has stride 1 and is crossed first; both ways equally long: towards higher indices.
   const walk = (from, to) => {
     const links = [];
@@ -77,7 +89,7 @@ function fittedNetwork(text, nodes) {
     }
     return links;
   };
-  return { capacity: 1, walk };
+  return { capacity: 1, hops, walk };
 }
 
 // For each rank one program that sends and one that receives, in the order of the steps; `steps` are lists of [from, to, elements]. A program is
@@ -145,6 +157,10 @@ function simulate(strategy, machine) {
   for (const list of [sends, receives]) list.forEach(({ program, index }, number) => { operations[program][index] = number; });
   const nodes = 1 + messages.reduce((most, { from, to }) => Math.max(most, from, to), 0);
   const network = fittedNetwork(machine.network, nodes);
+  const hops = messages.reduce((all, { from, to }) => all + network.hops(from, to), 0);
+  if (hops > MOST_HOPS) {
+    throw new RangeError(`the messages cross ${hops} links of the network ${machine.network} in all, and at most ${MOST_HOPS} are simulated; take fewer ranks or the network flat`);
+  }
   const ports = new Map(), events = new Events(), next = programs.map(() => 0);
   const port = (rank) => {
     if (!ports.has(rank)) ports.set(rank, { sending: 0, receiving: 0, waiting: new Set() });

@@ -1,30 +1,39 @@
 //! What is answered to a request: the page, the plan of layouts that were typed, or a refusal.
 
-use crate::args::{Args, Command, Timed};
+use crate::args::Timed;
 use crate::failure::Failure;
 use crate::page::data::PageData;
 use crate::page::page;
 use crate::simulate::SimulationRequest;
-use clap::Parser;
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// The fields of the page that can be wrong, and the flags that they are here.
 const FIELDS: [(&str, &str); 4] =
     [("from", "--from"), ("to", "--to"), ("shape", "--shape"), ("strategy", "--strategy")];
 
+/// Plans that are made at a time: further requests wait, and those whose browser has gone away are not made.
+const PLANS: usize = 2;
+
 /// What is served, to whom.
 pub struct Site {
     page: String,
+    /// What was typed on the command line: the page changes layouts, shape and strategy, all else stays.
+    timed: Timed,
     token: String,
     /// What a browser on this machine calls this server.
     hosts: Vec<String>,
+    /// It can be reached at any address of this machine.
+    anywhere: bool,
+    plans: Semaphore,
 }
 
 /// The answer to layouts that cannot be planned.
@@ -44,36 +53,40 @@ struct WrongField {
 }
 
 impl Site {
-    pub fn new(timed: &Timed, token: String, at: SocketAddr) -> Result<Self, Failure> {
-        let first = match timed.command().is_empty() {
-            true => typed(&["16/3", "16/5"]).map_err(|_| Failure::usage("the first layouts are wrong"))?,
-            false => SimulationRequest::read(timed, false)?,
-        };
+    pub fn new(timed: &Timed, token: String, at: SocketAddr, anywhere: bool) -> Result<Self, Failure> {
+        let mut timed = timed.clone();
+        if timed.command().is_empty() {
+            timed.moved.layouts = ["16/3", "16/5"].map(String::from).to_vec();
+        }
+        let first = SimulationRequest::read(&timed, false)?;
         let page = page(&first, Some(&format!("/{token}/plan")))?;
         let port = at.port();
-        let hosts = vec![
-            at.to_string(),
-            format!("localhost:{port}"),
-            format!("127.0.0.1:{port}"),
-            format!("[::1]:{port}"),
-        ];
-        Ok(Self { page, token, hosts })
+        let mut hosts = vec![at.to_string()];
+        for name in ["localhost", "127.0.0.1", "[::1]"] {
+            hosts.push(format!("{name}:{port}"));
+            // The port of HTTP is left out.
+            if port == 80 {
+                hosts.push(name.to_string());
+            }
+        }
+        Ok(Self { page, timed, token, hosts, anywhere, plans: Semaphore::new(PLANS) })
     }
 
-    /// The answer to a request. Planning happens beside the thread that listens.
+    /// The answer to a request that came to this address of ours. Planning happens beside the thread that listens.
     pub async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
+        reached: Option<SocketAddr>,
     ) -> Result<Response<Full<Bytes>>, Infallible> {
         let has_body = !request.body().is_end_stream();
         let (head, _) = request.into_parts();
-        let found = self.look(&head.method, &head.headers, has_body, head.uri.path(), head.uri.query());
-        let answer = match found {
+        let answer = match self.look(&head, has_body, reached) {
             Found::Page => reply(StatusCode::OK, "text/html; charset=utf-8", self.page.clone()),
             Found::Refused(status, why) => reply(status, "text/plain; charset=utf-8", why.to_string()),
             Found::Plan(query) => {
-                let live = format!("/{}/plan", self.token);
-                let planned = tokio::task::spawn_blocking(move || planned(&query, &live)).await;
+                let site = Arc::clone(&self);
+                let _turn = self.plans.acquire().await;
+                let planned = tokio::task::spawn_blocking(move || site.planned(&query)).await;
                 let (status, text) = planned.unwrap_or_else(|_| {
                     (StatusCode::INTERNAL_SERVER_ERROR, wrong("planning these layouts failed", None))
                 });
@@ -84,35 +97,32 @@ impl Site {
     }
 
     /// What is asked for, if it may be.
-    fn look(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-        has_body: bool,
-        path: &str,
-        query: Option<&str>,
-    ) -> Found {
+    fn look(&self, head: &Parts, has_body: bool, reached: Option<SocketAddr>) -> Found {
         let refused = |status, why| Found::Refused(status, why);
-        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        let own = |host: &str| {
+            let reached = reached.filter(|_| self.anywhere).map(|address| address.to_string());
+            self.hosts.iter().chain(&reached).any(|own| own.eq_ignore_ascii_case(host))
+        };
+        // The only header of a name; an empty text if it is no text, or is there twice.
+        let only = |name| {
+            let mut all = head.headers.get_all(name).iter();
+            let first = all.next()?;
+            Some(if all.next().is_some() { "" } else { first.to_str().unwrap_or_default() })
+        };
         // Another name for this machine, under which a page of a stranger could reach it.
-        if !text(header::HOST).is_some_and(|host| self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)))
-        {
+        if !only(header::HOST).is_some_and(own) || head.uri.authority().is_some() {
             return refused(StatusCode::FORBIDDEN, "this server answers to its own address only\n");
         }
-        let own = |origin: &str| {
-            origin
-                .strip_prefix("http://")
-                .is_some_and(|host| self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)))
-        };
-        if text(header::ORIGIN).is_some_and(|origin| !own(origin)) {
+        if only(header::ORIGIN).is_some_and(|origin| !origin.strip_prefix("http://").is_some_and(own)) {
             return refused(StatusCode::FORBIDDEN, "this server answers to its own page only\n");
         }
-        if *method != Method::GET {
+        if head.method != Method::GET {
             return refused(StatusCode::METHOD_NOT_ALLOWED, "only GET is understood\n");
         }
         if has_body {
             return refused(StatusCode::PAYLOAD_TOO_LARGE, "a request has no body here\n");
         }
+        let (path, query) = (head.uri.path(), head.uri.query());
         let mut words = path.splitn(3, '/').skip(1);
         if !words.next().is_some_and(|token| is_equal(token, &self.token)) {
             return refused(
@@ -124,6 +134,44 @@ impl Site {
             Some("") => Found::Page,
             Some("plan") => Found::Plan(query.unwrap_or_default().to_string()),
             _ => refused(StatusCode::NOT_FOUND, "there is nothing here\n"),
+        }
+    }
+}
+
+impl Site {
+    /// The plan of the layouts in a query, or what is wrong with them.
+    fn planned(&self, query: &str) -> (StatusCode, String) {
+        let mut fields: Vec<(&str, String)> = Vec::new();
+        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            let value = decoded(value).filter(|value| !value.trim().is_empty());
+            if let (Some((_, flag)), Some(value)) = (FIELDS.iter().find(|(field, _)| *field == name), value) {
+                fields.push((flag, value));
+            }
+        }
+        let typed = |flag| fields.iter().find(|(given, _)| *given == flag).map(|(_, text)| text.clone());
+        let mut timed = self.timed.clone();
+        timed.moved.layouts = Vec::new();
+        timed.moved.from = typed("--from");
+        timed.moved.to = typed("--to");
+        timed.moved.shape = typed("--shape");
+        timed.strategy = typed("--strategy").unwrap_or(timed.strategy);
+        let live = format!("/{}/plan", self.token);
+        // Flags of some strategies may stand beside another one.
+        let data =
+            SimulationRequest::read(&timed, true).and_then(|request| PageData::new(&request, Some(&live)));
+        match data {
+            Ok(data) => match serde_json::to_string(&data) {
+                Ok(text) => (StatusCode::OK, text),
+                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, wrong(&error.to_string(), None)),
+            },
+            Err(Failure::Usage(sentence) | Failure::Failed(sentence)) => {
+                let message = sentence.message();
+                let field = FIELDS.iter().find(|(_, flag)| message.starts_with(&format!("{flag}:")));
+                let place = field.and_then(|(name, flag)| Some((*name, typed(flag)?, sentence.position())));
+                let message = field.map_or(message, |(_, flag)| message[flag.len() + 1..].trim_start());
+                (StatusCode::OK, wrong(message, place))
+            }
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, wrong("planning these layouts failed", None)),
         }
     }
 }
@@ -157,49 +205,6 @@ fn reply(status: StatusCode, kind: &'static str, body: String) -> Response<Full<
     response
 }
 
-/// The request that these words of a command line are.
-fn typed(words: &[&str]) -> Result<SimulationRequest, Failure> {
-    let args = Args::try_parse_from([&["reshard", "explain", "--html", "-"], words].concat());
-    match args
-        .map_err(|error| Failure::usage(&crate::failure::in_one_sentence(&error, Some("explain"))))?
-        .command
-    {
-        Command::Explain(explain) => SimulationRequest::read(&explain.timed, false),
-        _ => Err(Failure::usage("another command was typed")),
-    }
-}
-
-/// The plan of the layouts in a query, or what is wrong with them.
-fn planned(query: &str, live: &str) -> (StatusCode, String) {
-    let mut fields: Vec<(&str, String)> = Vec::new();
-    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-        let value = decoded(value).filter(|value| !value.trim().is_empty());
-        if let (Some((_, flag)), Some(value)) = (FIELDS.iter().find(|(field, _)| *field == name), value) {
-            fields.push((flag, value));
-        }
-    }
-    let words: Vec<String> = fields.iter().map(|(flag, value)| format!("{flag}={value}")).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let data = typed(&words).and_then(|request| PageData::new(&request, Some(live)));
-    match data {
-        Ok(data) => match serde_json::to_string(&data) {
-            Ok(text) => (StatusCode::OK, text),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, wrong(&error.to_string(), None)),
-        },
-        Err(Failure::Usage(sentence) | Failure::Failed(sentence)) => {
-            let message = sentence.message();
-            let field = FIELDS.iter().find(|(_, flag)| message.starts_with(&format!("{flag}:")));
-            let text = field
-                .and_then(|(_, flag)| fields.iter().find(|(given, _)| given == flag))
-                .map(|(_, text)| text);
-            let place = field.zip(text).map(|((name, _), text)| (*name, text.clone(), sentence.position()));
-            let message = field.map_or(message, |(_, flag)| message[flag.len() + 1..].trim_start());
-            (StatusCode::OK, wrong(message, place))
-        }
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, wrong("planning these layouts failed", None)),
-    }
-}
-
 fn wrong(message: &str, place: Option<(&'static str, String, Option<usize>)>) -> String {
     let (field, text, position) = match place {
         Some((field, text, position)) => (Some(field), Some(text), position),
@@ -229,8 +234,11 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
 
     #[test]
     fn queries_are_decoded() {
@@ -240,16 +248,49 @@ mod tests {
         }
     }
 
+    fn site(words: &[&str]) -> Site {
+        let args = Args::try_parse_from([&["reshard", "serve"], words].concat()).unwrap();
+        let Command::Serve(serve) = args.command else { panic!("another command") };
+        Site::new(&serve.timed, "t".to_string(), "127.0.0.1:1".parse().unwrap(), false).unwrap()
+    }
+
     #[test]
     fn layouts_are_planned_or_the_mistake_is_placed() {
-        let (status, text) = planned("from=4%2F3&to=2%2F5&shape=60", "/t/plan");
+        let site = site(&[]);
+        let (status, text) = site.planned("from=4%2F3&to=2%2F5&shape=60");
         assert!(status == StatusCode::OK && text.contains("\"live\":\"/t/plan\""), "{text}");
-        let (_, text) = planned("from=4;3&to=2%2F5", "/t/plan");
+        let (_, text) = site.planned("from=4;3&to=2%2F5");
         assert!(text.contains("\"field\":\"from\",\"text\":\"4;3\",\"position\":1"), "{text}");
-        let (_, text) = planned("from=600%2F3&to=2%2F5", "/t/plan");
+        let (_, text) = site.planned("from=600%2F3&to=2%2F5");
         assert!(text.contains("at most 512"), "{text}");
-        // Flags cannot be smuggled in.
-        let (_, text) = planned("from=4%2F3+--html%3Dx&to=2%2F5", "/t/plan");
+        let (_, text) = site.planned("from=4%2F3+--html%3Dx&to=2%2F5");
         assert!(text.contains("\"field\":\"from\""), "{text}");
+    }
+
+    #[test]
+    fn what_the_page_cannot_change_stays() {
+        let words = [
+            "2x2/3x3",
+            "3x2/2x5",
+            "--shape",
+            "25x19",
+            "--transpose",
+            "--ports",
+            "2",
+            "--half-duplex",
+            "--alpha",
+            "3us",
+        ];
+        let site = site(&words);
+        let (_, text) = site.planned("from=2x2%2F3x3&to=3x2%2F2x5&shape=25x19&strategy=optimal");
+        let start = site.page.find("id=\"data\">").unwrap() + 10;
+        let given = &site.page[start..][..site.page[start..].find("</script>").unwrap()];
+        let [mut given, mut again] =
+            [given, &text].map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap());
+        // The layouts are flags now.
+        for data in [&mut given, &mut again] {
+            assert!(data["command"].take().as_array().unwrap().iter().any(|word| word == "--transpose"));
+        }
+        assert_eq!(given, again);
     }
 }
