@@ -329,12 +329,8 @@ impl<'a> CoupleRequest<'a> {
             times.push(began.elapsed().as_secs_f64().max(1e-9));
             dropped += info.dropped;
             if info.number != steps + dropped {
-                return Err(Failure::failed(format!(
-                    "step {} came after {}",
-                    info.number,
-                    counted(steps, "step")
-                ))
-                .into());
+                let why = format!("step {} came after {}", info.number, counted(steps, "step"));
+                return Err(leave(subscriber, why));
             }
             steps += 1;
             let wrong = match parts.values(&self.layout, self.element, info.number)? {
@@ -342,19 +338,25 @@ impl<'a> CoupleRequest<'a> {
                 None => None,
             };
             if let Some(wrong) = wrong {
-                return Err(Failure::failed(format!("step {}: {wrong}", info.number)).into());
+                return Err(leave(subscriber, format!("step {}: {wrong}", info.number)));
             }
         }
         if steps + dropped != expected {
-            return Err(Failure::failed(format!(
-                "the producer ended after {}, and --steps is {expected}; give both sides the same",
-                counted(steps + dropped, "step")
-            ))
-            .into());
+            let put = counted(steps + dropped, "step");
+            let why = format!(
+                "the producer ended after {put}, and --steps is {expected}; give both sides the same"
+            );
+            return Err(leave(subscriber, why));
         }
         subscriber.leave();
         Ok(Outcome { steps, dropped, setup_seconds, times, shared, leads: true })
     }
+}
+
+/// What one rank of a consumer noticed: the producer is told as well.
+fn leave(subscriber: Subscriber, why: String) -> Stopped {
+    subscriber.leave_because(&why);
+    Failure::failed(why).into()
 }
 
 impl Place {
