@@ -27,6 +27,15 @@ fn small(format: Format) -> Manifest {
     Manifest { arrays: vec![array], format, block_bytes: 4096, files: files.collect() }
 }
 
+#[test]
+fn the_length_is_known_before_the_files_are() {
+    for manifest in [small(Format::Npy), small(Format::Raw), tensors()] {
+        let files = manifest.files.iter().map(|file| (&file.name[..], file.bytes));
+        let empty = Manifest { files: Vec::new(), ..manifest.clone() };
+        assert_eq!(text::length(&empty, files, true).unwrap(), manifest.write().unwrap().len() as u64);
+    }
+}
+
 /// Two tensors and a number on 2 ranks: rank 1 has 8 + 4 bytes of them, rank 0 a copy of the second and the number besides.
 fn tensors() -> Manifest {
     let array = |name: &str, element: &str, shape: &[u64], layout: &str| ManifestArray {
