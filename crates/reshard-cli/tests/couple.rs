@@ -190,7 +190,7 @@ fn who_is_alone_says_so_and_wrong_flags_are_wrong_usage() {
         (&[], "--meet FILE"),
         (&["--at", "localhost:1"], "RESHARD_SECRET"),
         (&["--meet", "x", "--deadline", "soon"], "soon"),
-        (&["--meet", "x", "--type", "double"], "'double'"),
+        (&["--meet", "x", "--type", "quadruple"], "'quadruple'"),
         (&["--meet", "x", "--via", "pigeons"], "pigeons"),
         (&["--meet", "x", "--depth", "3"], "--depth was given to a producer"),
         (&["--meet", "x", "--connections", "3"], "--connections was given to a producer"),

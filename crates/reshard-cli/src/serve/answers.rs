@@ -38,7 +38,7 @@ pub struct Site {
 
 /// The answer to layouts that cannot be planned.
 #[derive(Serialize)]
-struct Wrong {
+struct Mistake {
     error: WrongField,
 }
 
@@ -210,7 +210,7 @@ fn wrong(message: &str, place: Option<(&'static str, String, Option<usize>)>) ->
         Some((field, text, position)) => (Some(field), Some(text), position),
         None => (None, None, None),
     };
-    let wrong = Wrong { error: WrongField { message: message.to_string(), field, text, position } };
+    let wrong = Mistake { error: WrongField { message: message.to_string(), field, text, position } };
     serde_json::to_string(&wrong).unwrap_or_default()
 }
 
