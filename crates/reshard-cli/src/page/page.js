@@ -245,11 +245,13 @@ if (typeof document !== "undefined") (() => {
     state.step = null;
     state.moment = null;
     $("strategy").value = name;
+    document.body.dataset.compared = "no";
     drawMessages();
     sayMessage();
-    drawTimes();
-    compare();
     remember();
+    // In a task of its own: its run may have to be simulated first.
+    clearTimeout(waiting);
+    waiting = setTimeout(measured("times", () => { drawTimes(); compare(); }), 0);
   });
 
   // The element under a point of an array's canvas.
