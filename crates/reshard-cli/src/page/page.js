@@ -153,6 +153,11 @@ if (typeof document !== "undefined") (() => {
         return row;
       }
       name.appendChild(Object.assign(document.createElement("button"), { type: "button", textContent: strategy.name, onclick: () => choose(strategy.name) }));
+      // Its steps depend on what a message costs; the others' do not.
+      const { alpha, beta, pack } = data.machine;
+      if (strategy.name === "min-cost" && (alpha !== state.machine.alpha || beta !== state.machine.beta)) {
+        name.append(` planned for alpha ${timeText(alpha)}, beta ${timeText(beta + 2 * pack)}`);
+      }
       if (strategy.left_out) {
         Object.assign(cell("choose it to see it"), { colSpan: 5, className: "why" });
         return row;
@@ -427,7 +432,7 @@ if (typeof document !== "undefined") (() => {
     if (what === "command") return `reshard explain ${words.map(quote).join(" ")} --svg picture.svg`;
     if (what === "link") return location.href;
     if (what === "rust") return [
-      "use reshard::{Layout, Move, Redistribution, Window};",
+      moved ? "use reshard::{Layout, Move, Redistribution, Window};" : "use reshard::{Layout, Move, Redistribution};",
       "",
       `let from: Layout = ${JSON.stringify(typed(data.from))}.parse()?;`,
       `let to: Layout = ${JSON.stringify(typed(data.to))}.parse()?;`,
@@ -435,7 +440,7 @@ if (typeof document !== "undefined") (() => {
       `let mut target = to.parts(|_| 0.0_f64)?;`,
       moved
         ? `let window = Window::of(&[${list(data.window.shape)}]).from(&[${list(data.window.from)}]).to(&[${list(data.window.to)}]).permuted(&[${list(data.window.axes)}]);\nlet moving = Move::windowed::<f64>(from, to, window)?;`
-        : "let moving = Move::new::<f64>(from, to)?;",
+        : "let moving = Move::of::<f64>(from, to)?;",
       "Redistribution::new(moving)?.run(&source, &mut target)?;",
       "",
     ].join("\n");

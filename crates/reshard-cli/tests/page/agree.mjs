@@ -54,6 +54,8 @@ for (let number = 0; number < Number(process.argv[2]); number++) {
       const row = rows.find((one) => one.strategy === strategy.name);
       assert.equal(row.error !== undefined, strategy.refused !== undefined, `${what}: ${strategy.name}`);
       if (row.error !== undefined) continue;
+      // The steps of min-cost are those for the page's own costs of messages: for others the program plans others.
+      if (machine !== data.machine && strategy.name === "min-cost") continue;
       const run = simulate(strategy, machine);
       assert(near(run.makespan, row.makespan), `${what} ${JSON.stringify(machine)}: ${strategy.name} takes ${run.makespan}, not ${row.makespan}`);
       if (machine === data.machine) {
