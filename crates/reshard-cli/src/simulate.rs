@@ -141,7 +141,7 @@ impl SimulationRequest {
         self.run_by(self.options.strategy)
     }
 
-    /// The same by another strategy.
+    /// The schedule by a strategy, which need not be that of the request, and its run.
     pub fn run_by(&self, strategy: Strategy) -> Result<(Schedule, Timeline), Failure> {
         let options = self.options.with_strategy(strategy);
         let schedule = Schedule::with(&self.move_request.problem, &options).map_err(|error| {

@@ -121,7 +121,7 @@ fn fitted(text: &str, width: f64, size: f64) -> String {
     kept + "..."
 }
 
-/// Who sends, and who receives, in time.
+/// Draws two charts over one time axis: when each rank sends, and when each rank receives.
 fn times(canvas: &mut Canvas, y: f64, schedule: &Schedule, timeline: &Timeline) {
     let makespan = timeline.makespan();
     if timeline.messages().is_empty() || makespan <= 0.0 {
