@@ -218,22 +218,7 @@ impl RunArray {
             )),
         };
         let (from, to) = (only(&self.from, "source")?, only(&self.to, "destination")?);
-        /// # Safety
-        /// As for the method.
-        unsafe fn of<T: Number>(from: RawPart, to: RawPart, scales: Scales<T>) -> Box<dyn OwnParts<'static>> {
-            // SAFETY: promised by the caller.
-            let own = unsafe { Own::<T>::raw(from, to) }.scaled(scales.alpha, scales.beta);
-            Box::new(if scales.conjugated { own.conjugated() } else { own })
-        }
         // SAFETY: promised by the caller.
-        Ok(unsafe {
-            match self.elements {
-                Elements::Bits => Box::new(Own::<u8>::raw(from, to).as_bytes()),
-                Elements::F32(scales) => of(from, to, scales),
-                Elements::F64(scales) => of(from, to, scales),
-                Elements::ComplexF32(scales) => of(from, to, scales),
-                Elements::ComplexF64(scales) => of(from, to, scales),
-            }
-        })
+        Ok(Box::new(unsafe { Own::<u8>::raw(from, to) }.as_bytes_scaled(self.scaling())))
     }
 }

@@ -103,13 +103,6 @@ impl SimulationRequest {
             .with_ports(args.ports)
             .map_err(Failure::of_flag("--ports"))?
             .with_duplex(if args.half_duplex { Duplex::Half } else { Duplex::Full });
-        // Schedules weigh in whole numbers: the start-up time in elements.
-        let of_element = cost.beta() + 2.0 * cost.pack();
-        let (alpha, beta) = if of_element > 0.0 {
-            ((cost.alpha() / of_element).round().clamp(0.0, 1e12) as u64, 1)
-        } else {
-            (1, 0)
-        };
         if !compare {
             check_flags(strategy, &[("--steps", args.steps.is_some())], args.in_flight.is_some())?;
         }
@@ -118,12 +111,11 @@ impl SimulationRequest {
         }
         let in_flight = args.in_flight.unwrap_or(IN_FLIGHT);
         let (shared_ranks, most_steps) = (args.shared_ranks, args.steps);
-        let options = Options::default()
+        let options = cost
+            .weigh(Options::default())
             .with_strategy(strategy)
             .with_shared_ranks(shared_ranks)
             .with_in_flight(in_flight)
-            .with_alpha(alpha)
-            .with_beta(beta)
             .with_most_steps(most_steps);
         Ok(Self {
             move_request,

@@ -5,7 +5,7 @@
 //! network whose links are shared can only be slower, and `simulate` computes by how much.
 
 use crate::error::{Error, Result};
-use crate::schedule::{Schedule, Strategy};
+use crate::schedule::{Options, Schedule, Strategy};
 use crate::traffic::Message;
 use std::collections::BTreeMap;
 
@@ -119,6 +119,18 @@ impl CostModel {
     /// Says whether a process can send while it receives.
     pub fn duplex(&self) -> Duplex {
         self.duplex
+    }
+
+    /// The weights of this model for the strategy `min-cost`, which weighs in whole numbers: an element is 1, and the start-up time as many
+    /// elements as are transferred meanwhile.
+    #[must_use]
+    pub fn weigh(&self, options: Options) -> Options {
+        let of_element = self.beta + 2.0 * self.pack;
+        if of_element > 0.0 {
+            let alpha = (self.alpha / of_element).round().clamp(0.0, 1e12) as u64;
+            return options.with_alpha(alpha).with_beta(1);
+        }
+        options.with_alpha(1).with_beta(0)
     }
 
     /// Seconds that a message of `elems` elements takes on its own.

@@ -5,7 +5,7 @@ use crate::convert::convert_by;
 use crate::manifest::Format;
 use crate::options::{ConvertOptions, Converted};
 use crate::processes::Processes;
-use crate::save::save_by;
+use crate::save::{check_type, save_by};
 use crate::set::ShardSet;
 use crate::{Import, Loaded};
 use reshard::{ElementType, Layout, Result, bytemuck};
@@ -38,6 +38,11 @@ impl Ranks {
         Ok(Self(Processes::Ranks(comm.to_communicator(Some(deadline))?, deadline)))
     }
 
+    /// Gives all ranks the same answer: if one comes with an error, all get that. For what a rank prepares alone before it calls. Collective.
+    pub fn agree(&self, mine: Result<()>) -> Result<()> {
+        self.0.agree(mine)
+    }
+
     /// Writes the parts of all ranks as a set at `destination`, which must not exist. `part` is that of this rank, of `layout.span(rank)`
     /// elements; ranks that have none under the layout give an empty one. Collective.
     pub fn save<T: bytemuck::Pod>(
@@ -48,10 +53,23 @@ impl Ranks {
         part: &[T],
         format: Format,
     ) -> Result<()> {
+        self.0.agree(check_type::<T>(element))?;
+        self.save_bytes(destination, layout, element, bytemuck::cast_slice(part), format)
+    }
+
+    /// Writes the parts of all ranks as [`save`](Self::save), that of this rank given as bytes. Collective.
+    pub fn save_bytes(
+        &self,
+        destination: impl AsRef<Path>,
+        layout: &Layout,
+        element: ElementType,
+        part: &[u8],
+        format: Format,
+    ) -> Result<()> {
         let rank = self.0.mine() as u64;
         self.0.agree(self.check(layout))?;
         let mine = layout.distribution().grid().contains(rank).then_some((rank, part));
-        let parts: Vec<(u64, &[T])> = mine.into_iter().collect();
+        let parts: Vec<(u64, &[u8])> = mine.into_iter().collect();
         save_by(&self.0, destination.as_ref(), layout, element, &parts, format)
     }
 

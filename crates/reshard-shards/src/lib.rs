@@ -72,7 +72,7 @@ pub use manifest::{Format, MANIFEST_NAME, Made, Manifest, ManifestArray, ShardFi
 pub use names::NamePattern;
 pub use npy::Npy;
 pub use options::{ConvertOptions, Converted};
-pub use save::save;
+pub use save::{save, save_bytes};
 pub use set::ShardSet;
 pub use tensors::{Tensor, Tensors};
 pub use verify::Verified;

@@ -95,6 +95,11 @@ impl ShardSet {
         self.load_bytes_of(self.only()?, to, rank, part)
     }
 
+    /// Reads the part of a rank as [`load_array_as`](Self::load_array_as), into memory that is given as bytes.
+    pub fn load_array_bytes_as(&self, name: &str, to: &Layout, rank: u64, part: &mut [u8]) -> Result<Loaded> {
+        self.load_bytes_of(self.array(name)?, to, rank, part)
+    }
+
     fn load_bytes_of(&self, array: &Array, to: &Layout, rank: u64, part: &mut [u8]) -> Result<Loaded> {
         let shape = to.distribution().shape();
         if shape != array.layout.distribution().shape() {

@@ -39,6 +39,19 @@ pub fn save<T: bytemuck::Pod>(
     parts: &[impl AsRef<[T]>],
     format: Format,
 ) -> Result<()> {
+    check_type::<T>(element)?;
+    let parts: Vec<&[u8]> = parts.iter().map(|part| bytemuck::cast_slice(part.as_ref())).collect();
+    save_bytes(destination, layout, element, &parts, format)
+}
+
+/// Writes the parts of all ranks as [`save`], from memory that is given as bytes.
+pub fn save_bytes(
+    destination: impl AsRef<Path>,
+    layout: &Layout,
+    element: ElementType,
+    parts: &[impl AsRef<[u8]>],
+    format: Format,
+) -> Result<()> {
     let ranks = layout.distribution().grid().size();
     if parts.len() as u64 != ranks {
         return Err(Error::new(
@@ -47,17 +60,17 @@ pub fn save<T: bytemuck::Pod>(
         ));
     }
     let ranks = layout.distribution().grid().sorted_ranks();
-    let parts: Vec<(u64, &[T])> = ranks.into_iter().zip(parts.iter().map(AsRef::as_ref)).collect();
+    let parts: Vec<(u64, &[u8])> = ranks.into_iter().zip(parts.iter().map(AsRef::as_ref)).collect();
     save_by(&Processes::One, destination.as_ref(), layout, element, &parts, format)
 }
 
-/// Writes a set by several processes, each with the parts of some ranks. Collective; processes give their parts by ascending rank.
-pub(crate) fn save_by<T: bytemuck::Pod>(
+/// Writes a set by several processes, each with the parts of some ranks, as bytes. Collective; processes give their parts by ascending rank.
+pub(crate) fn save_by(
     processes: &Processes,
     destination: &Path,
     layout: &Layout,
     element: ElementType,
-    parts: &[(u64, &[T])],
+    parts: &[(u64, &[u8])],
     format: Format,
 ) -> Result<()> {
     processes.agree(check(layout, element, parts))?;
@@ -76,24 +89,29 @@ pub(crate) fn save_by<T: bytemuck::Pod>(
     processes.agree(leader.unwrap_or(Ok(())))
 }
 
-fn check<T>(layout: &Layout, element: ElementType, parts: &[(u64, &[T])]) -> Result<()> {
-    if size_of::<T>() as u64 != element.bytes() {
-        return Err(Error::new(
-            ErrorKind::Mismatch,
-            format!(
-                "elements of {} bytes were given as {element}, which has {}",
-                size_of::<T>(),
-                element.bytes()
-            ),
-        ));
+/// Fails if elements of a type of Rust cannot be those of the set.
+pub(crate) fn check_type<T>(element: ElementType) -> Result<()> {
+    if size_of::<T>() as u64 == element.bytes() {
+        return Ok(());
     }
+    Err(Error::new(
+        ErrorKind::Mismatch,
+        format!(
+            "elements of {} bytes were given as {element}, which has {}",
+            size_of::<T>(),
+            element.bytes()
+        ),
+    ))
+}
+
+fn check(layout: &Layout, element: ElementType, parts: &[(u64, &[u8])]) -> Result<()> {
     for (rank, part) in parts {
-        let span = layout.span(*rank)?;
+        let span = layout.span(*rank)?.saturating_mul(element.bytes());
         if part.len() as u64 != span {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 format!(
-                    "the part of rank {rank} under {layout} has {span} elements, and {} were given",
+                    "the part of rank {rank} under {layout} has {span} bytes, and {} were given",
                     part.len()
                 ),
             ));
@@ -102,12 +120,12 @@ fn check<T>(layout: &Layout, element: ElementType, parts: &[(u64, &[T])]) -> Res
     Ok(())
 }
 
-fn write<T: bytemuck::Pod>(
+fn write(
     processes: &Processes,
     staging: &Staging,
     layout: &Layout,
     element: ElementType,
-    parts: &[(u64, &[T])],
+    parts: &[(u64, &[u8])],
     format: Format,
 ) -> Result<()> {
     let run = format!("{WORD}{layout} {element}");
@@ -123,7 +141,7 @@ fn write<T: bytemuck::Pod>(
     };
     let files = parts.iter().map(|(rank, part)| {
         let mut output = Output::of_ranks(staging, wanted(), true, |other| other == *rank)?;
-        write_part(&mut output, staging, layout, *rank, bytemuck::cast_slice(part), element.bytes())?;
+        write_part(&mut output, staging, layout, *rank, part, element.bytes())?;
         output.sync_all(staging, 1)?;
         output.finish(staging, 1, 0..1, &mut 0)
     });

@@ -85,6 +85,13 @@ impl Own<'_, u8> {
     pub fn as_bytes(self) -> Self {
         Self { as_bytes: true, ..self }
     }
+
+    /// Declares that the parts are bytes of elements of any size, which are scaled as numbers of the scaling's type; `None` copies them as
+    /// they are. For callers that learn the type at run time.
+    #[must_use]
+    pub fn as_bytes_scaled(self, scaling: Option<Scaling>) -> Self {
+        Self { as_bytes: true, scaling, ..self }
+    }
 }
 
 impl<T: Number> Own<'_, T> {
@@ -194,9 +201,13 @@ impl<'a, T: Pod> Own<'a, T> {
         to: &'a mut [T],
     ) -> Result<()> {
         match self.as_bytes {
-            true => {
+            true if self.scaling.is_none() => {
                 data.enter_own_bytes(array, rank, bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to))
             }
+            true => Err(Error::new(
+                ErrorKind::Unsupported,
+                "bytes in slices were to be scaled; give slices of numbers, or addresses with `Own::raw`",
+            )),
             false => data.enter_own(array, rank, from, to, self.scaling),
         }
     }

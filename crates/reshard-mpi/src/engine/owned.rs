@@ -6,6 +6,7 @@ use super::{MpiEngine, RunArrays, Running};
 use reshard::engine::Report;
 use reshard_plan::{Error, Result};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// A run in flight together with its engine, from [`MpiEngine::start_owned`]. Otherwise as [`Running`]; forgotten, it leaks the
 /// engine.
@@ -56,14 +57,31 @@ impl OwnedRun {
         self.running.as_mut().map_or(Ok(true), |running| running.test())
     }
 
+    /// As [`Running::wait_for`].
+    pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
+        self.running.as_mut().map_or(Ok(true), |running| running.wait_for(time))
+    }
+
+    /// As [`Running::abandon`]. Returns the engine, too, which says again why it cannot be used any more.
+    pub fn abandon(mut self, why: &str) -> (MpiEngine, Result<()>) {
+        let outcome = self.running.take().map_or(Ok(()), |running| running.abandon(why));
+        (self.into_engine(), outcome)
+    }
+
     /// Waits until the run is over on this rank. Returns the engine, and what this rank did; an engine whose run failed cannot be
     /// used any more.
     pub fn wait(mut self) -> (MpiEngine, Result<Report>) {
         let outcome = self.running.take().map_or_else(|| Ok(Report::default()), |running| running.wait());
+        (self.into_engine(), outcome)
+    }
+
+    /// The engine of a run that is gone.
+    fn into_engine(mut self) -> MpiEngine {
+        self.running = None;
         let engine = self.engine;
         std::mem::forget(self);
         // SAFETY: leaked in `start_owned`, and the run that used it is gone.
-        (*unsafe { Box::from_raw(engine.as_ptr()) }, outcome)
+        *unsafe { Box::from_raw(engine.as_ptr()) }
     }
 }
 

@@ -227,18 +227,35 @@ impl MoverDriver {
         self.broken.as_ref().map_or(Ok(()), failed)
     }
 
+    /// Does a part of the run, or waits a little for one to do.
+    fn turn(&mut self, data: &mut Buffers<'_>, state: &mut RunState) -> Result<()> {
+        match self.advance(data, state)? {
+            Progress::Moved => state.backoff.reset(),
+            Progress::Waits => {
+                self.check_notices(state)?;
+                let waited = state.backoff.wait(|| self.backend.awaited());
+                waited.map_err(|error| self.fail(error, state))?;
+            }
+            Progress::Done => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until the run is over, or `end` has come. Returns whether it is over.
+    fn finish_by(&mut self, end: Instant, data: &mut Buffers<'_>, state: &mut RunState) -> Result<bool> {
+        while !state.ended {
+            self.turn(data, state)?;
+            if !state.ended && Instant::now() >= end {
+                return Ok(false);
+            }
+        }
+        self.outcome().map(|()| true)
+    }
+
     /// Waits until the run is over.
     fn finish(&mut self, data: &mut Buffers<'_>, state: &mut RunState) -> Result<Report> {
         while !state.ended {
-            match self.advance(data, state)? {
-                Progress::Moved => state.backoff.reset(),
-                Progress::Waits => {
-                    self.check_notices(state)?;
-                    let waited = state.backoff.wait(|| self.backend.awaited());
-                    waited.map_err(|error| self.fail(error, state))?;
-                }
-                Progress::Done => {}
-            }
+            self.turn(data, state)?;
         }
         self.outcome().map(|()| state.report)
     }
@@ -303,6 +320,23 @@ impl Running<'_> {
             return self.driver.outcome().map(|()| true);
         }
         self.driver.progress(&mut self.data, &mut self.state)
+    }
+
+    /// Waits until the run is over on this rank, but at most so long: for callers that have to look after something else now and then, such
+    /// as signals. Returns whether it is over; may be called again after that.
+    pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
+        let end = Instant::now() + time;
+        self.driver.finish_by(end, &mut self.data, &mut self.state)
+    }
+
+    /// Ends the run at once, as one that failed: the other ranks get an error that names this rank and says `why`, and the engine cannot
+    /// be used any more. Returns the error; that of the run, if it had failed already. A run that is over stays as it was.
+    pub fn abandon(mut self, why: &str) -> Result<()> {
+        if !self.state.ended {
+            let why = Error::new(ErrorKind::External, why);
+            return Err(self.driver.fail(why, &mut self.state));
+        }
+        self.driver.outcome()
     }
 
     /// Waits until the run is over on this rank. Returns what this rank did.

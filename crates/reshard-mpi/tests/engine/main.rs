@@ -159,6 +159,7 @@ fn trust(installation: &Installation) {
     }
     for mover in private {
         play(&format!("owned-and-in-place {mover}"), 3);
+        play(&format!("abandoned {mover}"), 3);
     }
     for mover in ["shared", "shared-source"] {
         play(&format!("leaked-guard {mover}"), 3);

@@ -69,6 +69,7 @@ fn play_on(world: &dyn World, part: &str) {
                 "on-the-next-communicator" => trust::on_the_next_communicator(world, mover),
                 "run-after-a-failure" => trust::run_after_a_failure(world, mover),
                 "owned-and-in-place" => trust::owned_and_in_place(world, mover),
+                "abandoned" => trust::abandoned(world, mover),
                 "leaked-guard" => trust::leaked_guard(world, mover),
                 "strides-of-its-own" => trust::strides_of_its_own(world, mover),
                 "of-another-communicator" => trust::of_another_communicator(world, mover),

@@ -291,6 +291,47 @@ pub fn owned_and_in_place(world: &dyn World, mover: Mover) {
     assert!(to == exchange.values(world.rank(), 1, 9));
 }
 
+/// Rank 0 gives up in the middle of a run, as after Ctrl-C: the others are told at once, long before their deadline, who it was and
+/// why; the next engine works. A run that is over cannot be given up.
+pub fn abandoned(world: &dyn World, mover: Mover) {
+    let exchange = Exchange::new(world, 0);
+    let engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
+    let begin = |engine: MpiEngine| {
+        let from = exchange.values(world.rank(), 0, 3).leak();
+        let to = vec![0; exchange.values(world.rank(), 1, 0).len()].leak();
+        engine.start_owned(Own::new(from, to)).map_err(|(_, error)| error)
+    };
+    // Nobody but rank 0 begins before it has waited in vain: so it is in the middle.
+    if world.rank() == 0 {
+        let mut run = begin(engine).unwrap();
+        assert!(!run.wait_for(Duration::from_millis(30)).unwrap(), "nobody else has begun");
+        let (mut engine, outcome) = run.abandon("it was interrupted");
+        assert!(outcome.unwrap_err().to_string().contains("it was interrupted"));
+        let again = engine.run(Own::new(&[0_u64; 0], &mut [])).unwrap_err().to_string();
+        assert!(again.contains("it was interrupted"), "{again}");
+        world.meet();
+    } else {
+        world.meet();
+        let since = Instant::now();
+        let said = match begin(engine) {
+            Ok(run) => run.wait().1.unwrap_err(),
+            Err(error) => error,
+        };
+        let said = said.to_string();
+        assert!(said.contains("rank 0") && said.contains("it was interrupted"), "{said}");
+        assert!(since.elapsed() < LONG / 2, "told late");
+    }
+    let engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
+    let mut run = begin(engine).unwrap();
+    while !run.wait_for(Duration::from_millis(1)).unwrap() {}
+    assert!(run.wait_for(Duration::ZERO).unwrap());
+    let (mut engine, outcome) = run.abandon("too late");
+    outcome.unwrap();
+    let mut to = vec![0; engine.target_len(0)];
+    engine.run(Own::new(&exchange.values(world.rank(), 0, 7), &mut to)).unwrap();
+    assert!(to == exchange.values(world.rank(), 1, 7));
+}
+
 /// Rank 0 leaks the guard of a run on shared parts and drops the parts and the engine: nobody reads or writes memory that is gone, and
 /// the others end with the right data or an error.
 pub fn leaked_guard(world: &dyn World, mover: Mover) {

@@ -1,0 +1,636 @@
+//! Plans: what is moved, worked out once and run any number of times, with the parts of all ranks or, on a communicator, with those of this
+//! rank. What is wrong on one rank alone is told to the others: they wait for it.
+
+use crate::comm::{communicator, options};
+use crate::engine::EngineSlot;
+use crate::error::{OrRaise, told, wrong, wrong_type};
+use crate::layout::{Layout, layout_of, ranks};
+use crate::looks;
+use crate::memory::{Memory, Role, allocate, described, dtype_of};
+use crate::request::{Part, fills};
+use crate::run::{Run, told_report};
+use crate::scale::Scales;
+use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use reshard::Move;
+use reshard::engine::{RawPart, Report, Scaling};
+use reshard::schedule::{Options, Strategy};
+use reshard_mpi::communicator::ToCommunicator;
+use reshard_mpi::{MpiEngine, MpiOptions};
+use std::sync::{Arc, Mutex};
+
+#[pyclass(module = "reshard", frozen)]
+pub struct Plan {
+    pub moving: Move,
+    dtype: Py<PyArrayDescr>,
+    slot: Arc<EngineSlot>,
+    /// This rank, between processes.
+    rank: Option<u64>,
+    comm: Option<Py<PyAny>>,
+    /// Every element of the destination is written.
+    fills: bool,
+    report: Mutex<Option<Report>>,
+}
+
+/// What one rank gives for a plan between processes.
+struct Stated<'p> {
+    from: reshard::Layout,
+    to: reshard::Layout,
+    /// None if this rank has no elements, and nobody said it.
+    dtype: Option<Bound<'p, PyArrayDescr>>,
+}
+
+/// The arrays of one run.
+struct Parts<'p> {
+    sources: Vec<Memory>,
+    targets: Vec<Memory>,
+    from: Vec<RawPart>,
+    to: Vec<RawPart>,
+    scaling: Option<Scaling>,
+    /// What the run returns.
+    result: Bound<'p, PyAny>,
+}
+
+impl Plan {
+    fn of_all_ranks(moving: Move, dtype: Bound<'_, PyArrayDescr>, threads: Option<usize>) -> PyResult<Self> {
+        let py = dtype.py();
+        let slot = py.detach(|| EngineSlot::threads(moving.clone(), threads)).or_raise()?;
+        let fills = fills(&moving);
+        let (slot, report) = (Arc::new(slot), Mutex::new(None));
+        Ok(Self { moving, dtype: dtype.unbind(), slot, rank: None, comm: None, fills, report })
+    }
+
+    /// Between processes; collective. `stated` says what this rank gives, whose number it is given; what is wrong on it is an exception on
+    /// all, and a rank that has no elements learns their type from the others.
+    fn of_own_rank<'p>(
+        comm: &Bound<'p, PyAny>,
+        options: PyResult<MpiOptions>,
+        part: &Part<'_, 'p>,
+        stated: impl FnOnce(u64) -> PyResult<Stated<'p>>,
+    ) -> PyResult<Self> {
+        let py = comm.py();
+        let raw = communicator(comm)?;
+        let (options, refused) = match options {
+            Ok(options) => (options, None),
+            Err(refused) => (MpiOptions::default(), Some(refused)),
+        };
+        let limit = options.setup_deadline.or(options.deadline);
+        let stated = refused.map_or_else(|| stated(raw.rank() as u64), Err);
+        let said = stated.and_then(|stated| {
+            let text = stated.dtype.as_ref().map_or(Ok(String::new()), text_of)?;
+            Ok((stated, text))
+        });
+        let (stated, mine) = match said {
+            Ok((stated, mine)) => (Ok(stated), mine),
+            Err(refused) => (Err(refused), String::new()),
+        };
+        let gathered = py.detach(|| {
+            let all = raw.to_communicator(limit)?;
+            Ok((all.gather_texts(mine.as_bytes(), limit)?, all))
+        });
+        let (texts, all) = gathered.or_raise()?;
+        let moving = stated.and_then(|Stated { from, to, dtype }| {
+            let dtype = dtype.map_or_else(|| kind_of_all(py, &texts), Ok)?;
+            Ok((part.moving(from, to, dtype.itemsize() as u64)?, dtype))
+        });
+        let moving = check_kinds(&texts).and(moving);
+        let moves = moving.as_ref().map(|(moving, _)| vec![moving.clone()]).map_err(told);
+        let engine = py.detach(|| MpiEngine::of_moves(moves, &all, options));
+        // This rank's own exception says more than what all were told.
+        let (moving, dtype) = moving?;
+        let slot = Arc::new(EngineSlot::mpi(engine.or_raise()?));
+        let (fills, comm) = (fills(&moving), Some(comm.clone().unbind()));
+        let (rank, report) = (Some(raw.rank() as u64), Mutex::new(None));
+        Ok(Self { moving, dtype: dtype.unbind(), slot, rank, comm, fills, report })
+    }
+
+    /// The arrays of a run with the parts of all ranks.
+    fn all_parts<'p>(
+        &self,
+        py: Python<'p>,
+        given: &Bound<'p, PyAny>,
+        out: Option<&Bound<'p, PyAny>>,
+        scales: &Scales<'_, 'p>,
+    ) -> PyResult<Parts<'p>> {
+        let dtype = self.dtype.bind(py);
+        let scaling = scales.of(dtype)?;
+        let (from, to) = (self.moving.from(), self.moving.to());
+        let mut sources = Vec::new();
+        for (part, rank) in listed(given, &ranks(from), "a", "source")?.iter().zip(ranks(from)) {
+            sources.push((Memory::of(part, Role::Source(rank))?, Role::Source(rank)));
+        }
+        let result = match out {
+            Some(out) => out.clone(),
+            None => {
+                self.check_complete(scales)?;
+                let parts = ranks(to).into_iter().map(|rank| allocate(to, rank, dtype, !self.fills));
+                PyList::new(py, parts.collect::<PyResult<Vec<_>>>()?)?.into_any()
+            }
+        };
+        let mut targets = Vec::new();
+        for (part, rank) in listed(&result, &ranks(to), "out", "destination")?.iter().zip(ranks(to)) {
+            targets.push((Memory::of(part, Role::Target(rank))?, Role::Target(rank)));
+        }
+        let parts = self.checked(py, sources, targets, scaling, result)?;
+        if out.is_some() {
+            check_apart(py, &parts.targets)?;
+        }
+        Ok(parts)
+    }
+
+    /// The arrays of a run with the parts of this rank.
+    fn own_parts<'p>(
+        &self,
+        py: Python<'p>,
+        rank: u64,
+        given: &Bound<'p, PyAny>,
+        out: Option<&Bound<'p, PyAny>>,
+        scales: &Scales<'_, 'p>,
+    ) -> PyResult<Parts<'p>> {
+        let dtype = self.dtype.bind(py);
+        let scaling = scales.of(dtype)?;
+        let (from, to) = (self.moving.from(), self.moving.to());
+        let has = |layout: &reshard::Layout| layout.distribution().grid().contains(rank);
+        let source = own_part(given, has(from), Role::Source(rank))?;
+        let result = match out {
+            Some(out) => out.clone(),
+            None if has(to) => {
+                self.check_complete(scales)?;
+                allocate(to, rank, dtype, !self.fills)?
+            }
+            None => py.None().into_bound(py),
+        };
+        let target = own_part(&result, has(to), Role::Target(rank))?;
+        let with =
+            |memory: Option<Memory>, role: Role| memory.map(|memory| (memory, role)).into_iter().collect();
+        self.checked(py, with(source, Role::Source(rank)), with(target, Role::Target(rank)), scaling, result)
+    }
+
+    /// Fails if a destination that nobody gave would not be written as a whole.
+    fn check_complete(&self, scales: &Scales<'_, '_>) -> PyResult<()> {
+        match scales.keeps()? {
+            true => Err(wrong(
+                "beta was given without out; beta scales what the destination has before, so give that as out",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn checked<'p>(
+        &self,
+        py: Python<'p>,
+        sources: Vec<(Memory, Role)>,
+        targets: Vec<(Memory, Role)>,
+        scaling: Option<Scaling>,
+        result: Bound<'p, PyAny>,
+    ) -> PyResult<Parts<'p>> {
+        let dtype = self.dtype.bind(py);
+        let raw = |layout: &reshard::Layout, parts: &[(Memory, Role)]| {
+            parts
+                .iter()
+                .map(|(memory, role)| memory.part(py, layout, dtype, *role))
+                .collect::<PyResult<Vec<_>>>()
+        };
+        let (from, to) = (raw(self.moving.from(), &sources)?, raw(self.moving.to(), &targets)?);
+        targets.iter().try_for_each(|(memory, role)| memory.check_writable(*role))?;
+        let memories = |parts: Vec<(Memory, Role)>| parts.into_iter().map(|(memory, _)| memory).collect();
+        Ok(Parts { sources: memories(sources), targets: memories(targets), from, to, scaling, result })
+    }
+
+    fn begin<'p>(
+        &self,
+        py: Python<'p>,
+        given: &Bound<'p, PyAny>,
+        out: Option<&Bound<'p, PyAny>>,
+        scales: &Scales<'_, 'p>,
+    ) -> PyResult<Begun<'p>> {
+        let Some(rank) = self.rank else {
+            let parts = self.all_parts(py, given, out, scales)?;
+            let Parts { from, to, scaling, .. } = &parts;
+            #[allow(unsafe_code)]
+            // SAFETY: the memories are kept until it returns, are large enough, and destinations are apart; that no other thread of Python
+            // uses them meanwhile is the caller's promise, as with every function of NumPy that works without the interpreter lock.
+            let report = py.detach(|| unsafe { self.slot.run_all(from, to, *scaling) }).or_raise()?;
+            return Ok(Begun::Over(report, parts.result));
+        };
+        // The other ranks may be in this run already.
+        let parts = self
+            .own_parts(py, rank, given, out, scales)
+            .inspect_err(|refused| self.slot.refuse(told(refused)))?;
+        let only = |parts: &[RawPart]| parts.first().copied().unwrap_or(RawPart::NONE);
+        let (from, to, scaling) = (only(&parts.from), only(&parts.to), parts.scaling);
+        #[allow(unsafe_code)]
+        // SAFETY: as above; the run keeps the memories until it is over.
+        let run = py.detach(|| unsafe { self.slot.start(from, to, scaling) }).or_raise()?;
+        let Parts { mut sources, targets, result, .. } = parts;
+        sources.extend(targets);
+        Ok(Begun::InFlight(Run::in_flight(&self.slot, run, sources, result.clone().unbind()), result))
+    }
+}
+
+/// What became of a run that was begun.
+enum Begun<'p> {
+    Over(Report, Bound<'p, PyAny>),
+    InFlight(Run, Bound<'p, PyAny>),
+}
+
+#[pymethods]
+impl Plan {
+    #[new]
+    #[pyo3(signature = (src, dst, dtype=None, comm=None, *, window=None, at=None, axes=None, threads=None, deadline=None, mover=None, memory=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        src: &Bound<'_, PyAny>,
+        dst: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        comm: Option<&Bound<'_, PyAny>>,
+        window: Option<&Bound<'_, PyAny>>,
+        at: Option<&Bound<'_, PyAny>>,
+        axes: Option<&Bound<'_, PyAny>>,
+        threads: Option<usize>,
+        deadline: Option<f64>,
+        mover: Option<&str>,
+        memory: Option<u64>,
+    ) -> PyResult<Self> {
+        let part = Part { window, at, axes };
+        let stated = || Ok((layout_of(src, "src")?, layout_of(dst, "dst")?, dtype_of(py, dtype)?));
+        let Some(comm) = comm else {
+            check_only_between(deadline, mover, memory)?;
+            let (from, to, dtype) = stated()?;
+            return Self::of_all_ranks(part.moving(from, to, dtype.itemsize() as u64)?, dtype, threads);
+        };
+        let options = check_only_here(threads).and_then(|()| options(deadline, mover, memory));
+        Self::of_own_rank(comm, options, &part, |_| {
+            stated().map(|(from, to, dtype)| Stated { from, to, dtype: Some(dtype) })
+        })
+    }
+
+    #[pyo3(signature = (a, out=None, *, alpha=None, beta=None, conjugate=false))]
+    fn run<'p>(
+        &self,
+        py: Python<'p>,
+        a: &Bound<'p, PyAny>,
+        out: Option<&Bound<'p, PyAny>>,
+        alpha: Option<&Bound<'p, PyAny>>,
+        beta: Option<&Bound<'p, PyAny>>,
+        conjugate: bool,
+    ) -> PyResult<Bound<'p, PyAny>> {
+        let (report, result) = match self.begin(py, a, out, &Scales { alpha, beta, conjugate })? {
+            Begun::Over(report, result) => (report, result),
+            Begun::InFlight(run, result) => (run.finish(py)?, result),
+        };
+        if let Ok(mut last) = self.report.lock() {
+            *last = Some(report);
+        }
+        Ok(result)
+    }
+
+    #[pyo3(signature = (a, out=None, *, alpha=None, beta=None, conjugate=false))]
+    fn start<'p>(
+        &self,
+        py: Python<'p>,
+        a: &Bound<'p, PyAny>,
+        out: Option<&Bound<'p, PyAny>>,
+        alpha: Option<&Bound<'p, PyAny>>,
+        beta: Option<&Bound<'p, PyAny>>,
+        conjugate: bool,
+    ) -> PyResult<Run> {
+        match self.begin(py, a, out, &Scales { alpha, beta, conjugate })? {
+            Begun::Over(report, result) => Ok(Run::over(&self.slot, report, result.unbind())),
+            Begun::InFlight(run, _) => Ok(run),
+        }
+    }
+
+    #[getter]
+    fn src(&self) -> Layout {
+        Layout(self.moving.from().clone())
+    }
+
+    #[getter]
+    fn dst(&self) -> Layout {
+        Layout(self.moving.to().clone())
+    }
+
+    #[getter]
+    fn dtype<'p>(&self, py: Python<'p>) -> Bound<'p, PyArrayDescr> {
+        self.dtype.bind(py).clone()
+    }
+
+    #[getter]
+    fn comm(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.comm.as_ref().map(|comm| comm.clone_ref(py))
+    }
+
+    #[getter]
+    fn mover(&self) -> PyResult<&'static str> {
+        self.slot.mover().or_raise()
+    }
+
+    #[getter]
+    fn report<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyDict>>> {
+        let last = self.report.lock().map_or(None, |last| *last);
+        last.map(|report| told_report(py, &report)).transpose()
+    }
+
+    #[getter]
+    fn elements(&self) -> u64 {
+        self.moving.problem().elems()
+    }
+
+    /// Senders, receivers, elements: see `Traffic` in Python.
+    fn _traffic<'p>(&self, py: Python<'p>) -> PyResult<[Bound<'p, PyArray1<u64>>; 3]> {
+        looks::traffic(py, self.moving.problem())
+    }
+
+    /// Better ranks, and volumes: see `Relabelling` in Python.
+    fn _relabelled(&self, py: Python<'_>) -> PyResult<(Vec<u64>, [u128; 4])> {
+        looks::relabelled(py, self.moving.problem())
+    }
+
+    fn traffic<'p>(slf: &Bound<'p, Self>) -> PyResult<Bound<'p, PyAny>> {
+        slf.py().import("reshard._looks")?.call_method1("traffic", (slf,))
+    }
+
+    fn relabel<'p>(slf: &Bound<'p, Self>) -> PyResult<Bound<'p, PyAny>> {
+        slf.py().import("reshard._looks")?.call_method1("relabel", (slf,))
+    }
+
+    #[pyo3(signature = (strategy="optimal", **machine))]
+    fn explain<'p>(
+        slf: &Bound<'p, Self>,
+        strategy: &str,
+        machine: Option<&Bound<'p, PyDict>>,
+    ) -> PyResult<Bound<'p, PyAny>> {
+        slf.py().import("reshard._looks")?.call_method("explain", (slf, strategy), machine)
+    }
+
+    #[pyo3(signature = (strategy="optimal", *, alpha=1, beta=1, max_steps=None, in_flight=8, shared_ranks=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn schedule(
+        &self,
+        py: Python<'_>,
+        strategy: &str,
+        alpha: u64,
+        beta: u64,
+        max_steps: Option<u64>,
+        in_flight: u64,
+        shared_ranks: bool,
+    ) -> PyResult<looks::Schedule> {
+        let options = schedule_options(strategy, in_flight, shared_ranks)?;
+        let options = options.with_alpha(alpha).with_beta(beta).with_most_steps(max_steps);
+        looks::Schedule::new(py, self.moving.problem(), &options)
+    }
+
+    #[pyo3(signature = (strategy="optimal", *, network="flat", alpha=None, beta=None, pack=0.0, ports=1, barriers=false, half_duplex=false, in_flight=8, shared_ranks=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn simulate(
+        &self,
+        py: Python<'_>,
+        strategy: &str,
+        network: &str,
+        alpha: Option<f64>,
+        beta: Option<f64>,
+        pack: f64,
+        ports: u64,
+        barriers: bool,
+        half_duplex: bool,
+        in_flight: u64,
+        shared_ranks: bool,
+    ) -> PyResult<looks::Timeline> {
+        let options = schedule_options(strategy, in_flight, shared_ranks)?;
+        let machine = looks::MachineWords { network, alpha, beta, pack, ports, half_duplex };
+        let (from, to) = (self.moving.from().distribution(), self.moving.to().distribution());
+        let layouts = format!("{} to {}", from.pattern(), to.pattern());
+        looks::Timeline::new(py, self.moving.problem(), layouts, options, &machine, barriers)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let (from, to) = (self.moving.from(), self.moving.to());
+        let elements = self.moving.problem().elems();
+        format!("Plan({from} -> {to}, {}, {elements} elements)", self.dtype.bind(py))
+    }
+
+    fn __reduce__<'p>(&self, py: Python<'p>) -> PyResult<(Bound<'p, PyAny>, (String, Py<PyArrayDescr>))> {
+        if self.comm.is_some() {
+            return Err(wrong_type(
+                "a plan on a communicator cannot be pickled, as no other process has that; make the plan there",
+            ));
+        }
+        let state = serde_json::to_string(&self.moving).map_err(|error| wrong(error.to_string()))?;
+        Ok((py.import("reshard._reshard")?.getattr("plan_from_state")?, (state, self.dtype.clone_ref(py))))
+    }
+}
+
+fn schedule_options(strategy: &str, in_flight: u64, shared_ranks: bool) -> PyResult<Options> {
+    let strategy: Strategy = strategy.parse().or_raise()?;
+    Ok(Options::default().with_strategy(strategy).with_in_flight(in_flight).with_shared_ranks(shared_ranks))
+}
+
+/// A plan as it was pickled.
+#[pyfunction]
+pub fn plan_from_state(state: &str, dtype: Bound<'_, PyArrayDescr>) -> PyResult<Plan> {
+    let moving = serde_json::from_str(state)
+        .map_err(|error| wrong(format!("the pickled plan cannot be read: {error}")))?;
+    Plan::of_all_ranks(moving, dtype, None)
+}
+
+/// Moves all of an array, or a window of it, once.
+#[pyfunction]
+#[pyo3(signature = (a, src, dst, comm=None, out=None, *, window=None, at=None, axes=None, alpha=None, beta=None, conjugate=false, threads=None, deadline=None, mover=None, memory=None))]
+#[allow(clippy::too_many_arguments)]
+pub fn redistribute<'p>(
+    py: Python<'p>,
+    a: &Bound<'p, PyAny>,
+    src: &Bound<'p, PyAny>,
+    dst: &Bound<'p, PyAny>,
+    comm: Option<&Bound<'p, PyAny>>,
+    out: Option<&Bound<'p, PyAny>>,
+    window: Option<&Bound<'p, PyAny>>,
+    at: Option<&Bound<'p, PyAny>>,
+    axes: Option<&Bound<'p, PyAny>>,
+    alpha: Option<&Bound<'p, PyAny>>,
+    beta: Option<&Bound<'p, PyAny>>,
+    conjugate: bool,
+    threads: Option<usize>,
+    deadline: Option<f64>,
+    mover: Option<&str>,
+    memory: Option<u64>,
+) -> PyResult<Bound<'p, PyAny>> {
+    let part = Part { window, at, axes };
+    let scales = Scales { alpha, beta, conjugate };
+    let Some(comm) = comm else {
+        check_only_between(deadline, mover, memory)?;
+        let (from, to) = (layout_of(src, "src")?, layout_of(dst, "dst")?);
+        let (from, dtype) = laid_out(from, a, "a", "source", Role::Source)?;
+        let to = match out {
+            None => to,
+            Some(out) => laid_out(to, out, "out", "destination", Role::Target)?.0,
+        };
+        let dtype = dtype.ok_or_else(|| wrong("no part was given, so the type of elements is not known"))?;
+        let moving = part.moving(from, to, dtype.itemsize() as u64)?;
+        return Plan::of_all_ranks(moving, dtype, threads)?.run(py, a, out, alpha, beta, conjugate);
+    };
+    let options = check_only_here(threads).and_then(|()| options(deadline, mover, memory));
+    let plan = Plan::of_own_rank(comm, options, &part, |rank| {
+        let (mut from, mut to) = (layout_of(src, "src")?, layout_of(dst, "dst")?);
+        let has = |layout: &reshard::Layout| layout.distribution().grid().contains(rank);
+        let mut dtype = None;
+        if let Some(memory) = own_part(a, has(&from), Role::Source(rank))? {
+            from = memory.laid_out(from, rank, Role::Source(rank))?;
+            dtype = Some(memory.dtype.bind(py).clone());
+        }
+        if let Some(out) = out
+            && let Some(memory) = own_part(out, has(&to), Role::Target(rank))?
+        {
+            to = memory.laid_out(to, rank, Role::Target(rank))?;
+            dtype = dtype.or_else(|| Some(memory.dtype.bind(py).clone()));
+        }
+        // Told to all here, where they wait.
+        dtype.as_ref().map_or(Ok(None), |dtype| scales.of(dtype))?;
+        Ok(Stated { from, to, dtype })
+    })?;
+    plan.run(py, a, out, alpha, beta, conjugate)
+}
+
+/// Moves all of an array whose parts are here, into new ones.
+pub fn move_all<'p>(py: Python<'p>, moving: Move, parts: &[Bound<'p, PyAny>]) -> PyResult<Bound<'p, PyAny>> {
+    let first =
+        parts.first().ok_or_else(|| wrong("no part was given, so the type of elements is not known"))?;
+    let dtype = Memory::of(first, Role::Array)?.dtype.into_bound(py);
+    let moving = moving.of_bytes(dtype.itemsize() as u64).or_raise()?;
+    let parts = PyList::new(py, parts)?;
+    Plan::of_all_ranks(moving, dtype, None)?.run(py, &parts, None, None, None, false)
+}
+
+/// The layout with the strides of the parts that were given, and the type of their elements.
+fn laid_out<'p>(
+    mut layout: reshard::Layout,
+    given: &Bound<'p, PyAny>,
+    name: &str,
+    side: &str,
+    role: fn(u64) -> Role,
+) -> PyResult<(reshard::Layout, Option<Bound<'p, PyArrayDescr>>)> {
+    let mut dtype = None;
+    for (part, rank) in listed(given, &ranks(&layout), name, side)?.iter().zip(ranks(&layout)) {
+        let memory = Memory::of(part, role(rank))?;
+        layout = memory.laid_out(layout, rank, role(rank))?;
+        dtype = dtype.or_else(|| Some(memory.dtype.into_bound(given.py())));
+    }
+    Ok((layout, dtype))
+}
+
+/// The parts of all ranks: a sequence, or the only one.
+fn listed<'p>(
+    given: &Bound<'p, PyAny>,
+    ranks: &[u64],
+    name: &str,
+    side: &str,
+) -> PyResult<Vec<Bound<'p, PyAny>>> {
+    let is_one = given.cast::<PyUntypedArray>().is_ok();
+    if is_one && ranks.len() == 1 {
+        return Ok(vec![given.clone()]);
+    }
+    let wanted = format!(
+        "without a communicator {name} is the list of the {side} parts of all {} ranks, in the order of the ranks",
+        ranks.len()
+    );
+    let parts: Vec<Bound<'p, PyAny>> = match given.extract() {
+        Ok(parts) if !is_one => parts,
+        _ => return Err(wrong_type(format!("{name} was given as {}; {wanted}", described(given)))),
+    };
+    match parts.len() == ranks.len() {
+        true => Ok(parts),
+        false => Err(wrong(format!("{name} was given as a list of {}; {wanted}", parts.len()))),
+    }
+}
+
+/// The part of this rank; none if it has none.
+fn own_part(given: &Bound<'_, PyAny>, has: bool, role: Role) -> PyResult<Option<Memory>> {
+    match (has, given.is_none()) {
+        (true, true) => Err(wrong_type(format!(
+            "{role} was given as None, and this rank has one under the layout; give its array"
+        ))),
+        (true, false) => Memory::of(given, role).map(Some),
+        (false, true) => Ok(None),
+        (false, false) if Memory::of(given, role)?.shape.contains(&0) => Ok(None),
+        (false, false) => {
+            Err(wrong(format!("{role} was given, and this rank has none under the layout; give None")))
+        }
+    }
+}
+
+/// Fails if two destinations have elements in common. Those whose memory interleaves are asked one by one.
+fn check_apart(py: Python<'_>, targets: &[Memory]) -> PyResult<()> {
+    let mut spans: Vec<(usize, usize, usize)> = targets
+        .iter()
+        .enumerate()
+        .map(|(number, memory)| (memory.span(), number))
+        .filter(|((begin, end), _)| begin < end)
+        .map(|((begin, end), number)| (begin, end, number))
+        .collect();
+    spans.sort_unstable();
+    for (place, &(_, end, one)) in spans.iter().enumerate() {
+        for &(_, _, other) in spans[place + 1..].iter().take_while(|(begin, _, _)| *begin < end) {
+            let shares = py.import("numpy")?.getattr("shares_memory")?;
+            if shares.call1((&targets[one].object, &targets[other].object))?.is_truthy()? {
+                let (one, other) = (one.min(other), one.max(other));
+                return Err(wrong(format!(
+                    "the destination parts {one} and {other}, counted from 0, have memory in common; give each memory of its own"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Fails if something was given that is for communicators only.
+fn check_only_between(deadline: Option<f64>, mover: Option<&str>, memory: Option<u64>) -> PyResult<()> {
+    match deadline.is_some() || mover.is_some() || memory.is_some() {
+        true => Err(wrong(
+            "deadline, mover and memory are for plans between processes; give comm, too, or leave them out",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Fails if something was given that is for one process only.
+fn check_only_here(threads: Option<usize>) -> PyResult<()> {
+    match threads {
+        Some(_) => Err(wrong(
+            "threads is for plans with the parts of all ranks; between processes each rank is one, leave it out",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A type of elements as text, from which it can be made again.
+fn text_of(dtype: &Bound<'_, PyArrayDescr>) -> PyResult<String> {
+    let format = dtype.py().import("numpy")?.getattr("lib")?.getattr("format")?;
+    Ok(format.call_method1("dtype_to_descr", (dtype,))?.repr()?.to_string())
+}
+
+/// Fails if two ranks gave elements of different types.
+fn check_kinds(texts: &[Vec<u8>]) -> PyResult<()> {
+    let mut known = texts.iter().enumerate().filter(|(_, text)| !text.is_empty());
+    let Some((first, kind)) = known.next() else { return Ok(()) };
+    match known.find(|(_, text)| *text != kind) {
+        None => Ok(()),
+        Some((other, text)) => Err(wrong_type(format!(
+            "rank {first} gave elements of type {} and rank {other} of type {}; give one type on all ranks",
+            String::from_utf8_lossy(kind),
+            String::from_utf8_lossy(text)
+        ))),
+    }
+}
+
+/// The type of elements that the other ranks gave.
+fn kind_of_all<'p>(py: Python<'p>, texts: &[Vec<u8>]) -> PyResult<Bound<'p, PyArrayDescr>> {
+    let Some(text) = texts.iter().find(|text| !text.is_empty()) else {
+        return Err(wrong("no rank gave an array, so the type of elements is not known"));
+    };
+    let descr = py.import("ast")?.call_method1("literal_eval", (String::from_utf8_lossy(text).as_ref(),))?;
+    let format = py.import("numpy")?.getattr("lib")?.getattr("format")?;
+    Ok(format.call_method1("descr_to_dtype", (descr,))?.cast_into::<PyArrayDescr>()?)
+}

@@ -1,0 +1,199 @@
+//! A run in flight: tested now and then, waited for, or left by an exception. It keeps the arrays it uses.
+
+use crate::engine::EngineSlot;
+use crate::error::{raised, told, wrong};
+use crate::memory::Memory;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use reshard::engine::Report;
+use reshard::{Error, ErrorKind};
+use reshard_mpi::{MpiEngine, OwnedRun};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+/// How long a wait lasts before Python may handle signals.
+const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
+
+#[pyclass(module = "reshard", frozen)]
+pub struct Run {
+    state: Mutex<RunState>,
+    slot: Arc<EngineSlot>,
+    /// What `wait` returns.
+    result: Py<PyAny>,
+    /// The arrays that it reads and writes, until it is over.
+    kept: Mutex<Vec<Memory>>,
+}
+
+enum RunState {
+    InFlight(Box<OwnedRun>),
+    Over(reshard::Result<Report>),
+    /// A thread has it, or a panic took it.
+    Taken,
+}
+
+impl Run {
+    pub fn in_flight(slot: &Arc<EngineSlot>, run: OwnedRun, kept: Vec<Memory>, result: Py<PyAny>) -> Self {
+        let state = Mutex::new(RunState::InFlight(Box::new(run)));
+        Self { state, slot: Arc::clone(slot), result, kept: Mutex::new(kept) }
+    }
+
+    /// One that was over when it began.
+    pub fn over(slot: &Arc<EngineSlot>, report: Report, result: Py<PyAny>) -> Self {
+        let state = Mutex::new(RunState::Over(Ok(report)));
+        Self { state, slot: Arc::clone(slot), result, kept: Mutex::default() }
+    }
+
+    fn lock(&self) -> PyResult<MutexGuard<'_, RunState>> {
+        match self.state.try_lock() {
+            Ok(state) => Ok(state),
+            Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(wrong("another thread is waiting for this run; wait for it there"))
+            }
+        }
+    }
+
+    /// Waits until it is over. Ctrl-C ends it at once, as a failure of this rank.
+    pub fn finish(&self, py: Python<'_>) -> PyResult<Report> {
+        let mut state = self.lock()?;
+        loop {
+            let run = match &mut *state {
+                RunState::Over(outcome) => return outcome.clone().map_err(raised),
+                RunState::Taken => return Err(raised(lost())),
+                RunState::InFlight(run) => run,
+            };
+            match py.detach(|| run.wait_for(BETWEEN_SIGNALS)) {
+                Ok(false) => {
+                    if let Err(interrupt) = py.check_signals() {
+                        self.leave(py, &mut state, "it was interrupted (Ctrl-C)");
+                        return Err(interrupt);
+                    }
+                }
+                Ok(true) | Err(_) => self.end(py, &mut state),
+            }
+        }
+    }
+
+    /// Takes the outcome of a run that is over, and gives its engine back.
+    fn end(&self, py: Python<'_>, state: &mut RunState) {
+        if let RunState::InFlight(run) = std::mem::replace(state, RunState::Taken) {
+            let (engine, outcome) = py.detach(|| run.wait());
+            self.over_with(engine, state, outcome);
+        }
+    }
+
+    /// Ends a run that is not over as a failure; the other ranks are told why.
+    fn leave(&self, py: Python<'_>, state: &mut RunState, why: &str) {
+        if let RunState::InFlight(run) = std::mem::replace(state, RunState::Taken) {
+            let (engine, outcome) = py.detach(|| run.abandon(why));
+            self.over_with(engine, state, outcome.map(|()| Report::default()));
+        }
+    }
+
+    fn over_with(&self, engine: MpiEngine, state: &mut RunState, outcome: reshard::Result<Report>) {
+        self.slot.give_back(engine);
+        *state = RunState::Over(outcome);
+        if let Ok(mut kept) = self.kept.lock() {
+            kept.clear();
+        }
+    }
+}
+
+#[pymethods]
+impl Run {
+    /// Moves what can be moved without waiting; whether the run is over.
+    fn test(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.lock()?;
+        let tested = match &mut *state {
+            RunState::InFlight(run) => py.detach(|| run.test()),
+            RunState::Over(outcome) => return outcome.clone().map(|_| true).map_err(raised),
+            RunState::Taken => return Err(raised(lost())),
+        };
+        match tested {
+            Ok(false) => Ok(false),
+            Ok(true) | Err(_) => {
+                self.end(py, &mut state);
+                match &*state {
+                    RunState::Over(Err(error)) => Err(raised(error.clone())),
+                    _ => Ok(true),
+                }
+            }
+        }
+    }
+
+    fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.finish(py)?;
+        Ok(self.result.clone_ref(py))
+    }
+
+    #[getter]
+    fn report<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyDict>>> {
+        match &*self.lock()? {
+            RunState::Over(Ok(report)) => Ok(Some(told_report(py, report)?)),
+            _ => Ok(None),
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind=None, value=None, traceback=None))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Option<&Bound<'_, PyAny>>,
+        value: Option<&Bound<'_, PyAny>>,
+        traceback: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let _ = (kind, traceback);
+        match value {
+            None => self.finish(py).map(|_| false),
+            Some(value) => {
+                let why = format!(
+                    "it raised an exception during the run: {}",
+                    told(&PyErr::from_value(value.clone()))
+                );
+                self.leave(py, &mut *self.lock()?, &why);
+                Ok(false)
+            }
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // The other ranks rely on a run: one that nobody waited for is waited for here, without keeping other threads from running.
+        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let RunState::InFlight(run) = std::mem::replace(state, RunState::Taken) {
+            let slot = &self.slot;
+            Python::attach(|py| {
+                py.detach(|| {
+                    let (engine, _) = run.wait();
+                    slot.give_back(engine);
+                });
+            });
+        }
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Failed, "the run was lost in an earlier failure")
+}
+
+/// What a run did, by name.
+pub fn told_report<'p>(py: Python<'p>, report: &Report) -> PyResult<Bound<'p, PyDict>> {
+    let told = PyDict::new(py);
+    for (name, count) in [("bytes", report.bytes), ("messages", report.messages), ("steps", report.steps)] {
+        told.set_item(name, count)?;
+    }
+    for (name, seconds) in [
+        ("seconds", report.seconds),
+        ("pack_seconds", report.pack_seconds),
+        ("unpack_seconds", report.unpack_seconds),
+        ("wait_seconds", report.wait_seconds),
+    ] {
+        told.set_item(name, seconds)?;
+    }
+    Ok(told)
+}

@@ -1,0 +1,310 @@
+"""What ranks do together: started by test_mpi.py under mpirun, with the name of a part and its arguments.
+
+A part that ends well on a rank prints "fine" for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+if "imported-before" in sys.argv:
+    import reshard
+from mpi4py import MPI
+
+import reshard
+from slow import Case, bits, memory, random_case
+
+COMM = MPI.COMM_WORLD
+RANK = COMM.rank
+
+
+def own(case: Case, slow: Any, whole: np.ndarray) -> np.ndarray | None:
+    return slow.part(whole, RANK) if RANK in slow.ranks else None
+
+
+def check(case: Case, out: np.ndarray | None, seed: int) -> None:
+    expected = own(case, case.dst, case.after)
+    if expected is None:
+        assert out is None, seed
+        return
+    assert out is not None and out.dtype == case.dtype and out.shape == expected.shape, seed
+    if case.scales:
+        assert (out == expected).all(), f"case {seed}: rank {RANK}"
+    else:
+        assert bits(out) == bits(expected), f"case {seed}: rank {RANK}"
+
+
+def laid(layout: reshard.Layout, part: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
+    if part is None:
+        return None
+    array = layout.empty(RANK, dtype)
+    array[...] = part
+    return array
+
+
+def values(first: str, count: str) -> None:
+    """Random redistributions, each rank with memory of its own form."""
+    for seed in range(int(first), int(first) + int(count)):
+        case = random_case(seed, COMM.size)
+        src = reshard.layout(case.src.notation, shape=case.src.shape)
+        dst = reshard.layout(case.dst.notation, shape=case.dst.shape)
+        rng = np.random.default_rng([seed, RANK])
+        a, out = own(case, case.src, case.whole), own(case, case.dst, case.before)
+        if seed % 2:
+            given = None if a is None else memory(rng, a)[0]
+            place = None if out is None or not case.with_out else memory(rng, out)[0]
+            if not case.with_out and case.scales.get("beta"):
+                continue
+            check(case, reshard.redistribute(given, src, dst, COMM, place, **case.arguments, **case.scales), seed)
+            continue
+        plan = reshard.Plan(src, dst, case.dtype, COMM, **case.arguments)
+        for how in range(3):
+            given = laid(src, a, case.dtype)
+            place = laid(dst, out, case.dtype) if case.with_out else None
+            if how == 0:
+                check(case, plan.run(given, place, **case.scales), seed)
+                continue
+            with plan.start(given, place, **case.scales) as run:
+                while how == 1 and not run.test():
+                    pass
+            check(case, run.wait(), seed)
+    print("fine")
+
+
+SRC = reshard.layout("2x2/64x64", shape=(1000, 800), order="C")
+DST = reshard.layout("3x1/50x50", shape=(1000, 800), order="C")
+WHOLE = np.arange(800_000.0).reshape(1000, 800)
+
+
+def part(layout: reshard.Layout) -> np.ndarray | None:
+    return np.ascontiguousarray(WHOLE[np.ix_(*layout.indices(RANK))]) if RANK in layout.ranks else None
+
+
+def raises(kinds: Any, words: str, act: Callable[[], object]) -> None:
+    since = time.monotonic()
+    try:
+        act()
+    except kinds as error:
+        assert words in str(error), f"rank {RANK}: {error}"
+    else:
+        raise AssertionError(f"rank {RANK}: no exception")
+    assert time.monotonic() - since < 30, "told late"
+
+
+def works() -> None:
+    """A redistribution after everything that went wrong."""
+    out = reshard.redistribute(part(SRC), SRC, DST, COMM)
+    expected = part(DST)
+    assert out is None if expected is None else (out == expected).all()
+
+
+def disagree() -> None:
+    """Arguments that are wrong on one rank, or differ between ranks: an exception on all, and it names the rank."""
+    a = part(SRC)
+    mine = RANK == 1
+    told = (reshard.Error, TypeError)
+    wrong: list[Callable[[], object]] = [
+        lambda: reshard.redistribute(a[:10] if mine else a, SRC, DST, COMM),
+        lambda: reshard.redistribute(a.astype("f4") if mine else a, SRC, DST, COMM),
+        lambda: reshard.redistribute(a.astype(object) if mine else a, SRC, DST, COMM),
+        lambda: reshard.redistribute("nothing" if mine else a, SRC, DST, COMM),
+        lambda: reshard.redistribute(None if mine else a, SRC, DST, COMM),
+        lambda: reshard.redistribute(a, "4x4/64y64 of 8x8" if mine else SRC, DST, COMM),
+        lambda: reshard.redistribute(a, SRC, DST, COMM, window=np.s_[::2] if mine else None),
+        lambda: reshard.redistribute(a, SRC, DST, COMM, alpha="two" if mine else 2),
+        lambda: reshard.redistribute(a, SRC, DST, COMM, mover="pigeon" if mine else None),
+        lambda: reshard.redistribute(a, SRC, DST, COMM, threads=2 if mine else None),
+        lambda: reshard.Plan(SRC, DST, "f4" if mine else "i4", COMM),
+        lambda: reshard.Plan(SRC, "3x1/40x50 of 1000x800" if mine else DST, "f8", COMM),
+        lambda: reshard.Plan(SRC, DST, "no type" if mine else "f8", COMM),
+    ]
+    for number, act in enumerate(wrong):
+        try:
+            raises(told, "" if mine else "rank", act)
+        except AssertionError as error:
+            raise AssertionError(f"{number}: {error}") from error
+        works()
+    # Wrong in a run: its plan is of no use any more, on all ranks.
+    given: list[Callable[[], Any]] = [
+        lambda: a[:10],
+        lambda: a.astype("f4"),
+        lambda: np.asfortranarray(a),
+        lambda: None,
+        lambda: a[::-1],
+    ]
+    for number, make in enumerate(given):
+        plan = reshard.Plan(SRC, DST, "f8", COMM, deadline=20)
+        try:
+            raises(told, "" if mine else "rank 1", lambda: plan.run(make() if mine else a))
+            raises(told, "", lambda: plan.run(a))
+        except AssertionError as error:
+            raise AssertionError(f"run {number}: {error}") from error
+        works()
+    print("fine")
+
+
+def troubled() -> None:
+    """A rank raises an exception of its own in the middle of a run, or is interrupted: the others are told who it was."""
+    plan = reshard.Plan(SRC, DST, "f8", COMM, deadline=60)
+
+    def meanwhile() -> None:
+        with plan.start(part(SRC)):
+            # All have begun: so nobody is over before.
+            if RANK == 2:
+                raise RuntimeError("my own trouble")
+            time.sleep(0.2)
+
+    if RANK == 2:
+        raises(RuntimeError, "my own trouble", meanwhile)
+    else:
+        begun = time.monotonic()
+        try:
+            meanwhile()
+        except reshard.Error as error:
+            assert "rank 2" in str(error) and "my own trouble" in str(error), error
+        assert time.monotonic() - begun < 30
+    COMM.Barrier()
+    works()
+    print("fine")
+
+
+def interrupted() -> None:
+    """Ctrl-C in a wait for a rank that does not come."""
+    plan = reshard.Plan(SRC, DST, "f8", COMM, deadline=60)
+    begun = time.monotonic()
+    if RANK == 0:
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            plan.run(part(SRC))
+        except KeyboardInterrupt:
+            pass
+        else:
+            raise AssertionError("not interrupted")
+        assert 0.4 < time.monotonic() - begun < 20
+        COMM.Barrier()
+    else:
+        COMM.Barrier()
+        raises(reshard.Error, "rank 0", lambda: plan.run(part(SRC)))
+    works()
+    print("fine")
+
+
+def missing() -> None:
+    """A rank that does not come to a run: the others name it within their deadline."""
+    plan = reshard.Plan(SRC, DST, "f8", COMM, deadline=1)
+    if RANK != 2:
+        raises(reshard.Error, "rank", lambda: plan.run(part(SRC)))
+    COMM.Barrier()
+    print("fine")
+
+
+def exported() -> None:
+    """Arrays of a run in flight cannot be resized; they can afterwards."""
+    plan = reshard.Plan(SRC, DST, "f8", COMM)
+    src, dst = SRC, DST
+    shape = dst.local_shape(RANK) if RANK in dst.ranks else None
+    source = None if RANK not in src.ranks else bytearray(part(SRC).tobytes())
+    a = None if source is None else np.frombuffer(source, "f8").reshape(src.local_shape(RANK))
+    out = None if shape is None else np.zeros(shape)
+    with plan.start(memoryview(a) if a is not None else None, out) as run:
+        del a
+        if RANK == 3:
+            time.sleep(0.1)
+        if source is not None and RANK == 0:
+            try:
+                source.append(1)
+            except BufferError:
+                pass
+            else:
+                raise AssertionError("resized in flight")
+    moved = run.wait()
+    assert moved is out
+    if out is not None:
+        assert (out == part(DST)).all()
+    print("fine")
+
+
+def rings(count: str) -> None:
+    """Items passed on between neighbours."""
+    rng = np.random.default_rng(7)
+    for _ in range(int(count)):
+        procs = int(rng.integers(1, COMM.size + 1))
+        loads = [int(load) for load in rng.integers(0, 9, procs)]
+        targets = [int(share) for share in rng.multinomial(sum(loads), [1 / procs] * procs)]
+        ring = reshard.ring(loads, targets, ordered=True, comm=COMM, dtype="f8", item=3)
+        offset = sum(loads[:RANK])
+        mine = np.arange(3.0 * sum(loads)).reshape(-1, 3)[offset : offset + loads[RANK]] if RANK < procs else None
+        got = ring.run(mine)
+        if RANK < procs:
+            offset = sum(targets[:RANK])
+            assert (got == np.arange(3.0 * sum(loads)).reshape(-1, 3)[offset : offset + targets[RANK]]).all()
+        else:
+            assert got is None
+    ring = reshard.ring([3, 1], [2, 2], comm=COMM, dtype="f8")
+    if RANK < 2:
+        raises(reshard.Error, "process 0" if RANK == 0 else "", lambda: ring.run(np.zeros(2 if RANK == 0 else 1)))
+    print("fine")
+
+
+def files(folder: str) -> None:
+    """A set that the ranks write, read and convert together."""
+    reshard.save(f"{folder}/old", SRC, part(SRC), COMM, dtype="f8")
+    done = reshard.convert(f"{folder}/old", f"{folder}/new", DST, COMM)
+    assert done["bytes"] == WHOLE.nbytes
+    made = reshard.open(f"{folder}/new")
+    assert made.layout.shape == WHOLE.shape and made.dtype == np.dtype("f8")
+    if RANK in DST.ranks:
+        assert (made.load_as(DST, RANK) == part(DST)).all()
+    raises(reshard.Error, "" if RANK == 1 else "rank 1", lambda: reshard.convert(f"{folder}/{'no' if RANK == 1 else 'old'}", f"{folder}/x", DST, COMM))
+    raises(reshard.Error, "", lambda: reshard.save(f"{folder}/old", SRC, part(SRC), COMM, dtype="f8"))
+    print("fine")
+
+
+def groups() -> None:
+    """Communicators that are not the world; one that is freed before its plan."""
+    half = COMM.Split(RANK % 2, -RANK)
+    src = reshard.layout(f"{half.size}/3", shape=100)
+    dst = reshard.layout(f"{half.size}/7", shape=100)
+    plan = reshard.Plan(src, dst, "i4", half)
+    mine = np.arange(100, dtype="i4") + 1000 * (RANK % 2)
+    me = half.rank
+    half.Free()
+    assert (plan.run(mine[src.indices(me)]) == mine[dst.indices(me)]).all()
+    raises(reshard.Error, "", lambda: reshard.Plan(src, dst, "i4", MPI.COMM_NULL))
+    print("fine")
+
+
+def big() -> None:
+    """More than is moved at once, and the report."""
+    src, dst = reshard.layout("2x2/64x64", shape=(2048, 2048)), reshard.layout("4x1/100x100", shape=(2048, 2048))
+    plan = reshard.Plan(src, dst, "c16", COMM)
+    a = src.empty(RANK, "c16")
+    rows, columns = src.indices(RANK)
+    a[...] = rows[:, None] + 1j * columns[None, :]
+    out = plan.run(a)
+    rows, columns = dst.indices(RANK)
+    assert (out == rows[:, None] + 1j * columns[None, :]).all()
+    report = plan.report
+    assert report is not None and report["bytes"] == 2048 * 2048 * 16 and report["seconds"] > 0
+    print("fine")
+
+
+if __name__ == "__main__":
+    arguments = [argument for argument in sys.argv[1:] if argument != "imported-before"]
+    try:
+        globals()[arguments[0]](*arguments[1:])
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        COMM.Abort(1)
+    # Plans may end after MPI has.
