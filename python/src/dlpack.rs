@@ -7,6 +7,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::ffi::c_void;
 
+/// Whether memory can be written to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Writable {
+    Yes,
+    No,
+    /// A tensor that does not say so.
+    Unknown,
+    /// A tensor that was copied to be given out.
+    Copied,
+}
+
 /// A tensor in main memory.
 pub struct Tensor {
     pub address: *mut u8,
@@ -16,7 +27,7 @@ pub struct Tensor {
     /// The type of its elements as NumPy writes it; raw bytes where NumPy has none.
     pub dtype: String,
     pub bytes: usize,
-    pub writable: bool,
+    pub writable: Writable,
     pub capsule: Py<PyAny>,
 }
 
@@ -24,6 +35,7 @@ const CPU: i32 = 1;
 /// Main memory that a GPU can read, too.
 const PINNED: [i32; 2] = [3, 11];
 const READ_ONLY: u64 = 1;
+const COPIED: u64 = 2;
 
 /// DLPack's `DLTensor`.
 #[repr(C)]
@@ -85,10 +97,14 @@ pub fn tensor(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Tensor> {
                     at.major, at.minor
                 )));
             }
-            (&at.tensor, at.flags & READ_ONLY == 0)
+            let writable = match at.flags {
+                flags if flags & READ_ONLY != 0 => Writable::No,
+                flags if flags & COPIED != 0 => Writable::Copied,
+                _ => Writable::Yes,
+            };
+            (&at.tensor, writable)
         } else {
-            // Nothing says whether it may be written to.
-            (capsule.pointer_checked(Some(old))?.cast::<DlTensor>().as_ref(), false)
+            (capsule.pointer_checked(Some(old))?.cast::<DlTensor>().as_ref(), Writable::Unknown)
         }
     };
     let dims = usize::try_from(tensor.ndim).unwrap_or(0);

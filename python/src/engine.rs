@@ -7,7 +7,11 @@ use reshard_mpi::{MpiEngine, Own, OwnedRun};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// An engine, or where it is.
-pub struct EngineSlot(Mutex<State>);
+pub struct EngineSlot {
+    state: Mutex<State>,
+    /// The process that made it: a fork of that has none of its threads.
+    process: u32,
+}
 
 enum State {
     Threads(Box<AllRanks>),
@@ -22,21 +26,39 @@ enum State {
 struct AllRanks {
     threads: Threads,
     table: BufferTable,
+    /// As it was asked for.
+    options: ThreadsOptions,
+    /// The process whose threads it has.
+    process: u32,
+}
+
+impl AllRanks {
+    fn new(plan: Arc<Plan>, options: ThreadsOptions) -> Result<Self> {
+        let threads = Threads::with_options(Arc::clone(&plan), options)?;
+        Ok(Self { threads, table: BufferTable::new(plan), options, process: std::process::id() })
+    }
 }
 
 impl EngineSlot {
     /// With all ranks in this process.
     pub fn threads(moving: Move, threads: Option<usize>) -> Result<Self> {
-        let plan = Arc::new(Plan::new(vec![moving])?);
-        let threads =
-            Threads::with_options(Arc::clone(&plan), ThreadsOptions::default().with_threads(threads))?;
-        let table = BufferTable::new(plan);
-        Ok(Self(Mutex::new(State::Threads(Box::new(AllRanks { threads, table })))))
+        let options = ThreadsOptions::default().with_threads(threads);
+        let engine = AllRanks::new(Arc::new(Plan::new(vec![moving])?), options)?;
+        Ok(Self::of(State::Threads(Box::new(engine))))
+    }
+
+    fn of(state: State) -> Self {
+        Self { state: Mutex::new(state), process: std::process::id() }
+    }
+
+    /// True in a fork of the process that made it.
+    fn is_forked(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// With this rank.
     pub fn mpi(engine: MpiEngine) -> Self {
-        Self(Mutex::new(State::Mpi(Box::new(engine))))
+        Self::of(State::Mpi(Box::new(engine)))
     }
 
     /// How the bytes travel.
@@ -60,14 +82,23 @@ impl EngineSlot {
         to: &[RawPart],
         scaling: Option<Scaling>,
     ) -> Result<Report> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = match self.is_forked() {
+            // Whoever had it when the process forked will not give it back.
+            true => self.lock()?,
+            false => self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        };
         let State::Threads(engine) = &mut *state else {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 "the parts of all ranks were given to an engine between processes",
             ));
         };
-        let AllRanks { threads, table } = &mut **engine;
+        if engine.process != std::process::id() {
+            let fresh = AllRanks::new(Arc::clone(engine.threads.plan()), engine.options)?;
+            // It would wait for threads that only the parent has.
+            std::mem::forget(std::mem::replace(&mut **engine, fresh));
+        }
+        let AllRanks { threads, table, .. } = &mut **engine;
         let mut data = table.fill();
         // SAFETY: promised by the caller; the data is cleared before this returns.
         let entered = unsafe { data.enter_raw(0, from, to, scaling) };
@@ -117,15 +148,32 @@ impl EngineSlot {
 
     /// Takes back the engine of a run that is over.
     pub fn give_back(&self, engine: MpiEngine) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State::Mpi(Box::new(engine));
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Mpi(Box::new(engine));
+    }
+
+    /// Says that the engine of a run will not come back.
+    pub fn lose(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Lost;
     }
 
     /// The engine, if no other thread is using it: one that waited here might wait for a run of its own.
     fn lock(&self) -> Result<MutexGuard<'_, State>> {
-        match self.0.try_lock() {
+        match self.state.try_lock() {
             Ok(state) => Ok(state),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => Err(busy()),
+        }
+    }
+}
+
+impl Drop for EngineSlot {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let State::Threads(engine) = state
+            && engine.process != std::process::id()
+        {
+            // It would wait for threads that only the parent has.
+            std::mem::forget(std::mem::replace(state, State::Lost));
         }
     }
 }

@@ -2,14 +2,18 @@
 
 use crate::error::{OrRaise, wrong, wrong_type};
 use crate::memory::{Memory, Role, allocate, described, dtype_of};
+use crate::numbers::{Whole, numbers, shown};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
+use reshard::MemoryOrder;
 use reshard::distribution::Pattern;
 use reshard::grid::Grid;
-use reshard::{MemoryOrder, Move};
 use reshard_plan::memory;
 
+/// Which rank owns which element of an array, and where in its memory.
+///
+/// `Layout("4x4/64x64", shape=(8192, 8192), order="F")`: a grid, blocks, a shape; or all in the notation, "4x4/64x64 of 8192x8192".
 #[pyclass(module = "reshard", frozen, eq, hash)]
 #[derive(PartialEq, Eq, Hash, Clone)]
 pub struct Layout(pub reshard::Layout);
@@ -20,8 +24,12 @@ pub fn extents(given: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<u64>> {
         return Ok(vec![one]);
     }
     given.extract::<Vec<u64>>().map_err(|_| {
-        let shown = given.repr().map_or_else(|_| described(given), |text| text.to_string());
-        wrong_type(format!("{what} was given as {shown}; give whole numbers from 0 on, such as (8192, 8192)"))
+        let sentence = format!(
+            "{what} was given as {}; give whole numbers from 0 on, such as (8192, 8192)",
+            shown(given)
+        );
+        let numbers = given.extract::<Vec<i128>>().is_ok() || given.extract::<i128>().is_ok();
+        if numbers { wrong(sentence) } else { wrong_type(sentence) }
     })
 }
 
@@ -36,13 +44,16 @@ fn order_of(letter: &str) -> PyResult<MemoryOrder> {
     }
 }
 
+/// A layout in this order, if one is given: every part tight.
 fn ordered(layout: reshard::Layout, order: Option<&str>) -> PyResult<reshard::Layout> {
     let Some(letter) = order else { return Ok(layout) };
     let order = order_of(letter)?;
-    match layout.order() == order {
-        true => Ok(layout),
-        false => Ok(reshard::Layout::new(layout.distribution().clone(), order)),
+    if layout.to_string().contains(" strides=") {
+        return Err(wrong(format!(
+            "order was given for the layout {layout}, which says its strides itself; leave one of them out"
+        )));
     }
+    Ok(reshard::Layout::new(layout.distribution().clone(), order))
 }
 
 /// A layout given as one, or as its notation.
@@ -68,8 +79,10 @@ fn whole(shape: &[u64], order: MemoryOrder) -> PyResult<reshard::Layout> {
 }
 
 /// The ranks of a layout, ascending: the order of its parts.
-pub fn ranks(layout: &reshard::Layout) -> Vec<u64> {
-    layout.distribution().grid().sorted_ranks()
+pub fn ranks(layout: &reshard::Layout) -> PyResult<Vec<u64>> {
+    let grid = layout.distribution().grid();
+    memory::check(8 * u128::from(grid.size()), "the ranks of a grid").or_raise()?;
+    Ok(grid.sorted_ranks())
 }
 
 #[pymethods]
@@ -87,7 +100,7 @@ impl Layout {
         };
         Ok(Self(ordered(layout, order)?))
     }
-
+    /// A block-cyclic array from numbers.
     #[staticmethod]
     #[pyo3(signature = (shape, grid, blocks, order=None))]
     fn block_cyclic(
@@ -101,16 +114,16 @@ impl Layout {
         let layout = reshard::Layout::block_cyclic(shape, grid, blocks).or_raise()?;
         Ok(Self(ordered(layout, order)?))
     }
-
+    /// All of an array on rank 0.
     #[staticmethod]
     #[pyo3(signature = (shape, order=None))]
     fn whole(shape: &Bound<'_, PyAny>, order: Option<&str>) -> PyResult<Self> {
         Ok(Self(whole(&extents(shape, "shape")?, order_of(order.unwrap_or("F"))?)?))
     }
-
+    /// A matrix as ScaLAPACK's descriptor says it, on a grid; its leading dimension counts if `rank` says whose descriptor it is.
     #[staticmethod]
     #[pyo3(signature = (descriptor, grid, rank=None))]
-    fn from_descriptor(descriptor: Vec<i32>, grid: &Bound<'_, PyAny>, rank: Option<u64>) -> PyResult<Self> {
+    fn from_descriptor(descriptor: Vec<i32>, grid: &Bound<'_, PyAny>, rank: Option<Whole>) -> PyResult<Self> {
         let nine: [i32; 9] = descriptor.as_slice().try_into().map_err(|_| {
             wrong(format!(
                 "a descriptor of {} numbers was given; ScaLAPACK's have 9: DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD",
@@ -118,11 +131,19 @@ impl Layout {
             ))
         })?;
         let grid = Grid::new(&extents(grid, "grid")?).or_raise()?;
+        if let Some(Whole(rank)) = rank
+            && !grid.contains(rank)
+        {
+            return Err(wrong(format!(
+                "rank was given as {rank}, which is not on the grid of {} ranks",
+                grid.size()
+            )));
+        }
         // A rank outside of the grid has no leading dimension.
-        let rank = rank.unwrap_or(u64::MAX);
+        let rank = rank.map_or(u64::MAX, |rank| rank.0);
         Ok(Self(reshard::Layout::from_descriptor(&nine, grid, rank).or_raise()?))
     }
-
+    /// The shape of the whole array.
     #[getter]
     fn shape<'p>(&self, py: Python<'p>) -> PyResult<Bound<'p, PyTuple>> {
         PyTuple::new(py, self.0.distribution().shape())
@@ -132,22 +153,22 @@ impl Layout {
     fn ndim(&self) -> usize {
         self.0.distribution().dims()
     }
-
+    /// How many elements the whole array has.
     #[getter]
     fn size(&self) -> u64 {
         self.0.distribution().elems()
     }
-
+    /// The extents of the grid of processes.
     #[getter]
     fn grid<'p>(&self, py: Python<'p>) -> PyResult<Bound<'p, PyTuple>> {
         PyTuple::new(py, self.0.distribution().grid().extents())
     }
-
+    /// The ranks, ascending: the order of parts in lists.
     #[getter]
-    fn ranks(&self) -> Vec<u64> {
+    fn ranks(&self) -> PyResult<Vec<u64>> {
         ranks(&self.0)
     }
-
+    /// "F" or "C".
     #[getter]
     fn order(&self) -> &'static str {
         match self.0.order() {
@@ -155,43 +176,52 @@ impl Layout {
             MemoryOrder::ColMajor => "F",
         }
     }
-
+    /// On how many ranks each element is.
     #[getter]
     fn copies(&self) -> u64 {
         self.0.distribution().copies()
     }
-
+    /// The rank that owns an element; of copies the first.
     #[pyo3(signature = (*index))]
-    fn owner(&self, index: Vec<u64>) -> PyResult<u64> {
-        self.0.distribution().owner(&index).or_raise()
+    fn owner(&self, index: Vec<Whole>) -> PyResult<u64> {
+        self.0.distribution().owner(&numbers(&index)).or_raise()
     }
-
+    /// All ranks that have an element.
     #[pyo3(signature = (*index))]
-    fn owners(&self, index: Vec<u64>) -> PyResult<Vec<u64>> {
-        self.0.distribution().owners(&index).or_raise()
+    fn owners(&self, index: Vec<Whole>) -> PyResult<Vec<u64>> {
+        self.0.distribution().owners(&numbers(&index)).or_raise()
     }
-
+    /// The rank that owns an element, and its index in that rank's part.
     #[pyo3(signature = (*index))]
-    fn locate<'p>(&self, py: Python<'p>, index: Vec<u64>) -> PyResult<(u64, Bound<'p, PyTuple>)> {
-        let (rank, local) = self.0.distribution().local_from_global(&index).or_raise()?;
+    fn locate<'p>(&self, py: Python<'p>, index: Vec<Whole>) -> PyResult<(u64, Bound<'p, PyTuple>)> {
+        let (rank, local) = self.0.distribution().local_from_global(&numbers(&index)).or_raise()?;
         Ok((rank, PyTuple::new(py, local)?))
     }
-
+    /// The index in the whole array of an element of a rank's part.
     #[pyo3(signature = (rank, *index))]
-    fn global_index<'p>(&self, py: Python<'p>, rank: u64, index: Vec<u64>) -> PyResult<Bound<'p, PyTuple>> {
-        PyTuple::new(py, self.0.distribution().global_from_local(rank, &index).or_raise()?)
+    fn global_index<'p>(
+        &self,
+        py: Python<'p>,
+        rank: Whole,
+        index: Vec<Whole>,
+    ) -> PyResult<Bound<'p, PyTuple>> {
+        let rank = rank.0;
+        PyTuple::new(py, self.0.distribution().global_from_local(rank, &numbers(&index)).or_raise()?)
     }
-
-    fn local_shape<'p>(&self, py: Python<'p>, rank: u64) -> PyResult<Bound<'p, PyTuple>> {
+    /// The shape of a rank's part.
+    fn local_shape<'p>(&self, py: Python<'p>, rank: Whole) -> PyResult<Bound<'p, PyTuple>> {
+        let rank = rank.0;
         PyTuple::new(py, self.0.distribution().local_shape(rank).or_raise()?)
     }
-
-    fn strides<'p>(&self, py: Python<'p>, rank: u64) -> PyResult<Bound<'p, PyTuple>> {
+    /// The strides of a rank's part, in elements.
+    fn strides<'p>(&self, py: Python<'p>, rank: Whole) -> PyResult<Bound<'p, PyTuple>> {
+        let rank = rank.0;
         PyTuple::new(py, self.0.strides(rank).or_raise()?)
     }
 
-    /// For each dimension, the indices in the whole array of what a rank has along it.
-    fn indices<'p>(&self, py: Python<'p>, rank: u64) -> PyResult<Bound<'p, PyTuple>> {
+    /// For each dimension the indices that a rank has: `whole[np.ix_(*layout.indices(rank))]` is its part.
+    fn indices<'p>(&self, py: Python<'p>, rank: Whole) -> PyResult<Bound<'p, PyTuple>> {
+        let rank = rank.0;
         let distribution = self.0.distribution();
         let coords = distribution.coords(rank).or_raise()?;
         let of_axis = |(axis, &process): (&reshard::axis::Axis, &u64)| {
@@ -206,57 +236,48 @@ impl Layout {
             distribution.axes().iter().zip(&coords).map(of_axis).collect();
         PyTuple::new(py, lists.or_raise()?.into_iter().map(|list| PyArray1::from_vec(py, list)))
     }
-
+    /// A new array for a rank's part, its elements anything.
     #[pyo3(signature = (rank, dtype=None))]
     fn empty<'p>(
         &self,
         py: Python<'p>,
-        rank: u64,
+        rank: Whole,
         dtype: Option<&Bound<'p, PyAny>>,
     ) -> PyResult<Bound<'p, PyAny>> {
+        let rank = rank.0;
         allocate(&self.0, rank, &dtype_of(py, dtype)?, false)
     }
-
+    /// A new array for a rank's part, of zeros.
     #[pyo3(signature = (rank, dtype=None))]
     fn zeros<'p>(
         &self,
         py: Python<'p>,
-        rank: u64,
+        rank: Whole,
         dtype: Option<&Bound<'p, PyAny>>,
     ) -> PyResult<Bound<'p, PyAny>> {
+        let rank = rank.0;
         allocate(&self.0, rank, &dtype_of(py, dtype)?, true)
     }
-
-    fn scatter<'p>(&self, py: Python<'p>, array: &Bound<'p, PyAny>) -> PyResult<Bound<'p, PyAny>> {
-        let memory = Memory::of(array, Role::Array)?;
-        let from = memory.laid_out(whole(&memory.shape, MemoryOrder::RowMajor)?, 0, Role::Source(0))?;
-        let to = reshard::Layout::clone(&self.0);
-        let moving = Move::of::<u8>(from, to).or_raise()?;
-        crate::plan::move_all(py, moving, &[array.clone()])
+    /// The parts of a whole array, by ascending rank.
+    fn scatter<'p>(slf: &Bound<'p, Self>, array: &Bound<'p, PyAny>) -> PyResult<Bound<'p, PyAny>> {
+        slf.py().import("reshard._parts")?.call_method1("scatter", (slf, array))
     }
-
-    fn gather<'p>(&self, py: Python<'p>, parts: Vec<Bound<'p, PyAny>>) -> PyResult<Bound<'p, PyAny>> {
-        let shape = self.0.distribution().shape();
-        let mut from = self.0.clone();
-        let ranks = ranks(&self.0);
-        for (part, &rank) in parts.iter().zip(&ranks) {
-            let role = Role::Source(rank);
-            from = Memory::of(part, role)?.laid_out(from, rank, role)?;
-        }
-        let moving = Move::of::<u8>(from, whole(&shape, self.0.order())?).or_raise()?;
-        crate::plan::move_all(py, moving, &parts)?.get_item(0)
+    /// The whole array out of all ranks' parts.
+    fn gather<'p>(slf: &Bound<'p, Self>, parts: &Bound<'p, PyAny>) -> PyResult<Bound<'p, PyAny>> {
+        slf.py().import("reshard._parts")?.call_method1("gather", (slf, parts))
     }
-
+    /// The same distribution, every part tight in the order "F" or "C"; strides that were given are forgotten.
     fn with_order(&self, order: &str) -> PyResult<Self> {
-        Ok(Self(ordered(self.0.clone(), Some(order))?))
+        Ok(Self(reshard::Layout::new(self.0.distribution().clone(), order_of(order)?)))
     }
-
-    fn with_allocated(&self, extents_given: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let extents = extents(extents_given, "the extents of the memory")?;
+    /// Every part in memory of these extents, as with ScaLAPACK's leading dimension.
+    fn with_allocated(&self, extents: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let extents = self::extents(extents, "the extents of the memory")?;
         Ok(Self(self.0.clone().with_allocated(&extents).or_raise()?))
     }
-
-    fn with_strides_of(&self, rank: u64, memory: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// One rank's part with the strides of an array, or with a tuple of strides in elements.
+    fn with_strides_of(&self, rank: Whole, memory: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let rank = rank.0;
         if let Ok(strides) = memory.extract::<Vec<u64>>()
             && memory.cast::<PyTuple>().is_ok()
         {
@@ -265,12 +286,13 @@ impl Layout {
         let role = Role::Part(rank);
         Ok(Self(Memory::of(memory, role)?.laid_out(self.0.clone(), rank, role)?))
     }
-
-    fn with_ranks(&self, ranks: Vec<u64>) -> PyResult<Self> {
-        Ok(Self(self.0.clone().with_ranks(&ranks).or_raise()?))
+    /// The same parts on other ranks, one for each process of the grid, the last dimension fastest.
+    fn with_ranks(&self, ranks: Vec<Whole>) -> PyResult<Self> {
+        Ok(Self(self.0.clone().with_ranks(&numbers(&ranks)).or_raise()?))
     }
-
-    fn shifted(&self, by: u64) -> PyResult<Self> {
+    /// The same layout with a number added to all ranks.
+    fn shifted(&self, by: Whole) -> PyResult<Self> {
+        let by = by.0;
         Ok(Self(self.0.clone().shifted(by).or_raise()?))
     }
 

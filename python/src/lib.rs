@@ -8,6 +8,8 @@
 //! | `error.rs` | exceptions |
 //! | `memory.rs` | arrays, buffers and tensors as addresses; `dlpack.rs` the tensors |
 //! | `layout.rs` | who owns which element, and where |
+//! | `numbers.rs` | whole numbers |
+//! | `kinds.rs` | types of elements that ranks agree on |
 //! | `scale.rs` | alpha and beta |
 //! | `comm.rs` | communicators of mpi4py |
 //! | `engine.rs` | what moves data, with all ranks here or one of them |
@@ -17,7 +19,10 @@
 //! | `ring.rs` | loads between neighbours |
 //! | `files.rs` | sets of files |
 
-#![allow(missing_docs)] // What is to be read is in `_reshard.pyi`.
+#![allow(missing_docs)]
+// What is to be read is in `_reshard.pyi`.
+// Functions that Python calls are given their arguments by value.
+#![allow(clippy::needless_pass_by_value)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 #[allow(unsafe_code)]
@@ -29,10 +34,12 @@ mod engine;
 mod error;
 #[allow(unsafe_code)]
 mod files;
+mod kinds;
 mod layout;
 mod looks;
 #[allow(unsafe_code)]
 mod memory;
+mod numbers;
 #[allow(unsafe_code)]
 mod plan;
 mod request;

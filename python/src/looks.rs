@@ -72,7 +72,7 @@ impl Schedule {
     fn strategy(&self) -> &'static str {
         self.0.options().strategy.name()
     }
-
+    /// For each step its messages: sender, receiver, elements.
     #[getter]
     fn steps(&self) -> Vec<Vec<(u64, u64, u64)>> {
         let of_step = |step: &schedule::Step| {
@@ -80,7 +80,7 @@ impl Schedule {
         };
         self.0.steps().iter().map(of_step).collect()
     }
-
+    /// For each step the elements of its longest message.
     #[getter]
     fn costs(&self) -> Vec<u64> {
         self.0.steps().iter().map(|step| step.cost).collect()
@@ -90,17 +90,17 @@ impl Schedule {
     fn total_cost(&self) -> u128 {
         self.0.total_cost()
     }
-
+    /// Fewer steps no schedule has.
     #[getter]
     fn bound_steps(&self) -> u64 {
         self.0.bound_steps()
     }
-
+    /// Less no schedule costs.
     #[getter]
     fn bound_cost(&self) -> u128 {
         self.0.bound_cost()
     }
-
+    /// Whether it has the fewest steps; None if that is not known.
     #[getter]
     fn optimal_steps(&self) -> Option<bool> {
         self.0.optimal_steps()
@@ -191,11 +191,12 @@ impl Timeline {
 
 #[pymethods]
 impl Timeline {
+    /// Seconds from the first start to the last end.
     #[getter]
     fn makespan(&self) -> f64 {
         self.timeline.makespan()
     }
-
+    /// Sender, receiver, elements, start and end.
     #[getter]
     fn messages(&self) -> Vec<(u64, u64, u64, f64, f64)> {
         self.timeline
@@ -204,7 +205,7 @@ impl Timeline {
             .map(|sent| (sent.from, sent.to, sent.elems, sent.start, sent.end))
             .collect()
     }
-
+    /// The shares of the time in which ports send, and receive.
     #[getter]
     fn busy<'p>(&self, py: Python<'p>) -> PyResult<Bound<'p, PyTuple>> {
         let busy = self.timeline.busy();

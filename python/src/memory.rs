@@ -2,12 +2,13 @@
 //!
 //! A [`Memory`] keeps its array alive, so the array cannot be resized or freed while its memory is used.
 
-use crate::dlpack;
+use crate::dlpack::{self, Writable};
 use crate::error::{OrRaise, wrong, wrong_type};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyMemoryView, PyTuple};
+use pyo3::types::{PyMemoryView, PyTuple, PyWeakrefReference};
 use reshard::engine::RawPart;
 use reshard::error::counted;
 use reshard::{Layout, MemoryOrder};
@@ -22,11 +23,13 @@ pub struct Memory {
     /// From the first to the end of the last element.
     bytes: usize,
     pub dtype: Py<PyArrayDescr>,
-    writable: bool,
+    writable: Writable,
     /// What was given.
     pub object: Py<PyAny>,
     /// What keeps the memory, if it is not that.
-    _kept: Option<Py<PyAny>>,
+    kept: Option<Py<PyAny>>,
+    /// To the array, and to those that it is a view of: NumPy resizes none that has one.
+    _pins: Vec<Py<PyWeakrefReference>>,
 }
 
 // SAFETY: an address alone, and objects that are used with the interpreter attached only.
@@ -39,7 +42,6 @@ unsafe impl Sync for Memory {}
 pub enum Role {
     Source(u64),
     Target(u64),
-    Array,
     Part(u64),
 }
 
@@ -48,7 +50,6 @@ impl fmt::Display for Role {
         match self {
             Self::Source(rank) => write!(f, "the source part of rank {rank}"),
             Self::Target(rank) => write!(f, "the destination part of rank {rank}"),
-            Self::Array => f.write_str("the array"),
             Self::Part(rank) => write!(f, "the part of process {rank}"),
         }
     }
@@ -58,23 +59,20 @@ impl Memory {
     /// The memory of an array of NumPy, of anything with `__dlpack__`, the buffer protocol or `__array_interface__`.
     pub fn of(object: &Bound<'_, PyAny>, role: Role) -> PyResult<Self> {
         if let Ok(array) = object.cast::<PyUntypedArray>() {
+            if !object.is_exact_instance_of::<PyUntypedArray>() && object.hasattr("mask")? {
+                return Err(wrong_type(format!(
+                    "{role} is a masked array, whose mask would be left behind; move its data and its mask, one after the other"
+                )));
+            }
             return Self::of_array(array, object, role);
         }
         let py = object.py();
         if object.hasattr("__dlpack__")? && object.hasattr("__dlpack_device__")? {
             let tensor = dlpack::tensor(object, &role.to_string())?;
             let dtype = PyArrayDescr::new(py, tensor.dtype.as_str())?;
-            let layout = (tensor.shape, tensor.strides);
-            let kept = Some(tensor.capsule);
-            return Self::new(
-                tensor.address,
-                layout,
-                (dtype, tensor.bytes),
-                tensor.writable,
-                object,
-                kept,
-                role,
-            );
+            let form = Form { shape: tensor.shape, strides: tensor.strides, item: tensor.bytes };
+            let memory = Self::new(tensor.address, form, dtype, object, role)?;
+            return Ok(Self { writable: tensor.writable, kept: Some(tensor.capsule), ..memory });
         }
         let viewed = match PyMemoryView::from(object) {
             Ok(view) => view.into_any(),
@@ -101,10 +99,15 @@ impl Memory {
         let fields = unsafe { &(*array.as_array_ptr()).fields };
         let (address, flags) = (fields.data.cast::<u8>(), fields.flags);
         let item = dtype.itemsize();
+        if item == 0 {
+            return Err(wrong_type(format!(
+                "{role} has elements of type {dtype}, which has no size; there is nothing to move"
+            )));
+        }
         let mut strides = Vec::with_capacity(array.ndim());
         let has_elements = !array.is_empty();
         for (&stride, &extent) in array.strides().iter().zip(array.shape()) {
-            if item == 0 || (has_elements && extent > 1 && stride % item as isize != 0) {
+            if has_elements && extent > 1 && stride % item as isize != 0 {
                 return Err(wrong(format!(
                     "{role} has elements of {} that lie {stride} bytes apart, as a field of a structured array does; give a copy \
                      (numpy.ascontiguousarray)",
@@ -113,19 +116,19 @@ impl Memory {
             }
             strides.push(stride / item as isize);
         }
-        let layout = (array.shape().to_vec(), strides);
+        let form = Form { shape: array.shape().to_vec(), strides, item };
         let writable = flags & numpy::npyffi::NPY_ARRAY_WRITEABLE != 0;
+        let writable = if writable { Writable::Yes } else { Writable::No };
         let kept = (!array.is(object)).then(|| array.clone().into_any().unbind());
-        Self::new(address, layout, (dtype, item), writable, object, kept, role)
+        let memory = Self::new(address, form, dtype, object, role)?;
+        Ok(Self { writable, kept, _pins: pinned(array)?, ..memory })
     }
 
     fn new(
         address: *mut u8,
-        (shape, strides): (Vec<usize>, Vec<isize>),
-        (dtype, item): (Bound<'_, PyArrayDescr>, usize),
-        writable: bool,
+        Form { shape, strides, item }: Form,
+        dtype: Bound<'_, PyArrayDescr>,
         object: &Bound<'_, PyAny>,
-        kept: Option<Py<PyAny>>,
         role: Role,
     ) -> PyResult<Self> {
         let mut last = 0_usize;
@@ -146,7 +149,18 @@ impl Memory {
         let bytes = if has_elements { last.saturating_add(1).saturating_mul(item) } else { 0 };
         let shape = shape.into_iter().map(|extent| extent as u64).collect();
         let (dtype, object) = (dtype.unbind(), object.clone().unbind());
-        Ok(Self { address, shape, strides: positive, bytes, dtype, writable, object, _kept: kept })
+        let writable = Writable::No;
+        Ok(Self {
+            address,
+            shape,
+            strides: positive,
+            bytes,
+            dtype,
+            writable,
+            object,
+            kept: None,
+            _pins: Vec::new(),
+        })
     }
 
     /// The part of a rank, if it has the shape and the strides that the layout says, and these elements.
@@ -157,9 +171,7 @@ impl Memory {
         dtype: &Bound<'_, PyArrayDescr>,
         role: Role,
     ) -> PyResult<RawPart> {
-        let (Role::Source(rank) | Role::Target(rank) | Role::Part(rank)) = role else {
-            return Ok(RawPart::NONE);
-        };
+        let (Role::Source(rank) | Role::Target(rank) | Role::Part(rank)) = role;
         self.check_elements(py, dtype, role)?;
         self.check_shape(layout, rank, role)?;
         let strides = layout.strides(rank).or_raise()?;
@@ -187,6 +199,41 @@ impl Memory {
 
     pub fn raw(&self) -> RawPart {
         RawPart::new(self.address, self.bytes)
+    }
+
+    /// Whether it shares an element with another; where that is hard to say, or the memory is not NumPy's, whether it may.
+    pub fn shares(&self, py: Python<'_>, other: &Self) -> PyResult<bool> {
+        let [one, other] = [self, other].map(|memory| memory.object.bind(py));
+        if one.cast::<PyUntypedArray>().is_err() || other.cast::<PyUntypedArray>().is_err() {
+            return Ok(true);
+        }
+        match py.import("numpy")?.getattr("shares_memory")?.call1((one, other, 1_000_000)) {
+            Ok(shares) => shares.is_truthy(),
+            Err(error) if error.is_instance_of::<PyException>(py) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An array of NumPy of the same memory; of a tensor NumPy makes one, if it can.
+    pub fn array<'p>(&self, py: Python<'p>) -> PyResult<Bound<'p, PyAny>> {
+        let object = self.object.bind(py);
+        match &self.kept {
+            _ if object.cast::<PyUntypedArray>().is_ok() => Ok(object.clone()),
+            Some(kept) if kept.bind(py).cast::<PyUntypedArray>().is_ok() => Ok(kept.bind(py).clone()),
+            _ => py.import("numpy")?.call_method1("from_dlpack", (object,)),
+        }
+    }
+
+    /// Its bytes, to be read, for arrays without gaps.
+    ///
+    /// # Safety
+    /// Nobody writes to the array as long as the slice is used.
+    pub unsafe fn bytes(&self) -> &[u8] {
+        match self.bytes {
+            0 => &[],
+            // SAFETY: so many bytes, and nobody writes to them, as the caller promises.
+            bytes => unsafe { std::slice::from_raw_parts(self.address, bytes) },
+        }
     }
 
     /// Its bytes, for arrays without gaps.
@@ -236,11 +283,45 @@ impl Memory {
 
     /// Fails if it cannot be written to.
     pub fn check_writable(&self, role: Role) -> PyResult<()> {
-        if self.writable {
-            return Ok(());
+        match self.writable {
+            Writable::Yes => Ok(()),
+            Writable::No => Err(wrong(format!("{role} is read-only; give memory that can be written to"))),
+            Writable::Unknown => Err(wrong(format!(
+                "{role} was given as a tensor that does not say whether it may be written to; give an array of NumPy of its memory, as \
+                 tensor.numpy() makes it"
+            ))),
+            Writable::Copied => Err(wrong(format!(
+                "{role} was given as a tensor that gives out a copy of its memory, which nobody would see; give an array of NumPy"
+            ))),
         }
-        Err(wrong(format!("{role} is read-only; give memory that can be written to")))
     }
+}
+
+/// Where elements lie, as an array says it.
+struct Form {
+    shape: Vec<usize>,
+    /// In elements.
+    strides: Vec<isize>,
+    /// Bytes of an element.
+    item: usize,
+}
+
+/// Weak references to an array and to those that it is a view of: NumPy resizes no array that has one, whatever it is told.
+fn pinned(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<Py<PyWeakrefReference>>> {
+    let mut pins = vec![PyWeakrefReference::new(array.as_any())?.unbind()];
+    let mut base = base_of(array);
+    while let Some(array) = base {
+        pins.push(PyWeakrefReference::new(array.as_any())?.unbind());
+        base = base_of(&array);
+    }
+    Ok(pins)
+}
+
+/// The array that an array is a view of.
+fn base_of<'p>(array: &Bound<'p, PyUntypedArray>) -> Option<Bound<'p, PyUntypedArray>> {
+    // SAFETY: an array of NumPy, which is alive and keeps its base alive.
+    let base = unsafe { Bound::from_borrowed_ptr_or_opt(array.py(), (*array.as_array_ptr()).fields.base) };
+    base.and_then(|base| base.cast_into::<PyUntypedArray>().ok())
 }
 
 static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -312,6 +393,11 @@ pub fn dtype_of<'p>(py: Python<'p>, given: Option<&Bound<'p, PyAny>>) -> PyResul
     if dtype.has_object() {
         return Err(wrong_type(format!(
             "the type of elements was given as {dtype}, which are Python objects; only plain data can be moved"
+        )));
+    }
+    if dtype.has_subarray() {
+        return Err(wrong_type(format!(
+            "the type of elements was given as {dtype}, an array of its own; give the array one more dimension, or a structured type"
         )));
     }
     if dtype.itemsize() == 0 {

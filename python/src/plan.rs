@@ -1,12 +1,14 @@
 //! Plans: what is moved, worked out once and run any number of times, with the parts of all ranks or, on a communicator, with those of this
 //! rank. What is wrong on one rank alone is told to the others: they wait for it.
 
-use crate::comm::{communicator, options};
+use crate::comm::{Between, communicator};
 use crate::engine::EngineSlot;
 use crate::error::{OrRaise, told, wrong, wrong_type};
+use crate::kinds;
 use crate::layout::{Layout, layout_of, ranks};
 use crate::looks;
 use crate::memory::{Memory, Role, allocate, described, dtype_of};
+use crate::numbers::optional;
 use crate::request::{Part, fills};
 use crate::run::{Run, told_report};
 use crate::scale::Scales;
@@ -20,6 +22,9 @@ use reshard_mpi::communicator::ToCommunicator;
 use reshard_mpi::{MpiEngine, MpiOptions};
 use std::sync::{Arc, Mutex};
 
+/// What is moved, worked out once and run any number of times: `Plan(src, dst, dtype, comm=None)`.
+///
+/// Without a communicator a run takes and returns the lists of all ranks' parts; with one of mpi4py each rank gives and gets its own.
 #[pyclass(module = "reshard", frozen)]
 pub struct Plan {
     pub moving: Move,
@@ -31,7 +36,19 @@ pub struct Plan {
     /// Every element of the destination is written.
     fills: bool,
     report: Mutex<Option<Report>>,
+    /// With the parts of all ranks: how many threads there are, if that was said.
+    threads: Option<u64>,
 }
+
+/// How a plan is to be made, as it was given.
+struct Said<'a, 'p> {
+    part: Part<'a, 'p>,
+    threads: Option<&'a Bound<'p, PyAny>>,
+    between: Between<'a, 'p>,
+}
+
+/// What is kept of a plan that is pickled: the move, the type of its elements, the number of threads.
+type Kept = (String, Py<PyArrayDescr>, Option<u64>);
 
 /// What one rank gives for a plan between processes.
 struct Stated<'p> {
@@ -53,48 +70,53 @@ struct Parts<'p> {
 }
 
 impl Plan {
-    fn of_all_ranks(moving: Move, dtype: Bound<'_, PyArrayDescr>, threads: Option<usize>) -> PyResult<Self> {
-        let py = dtype.py();
-        let slot = py.detach(|| EngineSlot::threads(moving.clone(), threads)).or_raise()?;
-        let fills = fills(&moving);
-        let (slot, report) = (Arc::new(slot), Mutex::new(None));
-        Ok(Self { moving, dtype: dtype.unbind(), slot, rank: None, comm: None, fills, report })
+    fn of_all_ranks<'p>(
+        from: reshard::Layout,
+        to: reshard::Layout,
+        dtype: Bound<'p, PyArrayDescr>,
+        said: &Said<'_, 'p>,
+    ) -> PyResult<Self> {
+        said.between.refuse()?;
+        let moving = said.part.moving(from, to, dtype.itemsize() as u64)?;
+        Self::of_move(moving, dtype, optional(said.threads, "threads")?)
+    }
+
+    fn of_move(moving: Move, dtype: Bound<'_, PyArrayDescr>, threads: Option<u64>) -> PyResult<Self> {
+        let count = threads.map(|threads| usize::try_from(threads).unwrap_or(usize::MAX));
+        let slot = dtype.py().detach(|| EngineSlot::threads(moving.clone(), count)).or_raise()?;
+        let (fills, slot, report) = (fills(&moving), Arc::new(slot), Mutex::new(None));
+        Ok(Self { moving, dtype: dtype.unbind(), slot, rank: None, comm: None, fills, report, threads })
     }
 
     /// Between processes; collective. `stated` says what this rank gives, whose number it is given; what is wrong on it is an exception on
     /// all, and a rank that has no elements learns their type from the others.
     fn of_own_rank<'p>(
         comm: &Bound<'p, PyAny>,
-        options: PyResult<MpiOptions>,
-        part: &Part<'_, 'p>,
+        said: &Said<'_, 'p>,
         stated: impl FnOnce(u64) -> PyResult<Stated<'p>>,
     ) -> PyResult<Self> {
         let py = comm.py();
         let raw = communicator(comm)?;
-        let (options, refused) = match options {
+        let (options, refused) = match check_only_here(said.threads).and_then(|()| said.between.options()) {
             Ok(options) => (options, None),
             Err(refused) => (MpiOptions::default(), Some(refused)),
         };
         let limit = options.setup_deadline.or(options.deadline);
-        let stated = refused.map_or_else(|| stated(raw.rank() as u64), Err);
-        let said = stated.and_then(|stated| {
-            let text = stated.dtype.as_ref().map_or(Ok(String::new()), text_of)?;
-            Ok((stated, text))
+        let stated = refused.map_or_else(|| stated(raw.rank() as u64), Err).and_then(|stated| {
+            let mine = stated.dtype.as_ref().map_or(Ok(Vec::new()), kinds::bytes_of)?;
+            Ok((stated, mine))
         });
-        let (stated, mine) = match said {
+        let (stated, mine) = match stated {
             Ok((stated, mine)) => (Ok(stated), mine),
-            Err(refused) => (Err(refused), String::new()),
+            Err(refused) => (Err(refused), Vec::new()),
         };
-        let gathered = py.detach(|| {
-            let all = raw.to_communicator(limit)?;
-            Ok((all.gather_texts(mine.as_bytes(), limit)?, all))
-        });
-        let (texts, all) = gathered.or_raise()?;
+        let all = py.detach(|| raw.to_communicator(limit)).or_raise()?;
+        let gathered = kinds::gathered(py, &all, &mine, limit)?;
         let moving = stated.and_then(|Stated { from, to, dtype }| {
-            let dtype = dtype.map_or_else(|| kind_of_all(py, &texts), Ok)?;
-            Ok((part.moving(from, to, dtype.itemsize() as u64)?, dtype))
+            let common = kinds::common(py, &gathered)?;
+            let dtype = dtype.unwrap_or(common);
+            Ok((said.part.moving(from, to, dtype.itemsize() as u64)?, dtype))
         });
-        let moving = check_kinds(&texts).and(moving);
         let moves = moving.as_ref().map(|(moving, _)| vec![moving.clone()]).map_err(told);
         let engine = py.detach(|| MpiEngine::of_moves(moves, &all, options));
         // This rank's own exception says more than what all were told.
@@ -102,7 +124,7 @@ impl Plan {
         let slot = Arc::new(EngineSlot::mpi(engine.or_raise()?));
         let (fills, comm) = (fills(&moving), Some(comm.clone().unbind()));
         let (rank, report) = (Some(raw.rank() as u64), Mutex::new(None));
-        Ok(Self { moving, dtype: dtype.unbind(), slot, rank, comm, fills, report })
+        Ok(Self { moving, dtype: dtype.unbind(), slot, rank, comm, fills, report, threads: None })
     }
 
     /// The arrays of a run with the parts of all ranks.
@@ -117,19 +139,19 @@ impl Plan {
         let scaling = scales.of(dtype)?;
         let (from, to) = (self.moving.from(), self.moving.to());
         let mut sources = Vec::new();
-        for (part, rank) in listed(given, &ranks(from), "a", "source")?.iter().zip(ranks(from)) {
+        for (part, rank) in listed(given, &ranks(from)?, "a", "source")?.iter().zip(ranks(from)?) {
             sources.push((Memory::of(part, Role::Source(rank))?, Role::Source(rank)));
         }
         let result = match out {
             Some(out) => out.clone(),
             None => {
                 self.check_complete(scales)?;
-                let parts = ranks(to).into_iter().map(|rank| allocate(to, rank, dtype, !self.fills));
+                let parts = ranks(to)?.into_iter().map(|rank| allocate(to, rank, dtype, !self.fills));
                 PyList::new(py, parts.collect::<PyResult<Vec<_>>>()?)?.into_any()
             }
         };
         let mut targets = Vec::new();
-        for (part, rank) in listed(&result, &ranks(to), "out", "destination")?.iter().zip(ranks(to)) {
+        for (part, rank) in listed(&result, &ranks(to)?, "out", "destination")?.iter().zip(ranks(to)?) {
             targets.push((Memory::of(part, Role::Target(rank))?, Role::Target(rank)));
         }
         let parts = self.checked(py, sources, targets, scaling, result)?;
@@ -229,6 +251,25 @@ impl Plan {
     }
 }
 
+impl Plan {
+    fn run_scaled<'p>(
+        &self,
+        py: Python<'p>,
+        a: &Bound<'p, PyAny>,
+        out: Option<&Bound<'p, PyAny>>,
+        scales: &Scales<'_, 'p>,
+    ) -> PyResult<Bound<'p, PyAny>> {
+        let (report, result) = match self.begin(py, a, out, scales)? {
+            Begun::Over(report, result) => (report, result),
+            Begun::InFlight(run, result) => (run.finish(py)?, result),
+        };
+        if let Ok(mut last) = self.report.lock() {
+            *last = Some(report);
+        }
+        Ok(result)
+    }
+}
+
 /// What became of a run that was begun.
 enum Begun<'p> {
     Over(Report, Bound<'p, PyAny>),
@@ -240,34 +281,33 @@ impl Plan {
     #[new]
     #[pyo3(signature = (src, dst, dtype=None, comm=None, *, window=None, at=None, axes=None, threads=None, deadline=None, mover=None, memory=None))]
     #[allow(clippy::too_many_arguments)]
-    fn new(
-        py: Python<'_>,
-        src: &Bound<'_, PyAny>,
-        dst: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
-        comm: Option<&Bound<'_, PyAny>>,
-        window: Option<&Bound<'_, PyAny>>,
-        at: Option<&Bound<'_, PyAny>>,
-        axes: Option<&Bound<'_, PyAny>>,
-        threads: Option<usize>,
-        deadline: Option<f64>,
-        mover: Option<&str>,
-        memory: Option<u64>,
+    fn new<'p>(
+        py: Python<'p>,
+        src: &Bound<'p, PyAny>,
+        dst: &Bound<'p, PyAny>,
+        dtype: Option<&Bound<'p, PyAny>>,
+        comm: Option<&Bound<'p, PyAny>>,
+        window: Option<&Bound<'p, PyAny>>,
+        at: Option<&Bound<'p, PyAny>>,
+        axes: Option<&Bound<'p, PyAny>>,
+        threads: Option<&Bound<'p, PyAny>>,
+        deadline: Option<&Bound<'p, PyAny>>,
+        mover: Option<&Bound<'p, PyAny>>,
+        memory: Option<&Bound<'p, PyAny>>,
     ) -> PyResult<Self> {
-        let part = Part { window, at, axes };
+        let between = Between { deadline, mover, memory };
+        let said = Said { part: Part { window, at, axes }, threads, between };
         let stated = || Ok((layout_of(src, "src")?, layout_of(dst, "dst")?, dtype_of(py, dtype)?));
-        let Some(comm) = comm else {
-            check_only_between(deadline, mover, memory)?;
-            let (from, to, dtype) = stated()?;
-            return Self::of_all_ranks(part.moving(from, to, dtype.itemsize() as u64)?, dtype, threads);
-        };
-        let options = check_only_here(threads).and_then(|()| options(deadline, mover, memory));
-        Self::of_own_rank(comm, options, &part, |_| {
-            stated().map(|(from, to, dtype)| Stated { from, to, dtype: Some(dtype) })
-        })
+        if let Some(comm) = comm {
+            return Self::of_own_rank(comm, &said, |_| {
+                stated().map(|(from, to, dtype)| Stated { from, to, dtype: Some(dtype) })
+            });
+        }
+        let (from, to, dtype) = stated()?;
+        Self::of_all_ranks(from, to, dtype, &said)
     }
-
-    #[pyo3(signature = (a, out=None, *, alpha=None, beta=None, conjugate=false))]
+    /// Moves, waits, and returns the destination: `out`, or new arrays.
+    #[pyo3(signature = (a, out=None, *, alpha=None, beta=None, conjugate=None))]
     fn run<'p>(
         &self,
         py: Python<'p>,
@@ -275,19 +315,12 @@ impl Plan {
         out: Option<&Bound<'p, PyAny>>,
         alpha: Option<&Bound<'p, PyAny>>,
         beta: Option<&Bound<'p, PyAny>>,
-        conjugate: bool,
+        conjugate: Option<&Bound<'p, PyAny>>,
     ) -> PyResult<Bound<'p, PyAny>> {
-        let (report, result) = match self.begin(py, a, out, &Scales { alpha, beta, conjugate })? {
-            Begun::Over(report, result) => (report, result),
-            Begun::InFlight(run, result) => (run.finish(py)?, result),
-        };
-        if let Ok(mut last) = self.report.lock() {
-            *last = Some(report);
-        }
-        Ok(result)
+        self.run_scaled(py, a, out, &Scales { alpha, beta, conjugate })
     }
-
-    #[pyo3(signature = (a, out=None, *, alpha=None, beta=None, conjugate=false))]
+    /// Begins to move, so that something else can be computed meanwhile. Without a communicator all is moved before it returns.
+    #[pyo3(signature = (a, out=None, *, alpha=None, beta=None, conjugate=None))]
     fn start<'p>(
         &self,
         py: Python<'p>,
@@ -295,7 +328,7 @@ impl Plan {
         out: Option<&Bound<'p, PyAny>>,
         alpha: Option<&Bound<'p, PyAny>>,
         beta: Option<&Bound<'p, PyAny>>,
-        conjugate: bool,
+        conjugate: Option<&Bound<'p, PyAny>>,
     ) -> PyResult<Run> {
         match self.begin(py, a, out, &Scales { alpha, beta, conjugate })? {
             Begun::Over(report, result) => Ok(Run::over(&self.slot, report, result.unbind())),
@@ -322,18 +355,18 @@ impl Plan {
     fn comm(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.comm.as_ref().map(|comm| comm.clone_ref(py))
     }
-
+    /// How bytes travel.
     #[getter]
     fn mover(&self) -> PyResult<&'static str> {
         self.slot.mover().or_raise()
     }
-
+    /// Bytes, messages, steps and seconds of the last `run`.
     #[getter]
     fn report<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyDict>>> {
         let last = self.report.lock().map_or(None, |last| *last);
         last.map(|report| told_report(py, &report)).transpose()
     }
-
+    /// How many elements are written, each copy counted.
     #[getter]
     fn elements(&self) -> u64 {
         self.moving.problem().elems()
@@ -348,15 +381,15 @@ impl Plan {
     fn _relabelled(&self, py: Python<'_>) -> PyResult<(Vec<u64>, [u128; 4])> {
         looks::relabelled(py, self.moving.problem())
     }
-
+    /// Who owes whom how many elements.
     fn traffic<'p>(slf: &Bound<'p, Self>) -> PyResult<Bound<'p, PyAny>> {
         slf.py().import("reshard._looks")?.call_method1("traffic", (slf,))
     }
-
+    /// The ranks on which the destination would keep most elements where they are.
     fn relabel<'p>(slf: &Bound<'p, Self>) -> PyResult<Bound<'p, PyAny>> {
         slf.py().import("reshard._looks")?.call_method1("relabel", (slf,))
     }
-
+    /// A picture of the array before and after, the communication grid, the steps and the times.
     #[pyo3(signature = (strategy="optimal", **machine))]
     fn explain<'p>(
         slf: &Bound<'p, Self>,
@@ -365,7 +398,7 @@ impl Plan {
     ) -> PyResult<Bound<'p, PyAny>> {
         slf.py().import("reshard._looks")?.call_method("explain", (slf, strategy), machine)
     }
-
+    /// In which step each message goes. `alpha`, `beta` and `max_steps` are for "min-cost", `in_flight` for "eager".
     #[pyo3(signature = (strategy="optimal", *, alpha=1, beta=1, max_steps=None, in_flight=8, shared_ranks=false))]
     #[allow(clippy::too_many_arguments)]
     fn schedule(
@@ -382,7 +415,7 @@ impl Plan {
         let options = options.with_alpha(alpha).with_beta(beta).with_most_steps(max_steps);
         looks::Schedule::new(py, self.moving.problem(), &options)
     }
-
+    /// The redistribution in virtual time: `alpha` seconds to start a message, `beta` for each element, on a network.
     #[pyo3(signature = (strategy="optimal", *, network="flat", alpha=None, beta=None, pack=0.0, ports=1, barriers=false, half_duplex=false, in_flight=8, shared_ranks=false))]
     #[allow(clippy::too_many_arguments)]
     fn simulate(
@@ -412,14 +445,17 @@ impl Plan {
         format!("Plan({from} -> {to}, {}, {elements} elements)", self.dtype.bind(py))
     }
 
-    fn __reduce__<'p>(&self, py: Python<'p>) -> PyResult<(Bound<'p, PyAny>, (String, Py<PyArrayDescr>))> {
+    fn __reduce__<'p>(&self, py: Python<'p>) -> PyResult<(Bound<'p, PyAny>, Kept)> {
         if self.comm.is_some() {
             return Err(wrong_type(
                 "a plan on a communicator cannot be pickled, as no other process has that; make the plan there",
             ));
         }
         let state = serde_json::to_string(&self.moving).map_err(|error| wrong(error.to_string()))?;
-        Ok((py.import("reshard._reshard")?.getattr("plan_from_state")?, (state, self.dtype.clone_ref(py))))
+        Ok((
+            py.import("reshard._reshard")?.getattr("plan_from_state")?,
+            (state, self.dtype.clone_ref(py), self.threads),
+        ))
     }
 }
 
@@ -430,15 +466,20 @@ fn schedule_options(strategy: &str, in_flight: u64, shared_ranks: bool) -> PyRes
 
 /// A plan as it was pickled.
 #[pyfunction]
-pub fn plan_from_state(state: &str, dtype: Bound<'_, PyArrayDescr>) -> PyResult<Plan> {
-    let moving = serde_json::from_str(state)
+pub fn plan_from_state(state: &str, dtype: Bound<'_, PyArrayDescr>, threads: Option<u64>) -> PyResult<Plan> {
+    let moving: Move = serde_json::from_str(state)
         .map_err(|error| wrong(format!("the pickled plan cannot be read: {error}")))?;
-    Plan::of_all_ranks(moving, dtype, None)
+    if moving.elem_bytes() != dtype.itemsize() as u64 {
+        return Err(wrong("the pickled plan is damaged: its elements have another size than their type"));
+    }
+    Plan::of_move(moving, dtype, threads)
 }
 
-/// Moves all of an array, or a window of it, once.
+/// Moves an array once, or a window of it, and returns the destination: `redistribute(a, src, dst, comm=None, out=None)`.
+///
+/// Without a communicator `a` is the list of all ranks' parts; with one of mpi4py it is this rank's part. See `Plan`.
 #[pyfunction]
-#[pyo3(signature = (a, src, dst, comm=None, out=None, *, window=None, at=None, axes=None, alpha=None, beta=None, conjugate=false, threads=None, deadline=None, mover=None, memory=None))]
+#[pyo3(signature = (a, src, dst, comm=None, out=None, *, window=None, at=None, axes=None, alpha=None, beta=None, conjugate=None, threads=None, deadline=None, mover=None, memory=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn redistribute<'p>(
     py: Python<'p>,
@@ -452,28 +493,25 @@ pub fn redistribute<'p>(
     axes: Option<&Bound<'p, PyAny>>,
     alpha: Option<&Bound<'p, PyAny>>,
     beta: Option<&Bound<'p, PyAny>>,
-    conjugate: bool,
-    threads: Option<usize>,
-    deadline: Option<f64>,
-    mover: Option<&str>,
-    memory: Option<u64>,
+    conjugate: Option<&Bound<'p, PyAny>>,
+    threads: Option<&Bound<'p, PyAny>>,
+    deadline: Option<&Bound<'p, PyAny>>,
+    mover: Option<&Bound<'p, PyAny>>,
+    memory: Option<&Bound<'p, PyAny>>,
 ) -> PyResult<Bound<'p, PyAny>> {
-    let part = Part { window, at, axes };
+    let said =
+        Said { part: Part { window, at, axes }, threads, between: Between { deadline, mover, memory } };
     let scales = Scales { alpha, beta, conjugate };
     let Some(comm) = comm else {
-        check_only_between(deadline, mover, memory)?;
-        let (from, to) = (layout_of(src, "src")?, layout_of(dst, "dst")?);
-        let (from, dtype) = laid_out(from, a, "a", "source", Role::Source)?;
-        let to = match out {
-            None => to,
-            Some(out) => laid_out(to, out, "out", "destination", Role::Target)?.0,
-        };
+        let (from, dtype) = laid_out(layout_of(src, "src")?, a, "a", "source", Role::Source)?;
+        let mut to = layout_of(dst, "dst")?;
+        if let Some(out) = out {
+            to = laid_out(to, out, "out", "destination", Role::Target)?.0;
+        }
         let dtype = dtype.ok_or_else(|| wrong("no part was given, so the type of elements is not known"))?;
-        let moving = part.moving(from, to, dtype.itemsize() as u64)?;
-        return Plan::of_all_ranks(moving, dtype, threads)?.run(py, a, out, alpha, beta, conjugate);
+        return Plan::of_all_ranks(from, to, dtype, &said)?.run_scaled(py, a, out, &scales);
     };
-    let options = check_only_here(threads).and_then(|()| options(deadline, mover, memory));
-    let plan = Plan::of_own_rank(comm, options, &part, |rank| {
+    let plan = Plan::of_own_rank(comm, &said, |rank| {
         let (mut from, mut to) = (layout_of(src, "src")?, layout_of(dst, "dst")?);
         let has = |layout: &reshard::Layout| layout.distribution().grid().contains(rank);
         let mut dtype = None;
@@ -491,17 +529,7 @@ pub fn redistribute<'p>(
         dtype.as_ref().map_or(Ok(None), |dtype| scales.of(dtype))?;
         Ok(Stated { from, to, dtype })
     })?;
-    plan.run(py, a, out, alpha, beta, conjugate)
-}
-
-/// Moves all of an array whose parts are here, into new ones.
-pub fn move_all<'p>(py: Python<'p>, moving: Move, parts: &[Bound<'p, PyAny>]) -> PyResult<Bound<'p, PyAny>> {
-    let first =
-        parts.first().ok_or_else(|| wrong("no part was given, so the type of elements is not known"))?;
-    let dtype = Memory::of(first, Role::Array)?.dtype.into_bound(py);
-    let moving = moving.of_bytes(dtype.itemsize() as u64).or_raise()?;
-    let parts = PyList::new(py, parts)?;
-    Plan::of_all_ranks(moving, dtype, None)?.run(py, &parts, None, None, None, false)
+    plan.run_scaled(py, a, out, &scales)
 }
 
 /// The layout with the strides of the parts that were given, and the type of their elements.
@@ -513,7 +541,7 @@ fn laid_out<'p>(
     role: fn(u64) -> Role,
 ) -> PyResult<(reshard::Layout, Option<Bound<'p, PyArrayDescr>>)> {
     let mut dtype = None;
-    for (part, rank) in listed(given, &ranks(&layout), name, side)?.iter().zip(ranks(&layout)) {
+    for (part, rank) in listed(given, &ranks(&layout)?, name, side)?.iter().zip(ranks(&layout)?) {
         let memory = Memory::of(part, role(rank))?;
         layout = memory.laid_out(layout, rank, role(rank))?;
         dtype = dtype.or_else(|| Some(memory.dtype.into_bound(given.py())));
@@ -573,8 +601,7 @@ fn check_apart(py: Python<'_>, targets: &[Memory]) -> PyResult<()> {
     spans.sort_unstable();
     for (place, &(_, end, one)) in spans.iter().enumerate() {
         for &(_, _, other) in spans[place + 1..].iter().take_while(|(begin, _, _)| *begin < end) {
-            let shares = py.import("numpy")?.getattr("shares_memory")?;
-            if shares.call1((&targets[one].object, &targets[other].object))?.is_truthy()? {
+            if targets[one].shares(py, &targets[other])? {
                 let (one, other) = (one.min(other), one.max(other));
                 return Err(wrong(format!(
                     "the destination parts {one} and {other}, counted from 0, have memory in common; give each memory of its own"
@@ -585,52 +612,12 @@ fn check_apart(py: Python<'_>, targets: &[Memory]) -> PyResult<()> {
     Ok(())
 }
 
-/// Fails if something was given that is for communicators only.
-fn check_only_between(deadline: Option<f64>, mover: Option<&str>, memory: Option<u64>) -> PyResult<()> {
-    match deadline.is_some() || mover.is_some() || memory.is_some() {
-        true => Err(wrong(
-            "deadline, mover and memory are for plans between processes; give comm, too, or leave them out",
-        )),
-        false => Ok(()),
-    }
-}
-
 /// Fails if something was given that is for one process only.
-fn check_only_here(threads: Option<usize>) -> PyResult<()> {
+fn check_only_here(threads: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     match threads {
         Some(_) => Err(wrong(
             "threads is for plans with the parts of all ranks; between processes each rank is one, leave it out",
         )),
         None => Ok(()),
     }
-}
-
-/// A type of elements as text, from which it can be made again.
-fn text_of(dtype: &Bound<'_, PyArrayDescr>) -> PyResult<String> {
-    let format = dtype.py().import("numpy")?.getattr("lib")?.getattr("format")?;
-    Ok(format.call_method1("dtype_to_descr", (dtype,))?.repr()?.to_string())
-}
-
-/// Fails if two ranks gave elements of different types.
-fn check_kinds(texts: &[Vec<u8>]) -> PyResult<()> {
-    let mut known = texts.iter().enumerate().filter(|(_, text)| !text.is_empty());
-    let Some((first, kind)) = known.next() else { return Ok(()) };
-    match known.find(|(_, text)| *text != kind) {
-        None => Ok(()),
-        Some((other, text)) => Err(wrong_type(format!(
-            "rank {first} gave elements of type {} and rank {other} of type {}; give one type on all ranks",
-            String::from_utf8_lossy(kind),
-            String::from_utf8_lossy(text)
-        ))),
-    }
-}
-
-/// The type of elements that the other ranks gave.
-fn kind_of_all<'p>(py: Python<'p>, texts: &[Vec<u8>]) -> PyResult<Bound<'p, PyArrayDescr>> {
-    let Some(text) = texts.iter().find(|text| !text.is_empty()) else {
-        return Err(wrong("no rank gave an array, so the type of elements is not known"));
-    };
-    let descr = py.import("ast")?.call_method1("literal_eval", (String::from_utf8_lossy(text).as_ref(),))?;
-    let format = py.import("numpy")?.getattr("lib")?.getattr("format")?;
-    Ok(format.call_method1("descr_to_dtype", (descr,))?.cast_into::<PyArrayDescr>()?)
 }

@@ -35,8 +35,6 @@ impl Part<'_, '_> {
         }
         if let Some(axes) = self.axes {
             window = window.permuted(&permutation(axes, shape.len())?);
-        } else if self.window.is_none() && self.at.is_none() {
-            return Err(wrong("a window was expected"));
         }
         Move::windowed::<u8>(from, to, window).and_then(|moving| moving.of_bytes(item)).or_raise()
     }
@@ -51,10 +49,14 @@ pub fn permutation(given: &Bound<'_, PyAny>, dims: usize) -> PyResult<Vec<usize>
         ))
     })?;
     let counted = |&axis: &i64| {
-        let axis = if axis < 0 { axis + dims as i64 } else { axis };
-        usize::try_from(axis).unwrap_or(usize::MAX)
+        let from_start = if axis < 0 { axis + dims as i64 } else { axis };
+        usize::try_from(from_start).ok().filter(|&axis| axis < dims).ok_or_else(|| {
+            wrong(format!(
+                "axes was given with {axis} in it; the array has {dims} dimensions, counted from 0"
+            ))
+        })
     };
-    Ok(axes.iter().map(counted).collect())
+    axes.iter().map(counted).collect()
 }
 
 /// Where slices begin, and how long they are.

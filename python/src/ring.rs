@@ -1,22 +1,26 @@
 //! Rings: items that processes hand to their neighbours until each has as many as it should.
 
-use crate::comm::{communicator, time};
+use crate::comm::{Between, communicator, time};
 use crate::error::{OrRaise, raised, told, wrong, wrong_type};
+use crate::kinds;
 use crate::layout::extents;
 use crate::memory::{Memory, Role, described, dtype_of, new_array};
+use crate::numbers::optional;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
-use pyo3::types::PySlice;
+use pyo3::types::{PySlice, PyTuple};
+use reshard_mpi::communicator::ToCommunicator;
 use reshard_mpi::{MpiRing, MpiRingOptions};
 use reshard_ring::{Direction, RingPlan, RingProblem, RingThreads, Solution, solve};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 
+/// A ring of processes whose loads are balanced: see `reshard.ring`.
 #[pyclass(module = "reshard", frozen)]
 pub struct Ring {
     problem: RingProblem,
     solution: Solution,
-    /// Units of the solution's time in a unit of the user's.
-    denominator: u64,
+    /// The user's time in a unit of the solution's.
+    unit: f64,
     /// Between processes: this rank, the engine, and what its items are.
     own: Option<Own>,
 }
@@ -31,7 +35,7 @@ struct Own {
 #[pymethods]
 impl Ring {
     #[new]
-    #[pyo3(signature = (loads, targets, right, left, denominator, one_way, ordered, comm=None, dtype=None, item=None, deadline=None, memory=None))]
+    #[pyo3(signature = (loads, targets, right, left, unit, one_way, ordered, comm=None, dtype=None, item=None, deadline=None, memory=None, refused=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -39,15 +43,17 @@ impl Ring {
         targets: Vec<u64>,
         right: Option<Vec<u64>>,
         left: Option<Vec<u64>>,
-        denominator: u64,
+        unit: f64,
         one_way: bool,
         ordered: bool,
         comm: Option<&Bound<'_, PyAny>>,
         dtype: Option<&Bound<'_, PyAny>>,
         item: Option<&Bound<'_, PyAny>>,
-        deadline: Option<f64>,
-        memory: Option<u64>,
+        deadline: Option<&Bound<'_, PyAny>>,
+        memory: Option<&Bound<'_, PyAny>>,
+        refused: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        let refused = refused.map_or(Ok(()), |refused| Err(PyErr::from_value(refused)));
         let stated = || {
             let mut problem = RingProblem::new(loads, targets)?;
             if let Some(right) = right {
@@ -62,39 +68,40 @@ impl Ring {
             if ordered { problem.in_order() } else { Ok(problem) }
         };
         let Some(comm) = comm else {
-            if deadline.is_some() || memory.is_some() {
-                return Err(wrong(
-                    "deadline and memory are for rings between processes; give comm, too, or leave them out",
-                ));
-            }
+            refused?;
+            Between { deadline, mover: None, memory }.refuse()?;
             let problem = stated().or_raise()?;
             let solution = py.detach(|| solve(&problem)).or_raise()?;
-            return Ok(Self { problem, solution, denominator, own: None });
+            return Ok(Self { problem, solution, unit, own: None });
         };
         let raw = communicator(comm)?;
         // What is wrong on this rank alone is told to all: they are waiting.
-        let all = || {
+        let mine = refused.and_then(|()| {
             let dtype = dtype_of(py, dtype)?;
             let item = item.map_or(Ok(Vec::new()), |item| extents(item, "item"))?;
-            let mut options = MpiRingOptions::default().with_memory(memory);
-            if let Some(seconds) = deadline {
-                options = options.with_deadline(time(seconds)?);
+            let mut options = MpiRingOptions::default().with_memory(optional(memory, "memory")?);
+            if let Some(deadline) = deadline {
+                options = options.with_deadline(time(deadline)?);
             }
             let bytes = item_bytes(&item, dtype.itemsize())?;
-            Ok((stated().or_raise()?, dtype, item, bytes, options))
-        };
-        let all = all();
-        let problem = all.as_ref().map(|(problem, ..)| problem.clone()).map_err(told);
-        let (bytes, options) = all.as_ref().map_or((1, MpiRingOptions::default()), |all| (all.3, all.4));
-        let rank = raw.rank();
+            // As a type of NumPy: of as many elements as an item has, in this shape.
+            let kind = PyArrayDescr::new(py, (dtype.clone(), PyTuple::new(py, &item)?))?;
+            Ok((stated().or_raise()?, dtype, item, bytes, options, kinds::bytes_of(&kind)?))
+        });
+        let (bytes, options) = mine.as_ref().map_or((1, MpiRingOptions::default()), |mine| (mine.3, mine.4));
+        let all = py.detach(|| raw.to_communicator(options.deadline)).or_raise()?;
+        let kind: &[u8] = mine.as_ref().map_or(&[], |mine| &mine.5);
+        let gathered = kinds::gathered(py, &all, kind, options.deadline)?;
+        let mine = mine.and_then(|mine| kinds::common(py, &gathered).map(|_| mine));
+        let problem = mine.as_ref().map(|mine| mine.0.clone()).map_err(told);
         let made = py.detach(|| {
-            let engine = MpiRing::of_problem(problem.clone(), bytes, &raw, options)?;
+            let engine = MpiRing::of_problem(problem.clone(), bytes, &all, options)?;
             Ok((solve(&problem?)?, engine))
         });
-        let (problem, dtype, item, ..) = all?;
+        let (problem, dtype, item, ..) = mine?;
         let (solution, engine) = made.or_raise()?;
-        let own = Some(Own { rank, engine: Mutex::new(engine), dtype: dtype.unbind(), item });
-        Ok(Self { problem, solution, denominator, own })
+        let own = Some(Own { rank: raw.rank(), engine: Mutex::new(engine), dtype: dtype.unbind(), item });
+        Ok(Self { problem, solution, unit, own })
     }
 
     #[getter]
@@ -106,15 +113,15 @@ impl Ring {
     fn targets(&self) -> Vec<u64> {
         self.problem.targets().to_vec()
     }
-
+    /// The time that it takes.
     #[getter]
     fn makespan(&self) -> f64 {
-        self.solution.makespan() as f64 / self.denominator as f64
+        self.solution.makespan() as f64 * self.unit
     }
-
+    /// Nothing is faster.
     #[getter]
     fn lower_bound(&self) -> f64 {
-        self.solution.lower_bound() as f64 / self.denominator as f64
+        self.solution.lower_bound() as f64 * self.unit
     }
 
     #[getter]
@@ -127,21 +134,21 @@ impl Ring {
         self.solution.method().name()
     }
 
-    /// From, to, items, start, end.
+    /// From, to, items, start and end.
     #[getter]
     fn transfers(&self) -> Vec<(u64, u64, u64, f64, f64)> {
         let procs = self.problem.procs() as u64;
-        let time = |units: u64| units as f64 / self.denominator as f64;
+        let time = |units: u64| units as f64 * self.unit;
         let all = self.solution.program().transfers().iter();
         all.map(|one| (one.from, one.to(procs), one.items, time(one.start), time(one.end))).collect()
     }
 
-    /// How many items cross each link from process i to i + 1; negative, if they go the other way.
+    /// Items from process i to i + 1; negative: the other way.
     #[getter]
     fn net_flow(&self) -> Vec<i64> {
         self.solution.net_flow()
     }
-
+    /// Moves the items: takes and returns the arrays of all processes, whose first dimension counts items; on a communicator its own.
     fn run<'p>(&self, py: Python<'p>, parts: &Bound<'p, PyAny>) -> PyResult<Bound<'p, PyAny>> {
         match &self.own {
             None => self.run_all(py, parts),
@@ -161,7 +168,8 @@ impl Ring {
             Some(true) => format!("makespan {}, optimal", self.makespan()),
             _ => format!("makespan {}; nothing is faster than {}", self.makespan(), self.lower_bound()),
         };
-        let words = reshard_draw::RingWords { title: &title, about: &about, denominator: self.denominator };
+        let denominator = (1.0 / self.unit).round().max(1.0) as u64;
+        let words = reshard_draw::RingWords { title: &title, about: &about, denominator };
         Ok(py.detach(|| reshard_draw::ring(&words, &self.problem, &self.solution)))
     }
 
@@ -198,12 +206,12 @@ impl Ring {
         let plan = RingPlan::new(self.problem.clone(), self.solution.program().clone(), bytes).or_raise()?;
         let mut engine = RingThreads::new(Arc::new(plan));
         let mut rooms = Vec::new();
-        for (rank, part) in parts.iter().enumerate() {
+        for (rank, part) in memories.iter().enumerate() {
             let room = engine.plan().room(rank);
-            rooms.push(filled(part, room, self.problem.loads()[rank], &item, &dtype)?);
+            rooms.push(filled(&part.array(py)?, room, self.problem.loads()[rank], &item, &dtype)?);
         }
         let memories =
-            rooms.iter().map(|room| Memory::of(room, Role::Array)).collect::<PyResult<Vec<_>>>()?;
+            rooms.iter().map(|room| Memory::of(room, Role::Part(0))).collect::<PyResult<Vec<_>>>()?;
         // SAFETY: new arrays that nobody else knows.
         let mut slices: Vec<&mut [u8]> =
             memories.iter().map(|memory| unsafe { memory.bytes_mut() }).collect();
@@ -213,7 +221,15 @@ impl Ring {
     }
 
     fn run_own<'p>(&self, py: Python<'p>, own: &Own, part: &Bound<'p, PyAny>) -> PyResult<Bound<'p, PyAny>> {
-        let engine = &mut *own.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not waited for: who has it may need the interpreter, which this thread has.
+        let mut engine = match own.engine.try_lock() {
+            Ok(engine) => engine,
+            Err(TryLockError::Poisoned(engine)) => engine.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(wrong("the ring is being run by another thread; wait for that first"));
+            }
+        };
+        let engine = &mut *engine;
         let within = own.rank < self.problem.procs();
         let dtype = own.dtype.bind(py);
         let prepared = || {
@@ -223,13 +239,12 @@ impl Ring {
             let memory = Memory::of(part, Role::Part(own.rank as u64))?;
             self.check(py, own.rank, &memory, dtype, &own.item)?;
             let load = self.problem.loads()[own.rank];
-            filled(part, engine.room(), load, &own.item, dtype).map(Some)
+            filled(&memory.array(py)?, engine.room(), load, &own.item, dtype).map(Some)
         };
         let room = match prepared() {
             Ok(room) => room,
             Err(refused) => {
-                // Refused as too short, which the others are told, unless this rank needs no room: then nobody waits for it.
-                let _ = py.detach(|| engine.run::<u8>(&mut []));
+                engine.refuse(told(&refused));
                 return Err(refused);
             }
         };
@@ -237,7 +252,7 @@ impl Ring {
             py.detach(|| engine.run::<u8>(&mut [])).map_err(raised)?;
             return Ok(py.None().into_bound(py));
         };
-        let memory = Memory::of(&room, Role::Array)?;
+        let memory = Memory::of(&room, Role::Part(0))?;
         // SAFETY: a new array that nobody else knows.
         let bytes = unsafe { memory.bytes_mut() };
         py.detach(|| engine.run(bytes)).map_err(raised)?;

@@ -3,17 +3,22 @@
 use crate::engine::EngineSlot;
 use crate::error::{raised, told, wrong};
 use crate::memory::Memory;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use reshard::engine::Report;
 use reshard::{Error, ErrorKind};
 use reshard_mpi::{MpiEngine, OwnedRun};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 /// How long a wait lasts before Python may handle signals.
 const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
 
+/// A run in flight: `test` it, `wait` for it, or use it as a context manager.
+///
+/// Its arrays stay in use until it is over: write to neither.
 #[pyclass(module = "reshard", frozen)]
 pub struct Run {
     state: Mutex<RunState>,
@@ -65,20 +70,30 @@ impl Run {
             match py.detach(|| run.wait_for(BETWEEN_SIGNALS)) {
                 Ok(false) => {
                     if let Err(interrupt) = py.check_signals() {
-                        self.leave(py, &mut state, "it was interrupted (Ctrl-C)");
+                        let why = match interrupt.is_instance_of::<PyKeyboardInterrupt>(py) {
+                            true => "it was interrupted (Ctrl-C)".into(),
+                            false => format!("it was interrupted: {}", told(&interrupt)),
+                        };
+                        self.leave(py, &mut state, &why);
                         return Err(interrupt);
                     }
                 }
-                Ok(true) | Err(_) => self.end(py, &mut state),
+                Ok(true) => self.end(py, &mut state, Ok(())),
+                Err(error) => self.end(py, &mut state, Err(error)),
             }
         }
     }
 
-    /// Takes the outcome of a run that is over, and gives its engine back.
-    fn end(&self, py: Python<'_>, state: &mut RunState) {
+    /// Takes the outcome of a run that is over, and gives its engine back. `found` says more than the run does when it is asked again.
+    fn end(&self, py: Python<'_>, state: &mut RunState, found: reshard::Result<()>) {
         if let RunState::InFlight(run) = std::mem::replace(state, RunState::Taken) {
-            let (engine, outcome) = py.detach(|| run.wait());
-            self.over_with(engine, state, outcome);
+            match py.detach(|| catch_unwind(AssertUnwindSafe(|| run.wait()))) {
+                Ok((engine, outcome)) => self.over_with(engine, state, found.and(outcome)),
+                Err(panic) => {
+                    self.slot.lose();
+                    resume_unwind(panic);
+                }
+            }
         }
     }
 
@@ -101,7 +116,7 @@ impl Run {
 
 #[pymethods]
 impl Run {
-    /// Moves what can be moved without waiting; whether the run is over.
+    /// Moves what can be moved without waiting. Whether it is over.
     fn test(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.lock()?;
         let tested = match &mut *state {
@@ -111,8 +126,8 @@ impl Run {
         };
         match tested {
             Ok(false) => Ok(false),
-            Ok(true) | Err(_) => {
-                self.end(py, &mut state);
+            ended => {
+                self.end(py, &mut state, ended.map(drop));
                 match &*state {
                     RunState::Over(Err(error)) => Err(raised(error.clone())),
                     _ => Ok(true),
@@ -120,12 +135,12 @@ impl Run {
             }
         }
     }
-
+    /// Waits until it is over, and returns the destination. Ctrl-C ends it on all ranks.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.finish(py)?;
         Ok(self.result.clone_ref(py))
     }
-
+    /// Bytes, messages, steps and seconds, once it is over.
     #[getter]
     fn report<'p>(&self, py: Python<'p>) -> PyResult<Option<Bound<'p, PyDict>>> {
         match &*self.lock()? {
@@ -165,15 +180,16 @@ impl Drop for Run {
     fn drop(&mut self) {
         // The other ranks rely on a run: one that nobody waited for is waited for here, without keeping other threads from running.
         let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let RunState::InFlight(run) = std::mem::replace(state, RunState::Taken) {
-            let slot = &self.slot;
-            Python::attach(|py| {
-                py.detach(|| {
-                    let (engine, _) = run.wait();
-                    slot.give_back(engine);
-                });
-            });
-        }
+        let RunState::InFlight(run) = std::mem::replace(state, RunState::Taken) else { return };
+        let (mut run, slot) = (Some(run), &self.slot);
+        let mut end = || {
+            if let Some(run) = run.take() {
+                slot.give_back(run.wait().0);
+            }
+        };
+        // Python may be ending.
+        Python::try_attach(|py| py.detach(&mut end));
+        end();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Alpha and beta: numbers of the arrays' type, which is known at run time.
 
 use crate::error::wrong_type;
+use crate::numbers::shown;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::prelude::*;
 use reshard::Number;
@@ -12,7 +13,7 @@ use reshard::num_complex::Complex;
 pub struct Scales<'a, 'p> {
     pub alpha: Option<&'a Bound<'p, PyAny>>,
     pub beta: Option<&'a Bound<'p, PyAny>>,
-    pub conjugate: bool,
+    pub conjugate: Option<&'a Bound<'p, PyAny>>,
 }
 
 impl Scales<'_, '_> {
@@ -26,15 +27,23 @@ impl Scales<'_, '_> {
 
     /// The scaling of elements of a type; none if they are copied as they are.
     pub fn of(&self, dtype: &Bound<'_, PyArrayDescr>) -> PyResult<Option<Scaling>> {
-        if self.alpha.is_none() && self.beta.is_none() && !self.conjugate {
+        let conjugate = match self.conjugate {
+            None => false,
+            Some(given) => given.extract::<bool>().map_err(|_| {
+                wrong_type(format!("conjugate was given as {}; give True or False", shown(given)))
+            })?,
+        };
+        if self.alpha.is_none() && self.beta.is_none() && !conjugate {
             return Ok(None);
         }
         let native = dtype.is_native_byteorder().unwrap_or(false);
         match (dtype.kind(), dtype.itemsize()) {
-            (b'f', 4) if native => self.made(real(|value| value as f32)),
-            (b'f', 8) if native => self.made(real(|value| value)),
-            (b'c', 8) if native => self.made(complex(|value| Complex::new(value.re as f32, value.im as f32))),
-            (b'c', 16) if native => self.made(complex(|value| value)),
+            (b'f', 4) if native => self.made(conjugate, real(|value| value as f32)),
+            (b'f', 8) if native => self.made(conjugate, real(|value| value)),
+            (b'c', 8) if native => {
+                self.made(conjugate, complex(|value| Complex::new(value.re as f32, value.im as f32)))
+            }
+            (b'c', 16) if native => self.made(conjugate, complex(|value| value)),
             _ => Err(wrong_type(format!(
                 "alpha, beta or conjugate was given for elements of type {dtype}; float32, float64, complex64 and complex128 of this \
                  machine's byte order can be scaled"
@@ -44,19 +53,23 @@ impl Scales<'_, '_> {
 
     fn made<T: Number>(
         &self,
+        conjugate: bool,
         number: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>,
     ) -> PyResult<Option<Scaling>> {
         let alpha = self.alpha.map_or(Ok(T::ONE), &number)?;
         let beta = self.beta.map_or(Ok(T::zeroed()), &number)?;
-        Ok(Scaling::new(alpha, beta, self.conjugate))
+        Ok(Scaling::new(alpha, beta, conjugate))
     }
 }
 
 fn real<T>(of: impl Fn(f64) -> T) -> impl Fn(&Bound<'_, PyAny>) -> PyResult<T> {
     move |given| {
-        let value: f64 =
-            given.extract().map_err(|_| no_number(given, "a real number, as the elements are real"))?;
-        Ok(of(value))
+        let refused = || no_number(given, "a real number, as the elements are real");
+        // A complex number of NumPy would leave its imaginary part behind.
+        if given.getattr("imag").is_ok_and(|imag| !imag.eq(0).unwrap_or(false)) {
+            return Err(refused());
+        }
+        Ok(of(given.extract().map_err(|_| refused())?))
     }
 }
 
@@ -71,6 +84,5 @@ fn complex<T>(of: impl Fn(Complex<f64>) -> T) -> impl Fn(&Bound<'_, PyAny>) -> P
 }
 
 fn no_number(given: &Bound<'_, PyAny>, wanted: &str) -> PyErr {
-    let shown = given.repr().map_or_else(|_| "it".into(), |text| text.to_string());
-    wrong_type(format!("alpha or beta was given as {shown}; give {wanted}"))
+    wrong_type(format!("alpha or beta was given as {}; give {wanted}", shown(given)))
 }

@@ -36,7 +36,10 @@ def launcher(family: str) -> tuple[list[str], dict[str, str]] | None:
     return None
 
 
-@pytest.fixture(params=["openmpi", "mpich"])
+FAMILIES = os.environ.get("RESHARD_MPI_FAMILIES", "openmpi,mpich").split(",")
+
+
+@pytest.fixture(params=FAMILIES)
 def ranks(request: pytest.FixtureRequest, tmp_path: Path):  # type: ignore[no-untyped-def]
     family: str = request.param
     found = launcher(family)
@@ -64,9 +67,13 @@ def test_random_redistributions(ranks) -> None:  # type: ignore[no-untyped-def]
     ranks(7, "values", "200000", str(CASES // 2), "imported-before")
 
 
-@pytest.mark.parametrize("part", ["disagree", "troubled", "interrupted", "missing", "exported", "groups", "big"])
+@pytest.mark.parametrize("part", ["disagree", "troubled", "interrupted", "missing", "exported", "groups", "big", "movers"])
 def test_ranks_together(ranks, part: str) -> None:  # type: ignore[no-untyped-def]
     ranks(4, part)
+
+
+def test_nothing_leaks(ranks) -> None:  # type: ignore[no-untyped-def]
+    ranks(4, "leaks", "5000" if FULL else "200")
 
 
 def test_rings(ranks) -> None:  # type: ignore[no-untyped-def]

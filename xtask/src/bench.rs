@@ -91,6 +91,16 @@ pub fn space(options: &[&str]) -> Outcome {
     with_program("space", "speed over random layouts: an hour without options", options)
 }
 
+/// From Python, beside the program and beside what people write with mpi4py.
+pub fn python() -> Outcome {
+    crate::mpi::ready()?;
+    let python = crate::python::with_wheel()?;
+    cargo(&["build", "--release", "--locked", "--package", "reshard-cli"]).run()?;
+    say("speed from Python: some minutes");
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
+    program(python, &["benchmarks/python/speed.py", &format!("{target}/release/reshard")]).run()
+}
+
 /// Sets of files, in these folders, or on the disk and in memory.
 pub fn files(folders: &[&str]) -> Outcome {
     let folders = if folders.is_empty() { &["target", "/dev/shm"] } else { folders };

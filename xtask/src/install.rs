@@ -84,6 +84,8 @@ fn build() -> Outcome {
             "--workspace",
             "--exclude",
             "reshard-kernel",
+            "--exclude",
+            "reshard-python",
             "--lib",
             "--tests",
             "--all-features",

@@ -27,7 +27,7 @@ usage: cargo xtask COMMAND
   test --full     the same with the whole sweeps, more MPIs, AddressSanitizer, instruction counts and
                   millions of fuzzing executions
   test --full PART...
-                  only these parts of it: planner, engines, files, mpi, couple, scalapack, program, loom, asan, count, fuzz
+                  only these parts of it: planner, engines, files, mpi, couple, scalapack, program, python, loom, asan, count, fuzz
   install --prefix FOLDER
                   the library for C and Fortran with header, module, pkg-config and CMake files (docs/c.md), and
                   those that take the place of ScaLAPACK's routines (docs/scalapack.md)
@@ -50,6 +50,8 @@ usage: cargo xtask COMMAND
                   benchmarks/results/network.json
   bench figures   figures 4 and 5 of the ScaLAPACK redistribution paper: writes docs/figures-speed.md and two .svg,
                   benchmarks/results/figures.json
+  bench python    calls from Python beside the program, and beside what people write with mpi4py: writes docs/python-speed.md,
+                  benchmarks/results/python.json
   bench space [--seed N,..] [--count N] [--bytes N] [--types T,..] [--ranks N]
                   speed over random layouts, in one process or between N: writes docs/space-speed.md and .svg,
                   benchmarks/results/space.json (space-mpi with --ranks)
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         ["bench", "kernels", sizes @ ..] => bench::kernels(sizes),
         ["bench", "network"] => bench::network(),
         ["bench", "files", folders @ ..] => bench::files(folders),
+        ["bench", "python"] => bench::python(),
         ["bench", "space", options @ ..] => bench::space(options),
         ["bench", "count"] => bench::count(false),
         ["bench", "count", "--keep"] => bench::count(true),
@@ -113,7 +116,7 @@ fn main() -> ExitCode {
 }
 
 /// What continuous integration runs.
-const QUICK: [Part; 6] = [
+const QUICK: [Part; 7] = [
     Part { name: "format", what: "formatting", run: formatted },
     Part { name: "lints", what: "lints, warnings refused", run: linted },
     Part {
@@ -126,6 +129,7 @@ const QUICK: [Part; 6] = [
         what: "without optimisation: runs, whose frames are the largest, and the tests of the kernel",
         run: unoptimised,
     },
+    Part { name: "wheel", what: "the package for Python, built as a wheel", run: python::tested },
     LOOM,
     Part { name: "docs", what: "documentation, warnings refused", run: documented },
 ];
@@ -137,7 +141,7 @@ const LOOM: Part = Part {
 };
 
 /// What `--full` runs after that, or by name. Each part stays under 90 minutes.
-const FULL: [Part; 11] = [
+const FULL: [Part; 12] = [
     Part {
         name: "planner",
         what: "the whole sweeps of the planners",
@@ -179,6 +183,7 @@ const FULL: [Part; 11] = [
         what: "the whole sweeps of the program and the tools",
         run: || swept_on_all(&["reshard-cli", "reshard-bench", "xtask"]),
     },
+    Part { name: "python", what: "the whole sweeps of the package for Python", run: python::swept },
     LOOM,
     Part { name: "asan", what: "unit tests, values and the suite under AddressSanitizer", run: sanitized },
     Part { name: "count", what: "the instruction count", run: || bench::count(false) },

@@ -1,22 +1,113 @@
-//! A Python with NumPy and safetensors, which read what we write and write what we read: in a virtual environment, so that the system's stays
-//! as it is.
+//! Python: an environment below `target/`, so that the system's stays as it is, with what the tests of files read and write with, and with our
+//! wheel, built from the sources and tested.
 
-use crate::tools::{install, program, say};
+use crate::mpi;
+use crate::tools::{Outcome, Step, install, program, say};
+use std::path::Path;
 
 /// Says to the tests that they must not pass for want of NumPy and safetensors.
 pub const NEEDED: &str = "RESHARD_NEEDS_NUMPY";
 
 const FOLDER: &str = "target/python";
 const PYTHON: &str = "target/python/bin/python";
+const WHEELS: &str = "target/wheels";
+const OLDEST: &str = "target/python-oldest";
 
-/// Makes sure of the virtual environment.
+/// Makes sure of an environment with NumPy and safetensors.
 pub fn ready() -> bool {
-    let here = || program(PYTHON, &["-c", "import numpy, safetensors"]).works();
+    has(&["numpy", "safetensors"])
+}
+
+/// Makes sure of an environment with some packages of PyPI.
+fn has(packages: &[&str]) -> bool {
+    let here = || program(PYTHON, &["-c", &format!("import {}", packages.join(", "))]).works();
     if here() {
         return true;
     }
-    say(&format!("making a Python with NumPy and safetensors of PyPI in {FOLDER}"));
+    say(&format!("making a Python with {} of PyPI in {FOLDER}", packages.join(", ")));
     let environment = || program("python3", &["-m", "venv", FOLDER]).works();
     let made = environment() || (install("python3-venv") && environment());
-    made && program(PYTHON, &["-m", "pip", "install", "--quiet", "numpy", "safetensors"]).works() && here()
+    let pip = [&["-m", "pip", "install", "--quiet"], packages].concat();
+    made && program(PYTHON, &pip).works() && here()
+}
+
+/// Builds the wheel as it is compiled in no time, and runs its tests in the environment.
+pub fn tested() -> Outcome {
+    match prepared() {
+        Err(missing) => say(&format!("{missing}: the package for Python is not tested")),
+        Ok(()) => {
+            install_wheel(&[])?;
+            tests(PYTHON).run()?;
+        }
+    }
+    Ok(())
+}
+
+/// The same with the whole sweeps, optimised; and with the oldest NumPy and mpi4py that are promised.
+pub fn swept() -> Outcome {
+    with_wheel()?;
+    tests(PYTHON).env("RESHARD_FULL", "1").run()?;
+    let old = format!("{OLDEST}/bin/python");
+    let install = |packages: &[&str]| {
+        let pip = [&["-m", "pip", "install", "--quiet"], packages].concat();
+        // mpi4py 3 is compiled for one MPI.
+        program(&old, &pip).env("MPICC", "mpicc.openmpi").run()
+    };
+    if !Path::new(&old).exists() {
+        say(&format!("making a Python with the oldest NumPy and mpi4py in {OLDEST}"));
+        program("python3", &["-m", "venv", OLDEST]).run()?;
+        install(&["numpy==1.24.*", "pytest", "setuptools", "wheel", "cython<3"])?;
+        install(&["--no-build-isolation", "mpi4py==3.1.*"])?;
+    }
+    install(
+        &[&["--force-reinstall", "--no-deps"], &wheels()?.iter().map(String::as_str).collect::<Vec<_>>()[..]]
+            .concat(),
+    )?;
+    tests(&old).env("RESHARD_MPI_FAMILIES", "openmpi").run()
+}
+
+/// A Python with the wheel as it is meant for use.
+pub fn with_wheel() -> Result<&'static str, String> {
+    prepared()?;
+    install_wheel(&["--release"])?;
+    Ok(PYTHON)
+}
+
+/// Makes sure of all that building and testing the wheel takes.
+fn prepared() -> Outcome {
+    if !program("python3", &["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]).works() {
+        return Err("there is no Python of 3.11 or newer".into());
+    }
+    match has(&["numpy", "safetensors", "mpi4py", "maturin", "mypy", "pytest", "scipy"]) {
+        true => mpi::ready(),
+        false => Err("packages of PyPI cannot be had".into()),
+    }
+}
+
+fn install_wheel(build: &[&str]) -> Outcome {
+    // Wheels of before would be installed in its place.
+    let _ = std::fs::remove_dir_all(WHEELS);
+    let wheel = ["-m", "maturin", "build", "--quiet", "--locked", "--manifest-path", "python/Cargo.toml"];
+    let place = ["--out", WHEELS, "--interpreter", PYTHON];
+    program(PYTHON, &[&wheel[..], &place, build].concat()).run()?;
+    let wheels = wheels()?;
+    let wheels: Vec<&str> = wheels.iter().map(String::as_str).collect();
+    let pip = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps"];
+    program(PYTHON, &[&pip[..], &wheels].concat()).run()
+}
+
+/// The wheel that was built.
+fn wheels() -> Result<Vec<String>, String> {
+    let found = std::fs::read_dir(WHEELS).map_err(|error| format!("{WHEELS}: {error}"))?;
+    Ok(found.filter_map(|file| file.ok()?.path().to_str().map(String::from)).collect())
+}
+
+fn tests(python: &str) -> Step {
+    let tests = program(python, &["-m", "pytest", "--quiet", "--durations=8", "python/tests"]);
+    // What the tests of Rust run on may have come from PyPI, without a launcher on the path.
+    let launchers = ["/usr/bin/mpirun.openmpi", "/usr/bin/mpirun.mpich"];
+    match launchers.iter().all(|name| Path::new(name).exists()) {
+        true => tests.env(mpi::NEEDED, "1"),
+        false => tests,
+    }
 }

@@ -140,8 +140,7 @@ pub unsafe extern "C" fn reshard_ring_run(
                     ring.run(part)?;
                 }
                 Err(failure) => {
-                    // Refused as too short, which the others are told, unless this rank needs no room: then nobody waits for it.
-                    let _ = ring.run::<u8>(&mut []);
+                    ring.refuse(failure.to_error());
                     return Err(failure);
                 }
             },

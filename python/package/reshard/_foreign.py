@@ -30,7 +30,7 @@ def from_placements(
 ) -> Layout:
     """The layout of a DTensor of torch.distributed: one placement for each dimension of the mesh.
 
-    A placement is ``("shard", dim)`` or ``"replicate"``, or an object of torch that prints as ``Shard(dim=0)`` or ``Replicate()``.
+    A placement is ``("shard", dim)`` or ``"replicate"``, or an object of torch of the class ``Shard`` or ``Replicate``.
     Ranks are those of the mesh in the order of its dimensions, the last fastest.
 
     >>> from_placements((8, 6), (2, 2), [("shard", 0), "replicate"])
@@ -86,18 +86,21 @@ def from_partition_spec(
 
 def _sharded(placement: Any, dims: int) -> int | None:
     """The dimension that a placement cuts; none if it holds copies."""
-    words = placement if isinstance(placement, (tuple, list)) else (placement,)
-    text = str(words[0]).lower()
-    if text.startswith("partial"):
+    given = isinstance(placement, (str, tuple, list))
+    words = [placement] if isinstance(placement, str) else list(placement) if given else [type(placement).__name__]
+    kind = str(words[0]).lower() if words else ""
+    if "partial" in kind:
         raise ArgumentError(
             f"the placement {placement!r} holds sums that are not finished; redistribute it to Replicate or Shard in torch first",
             "unsupported",
         )
-    if text in ("replicate", "replicate()", "r"):
+    if kind == "replicate" and len(words) == 1:
         return None
-    dim: Any = getattr(placement, "dim", words[1] if len(words) == 2 else None)
-    if not text.lstrip("_").startswith(("shard", "s(")) or not isinstance(dim, int):
-        raise ElementError(f'the placement {placement!r} is not known; give ("shard", dim) or "replicate"', "mismatch")
+    dim = words[1] if len(words) == 2 else getattr(placement, "dim", None)
+    if kind != "shard" or not isinstance(dim, int):
+        raise ElementError(
+            f'the placement {placement!r} is not known; give ("shard", dim) or "replicate", or Shard and Replicate of torch', "mismatch"
+        )
     if not -dims <= dim < dims:
         raise ArgumentError(f"the placement {placement!r} cuts a dimension of {dims}, counted from 0", "out-of-range")
     return dim % dims

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,10 @@ class Traffic:
 
     def tocoo(self) -> Any:
         """The same as a sparse array of SciPy, which must be installed."""
-        from scipy.sparse import coo_array
-
+        sparse: Any = import_module("scipy.sparse")
         rows = np.searchsorted(np.asarray(self.senders, dtype=np.uint64), self.sender)
         columns = np.searchsorted(np.asarray(self.receivers, dtype=np.uint64), self.receiver)
-        return coo_array((self.elements, (rows, columns)), shape=(len(self.senders), len(self.receivers)))
+        return sparse.coo_array((self.elements, (rows, columns)), shape=(len(self.senders), len(self.receivers)))
 
 
 def traffic(plan: Plan) -> Traffic:

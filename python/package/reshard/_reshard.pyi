@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,6 +13,24 @@ from ._looks import Picture, Relabelling, Traffic
 
 __version__: str
 
+__all__ = [
+    "Layout",
+    "Plan",
+    "Ring",
+    "Run",
+    "Schedule",
+    "ShardSet",
+    "Timeline",
+    "__version__",
+    "convert",
+    "layout_from_state",
+    "open",
+    "plan_from_state",
+    "redistribute",
+    "save",
+]
+
+@final
 class Layout:
     """Which rank owns which element of an array, and where in its memory.
 
@@ -31,7 +49,7 @@ class Layout:
         """All of an array on rank 0."""
     @staticmethod
     def from_descriptor(descriptor: Sequence[int], grid: int | Sequence[int], rank: int | None = None) -> Layout:
-        """A matrix as ScaLAPACK's descriptor says it, on a grid; with its leading dimension, if ``rank`` says whose descriptor it is."""
+        """A matrix as ScaLAPACK's descriptor says it, on a grid; its leading dimension counts if ``rank`` says whose descriptor it is."""
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the whole array."""
@@ -66,16 +84,16 @@ class Layout:
         """The shape of a rank's part."""
     def strides(self, rank: int) -> tuple[int, ...]:
         """The strides of a rank's part, in elements."""
-    def empty(self, rank: int, dtype: DTypeLike = None) -> NDArray[Any]:
+    def empty(self, rank: int, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """A new array for a rank's part, its elements anything."""
-    def zeros(self, rank: int, dtype: DTypeLike = None) -> NDArray[Any]:
+    def zeros(self, rank: int, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """A new array for a rank's part, of zeros."""
     def scatter(self, array: Any) -> list[NDArray[Any]]:
         """The parts of a whole array, by ascending rank."""
     def gather(self, parts: Sequence[Any]) -> NDArray[Any]:
         """The whole array out of all ranks' parts."""
     def with_order(self, order: str) -> Layout:
-        """The same distribution, every part tight in the order "F" or "C"."""
+        """The same distribution, every part tight in the order "F" or "C"; strides that were given are forgotten."""
     def with_allocated(self, extents: int | Sequence[int]) -> Layout:
         """Every part in memory of these extents, as with ScaLAPACK's leading dimension."""
     def with_strides_of(self, rank: int, memory: Any) -> Layout:
@@ -85,13 +103,15 @@ class Layout:
     def shifted(self, by: int) -> Layout:
         """The same layout with a number added to all ranks."""
     def _repr_svg_(self) -> str: ...
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
+@final
 class Run:
     """A run in flight. Its arrays stay in use until it is over: write to neither.
 
-    As a context manager it is waited for at the end; an exception inside ends it at once, and the other ranks are told.
+    As a context manager it is waited for at the end; an exception inside ends it at once, and the other ranks are told. One that is
+    dropped without either is waited for, at most for the deadline.
     """
 
     def test(self) -> bool:
@@ -109,6 +129,7 @@ class Run:
         traceback: TracebackType | None = None,
     ) -> bool: ...
 
+@final
 class Schedule:
     """In which step each message goes."""
 
@@ -135,6 +156,7 @@ class Schedule:
     def optimal_cost(self) -> bool | None: ...
     def __len__(self) -> int: ...
 
+@final
 class Timeline:
     """A redistribution in virtual time."""
 
@@ -151,11 +173,13 @@ class Timeline:
     def schedule(self) -> Schedule: ...
     def _repr_svg_(self) -> str: ...
 
+@final
 class Plan:
     """What is moved, worked out once and run any number of times.
 
     Without ``comm`` a run takes and returns the lists of all ranks' parts; with a communicator of mpi4py each rank gives and gets its own,
-    making a plan is collective, and an argument that is wrong on one rank is an exception on all.
+    making a plan is collective, and an argument that is wrong on one rank is an exception on all. A run that fails on one rank, be it
+    by a wrong array, fails on all, and the plan is of no use after that: make a new one.
 
     ``window`` are slices of the source (``np.s_[10:40, 5:25]``), ``at`` says where they begin in the destination, and axis ``d`` of the
     destination is axis ``axes[d]`` of the source. ``deadline`` is how many seconds a rank waits for another (120; ``math.inf``: without
@@ -166,7 +190,7 @@ class Plan:
         cls,
         src: Layout | str,
         dst: Layout | str,
-        dtype: DTypeLike = None,
+        dtype: DTypeLike | None = None,
         comm: Any = None,
         *,
         window: Any = None,
@@ -178,14 +202,14 @@ class Plan:
         memory: int | None = None,
     ) -> Self: ...
     def run(
-        self, a: Any, out: Any = None, *, alpha: complex | None = None, beta: complex | None = None, conjugate: bool = False
+        self, a: Any, out: Any = None, *, alpha: complex | None = None, beta: complex | None = None, conjugate: bool | None = None
     ) -> Any:
         """Moves, waits, and returns the destination: ``out``, or new arrays.
 
         With ``alpha`` or ``beta`` the destination becomes ``alpha * a + beta * out``; ``conjugate`` takes the conjugate of ``a``.
         """
     def start(
-        self, a: Any, out: Any = None, *, alpha: complex | None = None, beta: complex | None = None, conjugate: bool = False
+        self, a: Any, out: Any = None, *, alpha: complex | None = None, beta: complex | None = None, conjugate: bool | None = None
     ) -> Run:
         """Begins to move, so that something else can be computed meanwhile. Without a communicator all is moved before it returns."""
     @property
@@ -252,7 +276,7 @@ def redistribute(
     axes: Sequence[int] | None = None,
     alpha: complex | None = None,
     beta: complex | None = None,
-    conjugate: bool = False,
+    conjugate: bool | None = None,
     threads: int | None = None,
     deadline: float | None = None,
     mover: str | None = None,
@@ -260,9 +284,10 @@ def redistribute(
 ) -> Any:
     """Moves an array once, or a window of it, and returns the destination: see :class:`Plan` for the arguments.
 
-    Arrays may be in any order and have gaps: what memory they have is seen here, and nothing is copied first.
+    Arrays may be in any order and have gaps: what memory they have is seen here. Nothing is copied first, unless ``out`` reaches into ``a``.
     """
 
+@final
 class Ring:
     """A ring of processes whose loads are balanced: see :func:`reshard.ring`."""
 
@@ -272,14 +297,15 @@ class Ring:
         targets: Sequence[int],
         right: Sequence[int] | None,
         left: Sequence[int] | None,
-        denominator: int,
+        unit: float,
         one_way: bool,
         ordered: bool,
         comm: Any = None,
-        dtype: DTypeLike = None,
+        dtype: DTypeLike | None = None,
         item: int | Sequence[int] | None = None,
         deadline: float | None = None,
         memory: int | None = None,
+        refused: BaseException | None = None,
     ) -> Self: ...
     @property
     def loads(self) -> list[int]: ...
@@ -305,13 +331,15 @@ class Ring:
         """Moves the items: takes and returns the arrays of all processes, whose first dimension counts items; on a communicator its own."""
     def _repr_svg_(self) -> str: ...
 
+@final
 class ShardSet:
     """An array, or the tensors of a model, in files."""
 
     @property
     def path(self) -> Path: ...
     @property
-    def names(self) -> list[str]: ...
+    def names(self) -> list[str]:
+        """The names of its arrays; that of the only one may be empty."""
     @property
     def nbytes(self) -> int: ...
     @property
@@ -321,8 +349,8 @@ class ShardSet:
     def dtype(self) -> np.dtype[Any]: ...
     def layout_of(self, name: str) -> Layout: ...
     def dtype_of(self, name: str) -> np.dtype[Any]: ...
-    def load_as(self, layout: Layout | str, rank: int = 0, *, name: str | None = None) -> NDArray[Any]:
-        """The part that a rank has under any layout: only that is read."""
+    def load_as(self, layout: Layout | str, rank: int | None = None, *, name: str | None = None) -> NDArray[Any]:
+        """The part that a rank has under any layout: what it needs is read, and of the rest what lies between short pieces. Rank 0 if none is said."""
     def verify(self, progress: Callable[[int, int], object] | None = None) -> dict[str, int]:
         """Reads everything, and checks it."""
 
@@ -331,7 +359,7 @@ def open(
     *,
     layout: Layout | str | Sequence[str] | Mapping[str, str] | None = None,
     shape: int | Sequence[int] | None = None,
-    dtype: DTypeLike = None,
+    dtype: DTypeLike | None = None,
 ) -> ShardSet:
     """Opens a set: a directory with a manifest; or files without one, as a pattern of names (``"out/rank_{rank:04}.npy"``) and their layout."""
 
@@ -341,10 +369,15 @@ def save(
     parts: Any,
     comm: Any = None,
     *,
-    format: str = "npy",
-    dtype: DTypeLike = None,
+    format: str | None = None,
+    dtype: DTypeLike | None = None,
+    deadline: float | None = None,
 ) -> None:
-    """Writes the parts of all ranks, or each rank its own over a communicator, as a set that is absent or complete."""
+    """Writes the parts of all ranks, or each rank its own over a communicator, as a set that is absent or complete.
+
+    ``format`` is "npy", "raw" or "safetensors". A rank without a part says what the others have as ``dtype``, and raw bytes get a name
+    that NumPy lacks by it, such as "bf16". ``deadline`` is how many seconds ranks wait for each other (3600).
+    """
 
 def convert(
     src: str | PathLike[str],
@@ -354,20 +387,23 @@ def convert(
     *,
     layout: Layout | str | Sequence[str] | Mapping[str, str] | None = None,
     shape: int | Sequence[int] | None = None,
-    dtype: DTypeLike = None,
+    dtype: DTypeLike | None = None,
     memory: int | None = None,
     axes: Sequence[int] | None = None,
     format: str | None = None,
     names: str | None = None,
     threads: int | None = None,
-    resume: bool = False,
-    checksums: bool = True,
+    resume: bool | None = None,
+    checksums: bool | None = None,
     progress: Callable[[int, int], object] | None = None,
+    deadline: float | None = None,
 ) -> dict[str, float]:
     """Writes a set anew under another layout, in at most ``memory`` bytes (256 MiB) whatever its size. Returns what it did.
 
-    ``progress(done, all)`` is called now and then; an exception in it, or Ctrl-C, ends the work, and ``resume`` continues it later.
+    ``progress(done, all)`` is called now and then; an exception in it, or Ctrl-C, ends the work, and ``resume=True`` continues it later.
+    Over a communicator the ranks share the work, each in that much memory, and such an exception is raised when it is done. ``dst`` is a
+    directory, with a pattern of names after it if wanted, or one file; ``checksums=False`` neither checks nor writes any.
     """
 
 def layout_from_state(state: str) -> Layout: ...
-def plan_from_state(state: str, dtype: np.dtype[Any]) -> Plan: ...
+def plan_from_state(state: str, dtype: np.dtype[Any], threads: int | None) -> Plan: ...

@@ -188,10 +188,7 @@ impl MpiRing {
             return Ok(Report::of_rank(&self.plan, 0, 0, begin));
         }
         if let Err(error) = self.plan.check_part(rank, part) {
-            // The other ranks may be in the run already.
-            self.runs += 1;
-            self.fail(&error);
-            return Err(error);
+            return Err(self.refuse(error));
         }
         // Holds until the run has ended.
         (self.broken, self.open) = (Some("it was begun, and never ended".into()), true);
@@ -214,6 +211,16 @@ impl MpiRing {
         let sent = |rank: &RingRank| (rank.sender.fragments, rank.sender.bytes);
         let (fragments, bytes) = self.rank.as_ref().map_or((0, 0), sent);
         Ok(Report::of_rank(&self.plan, bytes / self.plan.item_bytes() as u64, fragments, begin))
+    }
+
+    /// Refuses the next run, because this rank was called wrongly: the others, which may be in it, are sent the error. Returns it. A rank beyond
+    /// the ring keeps nobody waiting, and tells nobody.
+    pub fn refuse(&mut self, error: Error) -> Error {
+        if self.rank.is_some() && self.broken.is_none() {
+            self.runs += 1;
+            self.fail(&error);
+        }
+        error
     }
 
     /// Fails if the ring cannot be used any more: an earlier run failed, here or on another rank.
