@@ -3,7 +3,7 @@
 use crate::comm::{communicator, time};
 use crate::error::{OrRaise, told, wrong, wrong_type};
 use crate::layout::{Layout, extents, layout_of, ranks};
-use crate::memory::{Memory, Role, allocate, described, dtype_of};
+use crate::memory::{Memory, Place, Role, allocate, described, dtype_of};
 use crate::numbers::{Whole, optional, shown};
 use crate::request::permutation;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -278,7 +278,7 @@ pub fn save(
         let role = Role::Source(rank);
         let memory = Memory::of(part, role)?;
         let kind = memory.dtype.bind(py).clone();
-        memory.part(py, layout, &kind, role)?;
+        memory.part(py, layout, &Place::of(layout, rank)?, &kind, role)?;
         Ok::<_, PyErr>((memory, element(&kind, named, role)?))
     };
     if let Some(comm) = comm {

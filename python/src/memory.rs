@@ -37,6 +37,20 @@ unsafe impl Send for Memory {}
 // SAFETY: likewise.
 unsafe impl Sync for Memory {}
 
+/// What a layout says of the part of a rank.
+pub struct Place {
+    pub rank: u64,
+    shape: Vec<u64>,
+    strides: Vec<u64>,
+}
+
+impl Place {
+    pub fn of(layout: &Layout, rank: u64) -> PyResult<Self> {
+        let shape = layout.distribution().local_shape(rank).or_raise()?;
+        Ok(Self { rank, shape, strides: layout.strides(rank).or_raise()? })
+    }
+}
+
 /// What an array is for, in words.
 #[derive(Clone, Copy)]
 pub enum Role {
@@ -163,18 +177,18 @@ impl Memory {
         })
     }
 
-    /// The part of a rank, if it has the shape and the strides that the layout says, and these elements.
+    /// The part of a rank, if it has the shape and the strides of its place in the layout, and these elements.
     pub fn part(
         &self,
         py: Python<'_>,
         layout: &Layout,
+        place: &Place,
         dtype: &Bound<'_, PyArrayDescr>,
         role: Role,
     ) -> PyResult<RawPart> {
-        let (Role::Source(rank) | Role::Target(rank) | Role::Part(rank)) = role;
+        let Place { rank, shape, strides } = place;
         self.check_elements(py, dtype, role)?;
-        self.check_shape(layout, rank, role)?;
-        let strides = layout.strides(rank).or_raise()?;
+        self.check_shape(layout, shape, role)?;
         let same = |dim: usize| self.shape[dim] < 2 || self.strides[dim] == strides[dim];
         if self.bytes > 0 && !(0..strides.len()).all(same) {
             return Err(wrong(format!(
@@ -188,8 +202,8 @@ impl Memory {
 
     /// The layout with the strides of this memory for a rank, whose part it is.
     pub fn laid_out(&self, layout: Layout, rank: u64, role: Role) -> PyResult<Layout> {
-        self.check_shape(&layout, rank, role)?;
-        let strides = layout.strides(rank).or_raise()?;
+        let Place { shape, strides, .. } = Place::of(&layout, rank)?;
+        self.check_shape(&layout, &shape, role)?;
         let differs = |dim: usize| self.shape[dim] > 1 && self.strides[dim] != strides[dim];
         if self.bytes == 0 || !(0..strides.len()).any(differs) {
             return Ok(layout);
@@ -254,8 +268,7 @@ impl Memory {
         (self.address.addr(), self.address.addr() + self.bytes)
     }
 
-    fn check_shape(&self, layout: &Layout, rank: u64, role: Role) -> PyResult<()> {
-        let wanted = layout.distribution().local_shape(rank).or_raise()?;
+    fn check_shape(&self, layout: &Layout, wanted: &[u64], role: Role) -> PyResult<()> {
         if self.shape == wanted {
             return Ok(());
         }

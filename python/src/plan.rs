@@ -7,7 +7,7 @@ use crate::error::{OrRaise, told, wrong, wrong_type};
 use crate::kinds;
 use crate::layout::{Layout, layout_of, ranks};
 use crate::looks;
-use crate::memory::{Memory, Role, allocate, described, dtype_of};
+use crate::memory::{Memory, Place, Role, allocate, described, dtype_of};
 use crate::numbers::optional;
 use crate::request::{Part, fills};
 use crate::run::{Run, told_report};
@@ -30,6 +30,8 @@ pub struct Plan {
     pub moving: Move,
     dtype: Py<PyArrayDescr>,
     slot: Arc<EngineSlot>,
+    /// Of the source and of the destination: what the layout says of the parts that a run takes.
+    places: [Vec<Place>; 2],
     /// This rank, between processes.
     rank: Option<u64>,
     comm: Option<Py<PyAny>>,
@@ -85,7 +87,21 @@ impl Plan {
         let count = threads.map(|threads| usize::try_from(threads).unwrap_or(usize::MAX));
         let slot = dtype.py().detach(|| EngineSlot::threads(moving.clone(), count)).or_raise()?;
         let (fills, slot, report) = (fills(&moving), Arc::new(slot), Mutex::new(None));
-        Ok(Self { moving, dtype: dtype.unbind(), slot, rank: None, comm: None, fills, report, threads })
+        let places = |layout| ranks(layout)?.into_iter().map(|rank| Place::of(layout, rank)).collect();
+        let places: [PyResult<Vec<Place>>; 2] = [places(moving.from()), places(moving.to())];
+        let [senders, receivers] = places;
+        let places = [senders?, receivers?];
+        Ok(Self {
+            moving,
+            places,
+            dtype: dtype.unbind(),
+            slot,
+            rank: None,
+            comm: None,
+            fills,
+            report,
+            threads,
+        })
     }
 
     /// Between processes; collective. `stated` says what this rank gives, whose number it is given; what is wrong on it is an exception on
@@ -123,8 +139,13 @@ impl Plan {
         let (moving, dtype) = moving?;
         let slot = Arc::new(EngineSlot::mpi(engine.or_raise()?));
         let (fills, comm) = (fills(&moving), Some(comm.clone().unbind()));
-        let (rank, report) = (Some(raw.rank() as u64), Mutex::new(None));
-        Ok(Self { moving, dtype: dtype.unbind(), slot, rank, comm, fills, report, threads: None })
+        let (rank, report) = (raw.rank() as u64, Mutex::new(None));
+        let place = |layout: &reshard::Layout| match layout.distribution().grid().contains(rank) {
+            true => Place::of(layout, rank).map(|place| vec![place]),
+            false => Ok(Vec::new()),
+        };
+        let (places, rank) = ([place(moving.from())?, place(moving.to())?], Some(rank));
+        Ok(Self { moving, places, dtype: dtype.unbind(), slot, rank, comm, fills, report, threads: None })
     }
 
     /// The arrays of a run with the parts of all ranks.
@@ -137,23 +158,24 @@ impl Plan {
     ) -> PyResult<Parts<'p>> {
         let dtype = self.dtype.bind(py);
         let scaling = scales.of(dtype)?;
-        let (from, to) = (self.moving.from(), self.moving.to());
-        let mut sources = Vec::new();
-        for (part, rank) in listed(given, &ranks(from)?, "a", "source")?.iter().zip(ranks(from)?) {
-            sources.push((Memory::of(part, Role::Source(rank))?, Role::Source(rank)));
-        }
+        let [senders, receivers] = &self.places;
+        let given = listed(given, senders.len(), "a", "source")?;
+        let sources =
+            given.iter().zip(senders).map(|(part, place)| Memory::of(part, Role::Source(place.rank)));
+        let sources = sources.collect::<PyResult<Vec<_>>>()?;
         let result = match out {
             Some(out) => out.clone(),
             None => {
                 self.check_complete(scales)?;
-                let parts = ranks(to)?.into_iter().map(|rank| allocate(to, rank, dtype, !self.fills));
+                let parts =
+                    receivers.iter().map(|place| allocate(self.moving.to(), place.rank, dtype, !self.fills));
                 PyList::new(py, parts.collect::<PyResult<Vec<_>>>()?)?.into_any()
             }
         };
-        let mut targets = Vec::new();
-        for (part, rank) in listed(&result, &ranks(to)?, "out", "destination")?.iter().zip(ranks(to)?) {
-            targets.push((Memory::of(part, Role::Target(rank))?, Role::Target(rank)));
-        }
+        let given = listed(&result, receivers.len(), "out", "destination")?;
+        let targets =
+            given.iter().zip(receivers).map(|(part, place)| Memory::of(part, Role::Target(place.rank)));
+        let targets = targets.collect::<PyResult<Vec<_>>>()?;
         let parts = self.checked(py, sources, targets, scaling, result)?;
         if out.is_some() {
             check_apart(py, &parts.targets)?;
@@ -172,21 +194,18 @@ impl Plan {
     ) -> PyResult<Parts<'p>> {
         let dtype = self.dtype.bind(py);
         let scaling = scales.of(dtype)?;
-        let (from, to) = (self.moving.from(), self.moving.to());
-        let has = |layout: &reshard::Layout| layout.distribution().grid().contains(rank);
-        let source = own_part(given, has(from), Role::Source(rank))?;
+        let [sends, receives] = self.places.each_ref().map(|places| !places.is_empty());
+        let source = own_part(given, sends, Role::Source(rank))?;
         let result = match out {
             Some(out) => out.clone(),
-            None if has(to) => {
+            None if receives => {
                 self.check_complete(scales)?;
-                allocate(to, rank, dtype, !self.fills)?
+                allocate(self.moving.to(), rank, dtype, !self.fills)?
             }
             None => py.None().into_bound(py),
         };
-        let target = own_part(&result, has(to), Role::Target(rank))?;
-        let with =
-            |memory: Option<Memory>, role: Role| memory.map(|memory| (memory, role)).into_iter().collect();
-        self.checked(py, with(source, Role::Source(rank)), with(target, Role::Target(rank)), scaling, result)
+        let target = own_part(&result, receives, Role::Target(rank))?;
+        self.checked(py, source.into_iter().collect(), target.into_iter().collect(), scaling, result)
     }
 
     /// Fails if a destination that nobody gave would not be written as a whole.
@@ -202,22 +221,23 @@ impl Plan {
     fn checked<'p>(
         &self,
         py: Python<'p>,
-        sources: Vec<(Memory, Role)>,
-        targets: Vec<(Memory, Role)>,
+        sources: Vec<Memory>,
+        targets: Vec<Memory>,
         scaling: Option<Scaling>,
         result: Bound<'p, PyAny>,
     ) -> PyResult<Parts<'p>> {
         let dtype = self.dtype.bind(py);
-        let raw = |layout: &reshard::Layout, parts: &[(Memory, Role)]| {
-            parts
-                .iter()
-                .map(|(memory, role)| memory.part(py, layout, dtype, *role))
-                .collect::<PyResult<Vec<_>>>()
-        };
-        let (from, to) = (raw(self.moving.from(), &sources)?, raw(self.moving.to(), &targets)?);
-        targets.iter().try_for_each(|(memory, role)| memory.check_writable(*role))?;
-        let memories = |parts: Vec<(Memory, Role)>| parts.into_iter().map(|(memory, _)| memory).collect();
-        Ok(Parts { sources: memories(sources), targets: memories(targets), from, to, scaling, result })
+        let [senders, receivers] = &self.places;
+        let from = sources.iter().zip(senders).map(|(memory, place)| {
+            memory.part(py, self.moving.from(), place, dtype, Role::Source(place.rank))
+        });
+        let to = targets.iter().zip(receivers).map(|(memory, place)| {
+            let role = Role::Target(place.rank);
+            memory.check_writable(role)?;
+            memory.part(py, self.moving.to(), place, dtype, role)
+        });
+        let (from, to) = (from.collect::<PyResult<Vec<_>>>()?, to.collect::<PyResult<Vec<_>>>()?);
+        Ok(Parts { sources, targets, from, to, scaling, result })
     }
 
     fn begin<'p>(
@@ -541,7 +561,7 @@ fn laid_out<'p>(
     role: fn(u64) -> Role,
 ) -> PyResult<(reshard::Layout, Option<Bound<'p, PyArrayDescr>>)> {
     let mut dtype = None;
-    for (part, rank) in listed(given, &ranks(&layout)?, name, side)?.iter().zip(ranks(&layout)?) {
+    for (part, rank) in listed(given, ranks(&layout)?.len(), name, side)?.iter().zip(ranks(&layout)?) {
         let memory = Memory::of(part, role(rank))?;
         layout = memory.laid_out(layout, rank, role(rank))?;
         dtype = dtype.or_else(|| Some(memory.dtype.into_bound(given.py())));
@@ -552,23 +572,23 @@ fn laid_out<'p>(
 /// The parts of all ranks: a sequence, or the only one.
 fn listed<'p>(
     given: &Bound<'p, PyAny>,
-    ranks: &[u64],
+    ranks: usize,
     name: &str,
     side: &str,
 ) -> PyResult<Vec<Bound<'p, PyAny>>> {
     let is_one = given.cast::<PyUntypedArray>().is_ok();
-    if is_one && ranks.len() == 1 {
+    if is_one && ranks == 1 {
         return Ok(vec![given.clone()]);
     }
     let wanted = format!(
         "without a communicator {name} is the list of the {side} parts of all {} ranks, in the order of the ranks",
-        ranks.len()
+        ranks
     );
     let parts: Vec<Bound<'p, PyAny>> = match given.extract() {
         Ok(parts) if !is_one => parts,
         _ => return Err(wrong_type(format!("{name} was given as {}; {wanted}", described(given)))),
     };
-    match parts.len() == ranks.len() {
+    match parts.len() == ranks {
         true => Ok(parts),
         false => Err(wrong(format!("{name} was given as a list of {}; {wanted}", parts.len()))),
     }
