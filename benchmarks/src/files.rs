@@ -87,7 +87,7 @@ fn convert(program: &str, base: &Path, place: &str, case: usize) -> Result<Conve
         command
     };
     let numpy = (case == OF_NUMPY && has_numpy()).then(|| {
-        let mut command = Command::new("python3");
+        let mut command = Command::new(python());
         command.arg("benchmarks/src/files_numpy.py").args([&source, &destination]).args([shape, from, to]);
         command
     });
@@ -141,8 +141,14 @@ fn done(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}").into()) }
 }
 
+/// The Python below `target/` in which tests have NumPy, or the system's.
+fn python() -> &'static str {
+    const OURS: &str = "target/python/bin/python";
+    if Path::new(OURS).exists() { OURS } else { "python3" }
+}
+
 fn has_numpy() -> bool {
-    let python = Command::new("python3").args(["-c", "import numpy"]).stderr(Stdio::null()).status();
+    let python = Command::new(python()).args(["-c", "import numpy"]).stderr(Stdio::null()).status();
     python.is_ok_and(|status| status.success())
 }
 

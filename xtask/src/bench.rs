@@ -103,6 +103,9 @@ pub fn python() -> Outcome {
 
 /// Sets of files, in these folders, or on the disk and in memory.
 pub fn files(folders: &[&str]) -> Outcome {
+    if !crate::python::ready() {
+        say("NumPy cannot be had here: its column stays empty");
+    }
     let folders = if folders.is_empty() { &["target", "/dev/shm"] } else { folders };
     with_program("files", "sets of files of 4 GiB: some minutes", folders)
 }
