@@ -14,10 +14,11 @@
 //! | `comm.rs` | communicators of mpi4py |
 //! | `engine.rs` | what moves data, with all ranks here or one of them |
 //! | `plan.rs` | a plan, run any number of times, and looked at; `request.rs` what it moves |
+//! | `parts.rs` | the parts that a run is given |
 //! | `run.rs` | a run in flight |
 //! | `looks.rs` | traffic, schedules and simulations |
 //! | `ring.rs` | loads between neighbours |
-//! | `files.rs` | sets of files |
+//! | `files.rs` | sets of files; `convert.rs` written anew |
 
 #![allow(missing_docs)]
 // What is to be read is in `_reshard.pyi`.
@@ -27,6 +28,7 @@
 
 #[allow(unsafe_code)]
 mod comm;
+mod convert;
 #[allow(unsafe_code)]
 mod dlpack;
 #[allow(unsafe_code)]
@@ -40,6 +42,7 @@ mod looks;
 #[allow(unsafe_code)]
 mod memory;
 mod numbers;
+mod parts;
 #[allow(unsafe_code)]
 mod plan;
 mod request;
@@ -53,7 +56,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _reshard {
     #[pymodule_export]
-    use crate::files::{ShardSet, convert, open_set, save};
+    use crate::convert::convert;
+    #[pymodule_export]
+    use crate::files::{ShardSet, open_set, save};
     #[pymodule_export]
     use crate::layout::{Layout, layout_from_state};
     #[pymodule_export]
