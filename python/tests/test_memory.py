@@ -15,6 +15,8 @@ import reshard
 SRC = reshard.layout("2x1/2x3", shape=(4, 3))
 DST = reshard.layout("1x3/4x1", shape=(4, 3))
 WHOLE = np.arange(12.0).reshape(4, 3)
+# Tensors of NumPy say whether they may be written to.
+SAYS_WRITABLE = tuple(map(int, np.__version__.split(".")[:2])) >= (2, 1)
 
 
 def moved(parts: list[Any], out: list[Any] | None = None) -> np.ndarray:
@@ -40,8 +42,9 @@ def test_tensors_are_read_and_written_where_they_are() -> None:
     parts = [Tensor(part) for part in SRC.scatter(WHOLE)]
     assert (moved(parts) == WHOLE).all()
     out = [np.zeros((4, 1)) for _ in range(3)]
-    reshard.redistribute(parts, SRC, DST, out=[Tensor(part) for part in out])
-    assert (np.hstack(out) == WHOLE).all()
+    if SAYS_WRITABLE:
+        reshard.redistribute(parts, SRC, DST, out=[Tensor(part) for part in out])
+        assert (np.hstack(out) == WHOLE).all()
     # Tensors of before 2024, which say nothing of whether they may be written to.
     old = [Tensor(part, old=True) for part in SRC.scatter(WHOLE)]
     assert (moved(old) == WHOLE).all()
@@ -49,7 +52,7 @@ def test_tensors_are_read_and_written_where_they_are() -> None:
         reshard.redistribute(parts, SRC, DST, out=[Tensor(part, old=True) for part in out])
     frozen = np.zeros((4, 1))
     frozen.flags.writeable = False
-    if hasattr(np, "from_dlpack") and int(np.__version__.split(".")[0]) >= 2:
+    if SAYS_WRITABLE:
         with pytest.raises((ValueError, BufferError)):
             reshard.redistribute(parts, SRC, DST, out=[out[0], out[1], Tensor(frozen)])
 
@@ -150,7 +153,7 @@ def test_wrong_destinations() -> None:
         ([*fine[:2], frozen], ValueError, "rank 2 is read-only"),
         ([*fine[:2], fine[0]], ValueError, "parts 0 and 2, counted from 0, have memory in common"),
         ([*fine[:2], np.zeros((4, 1), "i8")], TypeError, "nothing is converted"),
-        ([*fine[:2], Tensor(fine[0])], ValueError, "memory in common"),
+        ([*fine[:2], Tensor(fine[0])], ValueError, "memory in common" if SAYS_WRITABLE else "does not say"),
         (5, TypeError, "out was given as an object of type int"),
     ]:
         with pytest.raises(error, match=words):
