@@ -4,6 +4,7 @@
 //! are enough. Programs of C and Fortran that use what we install are another matter.
 
 use crate::tools::{Outcome, install, program, say, system_program};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// Says to the tests that they must not pass for want of an MPI.
@@ -40,7 +41,20 @@ pub fn ready() -> Outcome {
             ));
         }
     }
+    keep_session_folder();
     Ok(())
+}
+
+/// Open MPI 4 makes a folder when a launch begins and removes it when the last one ends, and of two launches that make it at once one fails: so
+/// it is made before, with a file in it, which keeps it.
+fn keep_session_folder() {
+    let said = |name: &str, flag: &str| program(name, &[flag]).says().unwrap_or_default().trim().to_string();
+    let host = said("uname", "-n");
+    let host = host.split('.').next().unwrap_or_default();
+    let folder = std::env::temp_dir().join(format!("ompi.{host}.{}", said("id", "-u")));
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    // Without it tests are only a little less sure.
+    let _ = made.and_then(|()| std::fs::write(folder.join("kept-for-tests"), ""));
 }
 
 /// The newest of each family, the standard ABI among them, and Intel's. What cannot be had is left out.
