@@ -73,7 +73,7 @@ def test_ranks_together(ranks, part: str) -> None:  # type: ignore[no-untyped-de
 
 
 def test_nothing_leaks(ranks) -> None:  # type: ignore[no-untyped-def]
-    ranks(4, "leaks", "5000" if FULL else "200")
+    ranks(4, "leaks", "5000" if FULL else "60")
 
 
 def test_rings(ranks) -> None:  # type: ignore[no-untyped-def]
