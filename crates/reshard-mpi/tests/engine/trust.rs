@@ -313,12 +313,15 @@ pub fn abandoned(world: &dyn World, mover: Mover) {
     } else {
         world.meet();
         let since = Instant::now();
-        let said = match begin(engine) {
-            Ok(run) => run.wait().1.unwrap_err(),
-            Err(error) => error,
+        let outcome = match begin(engine) {
+            Ok(run) => run.wait().1.map(drop),
+            Err(error) => Err(error),
         };
-        let said = said.to_string();
-        assert!(said.contains("rank 0") && said.contains("it was interrupted"), "{said}");
+        // All that it needs of rank 0 may have been there before that gave up.
+        if let Err(said) = outcome {
+            let said = said.to_string();
+            assert!(said.contains("rank 0") && said.contains("it was interrupted"), "{said}");
+        }
         assert!(since.elapsed() < LONG / 2, "told late");
     }
     let engine = MpiEngine::new(exchange.plan(), world, options(mover, LONG)).unwrap();
