@@ -700,7 +700,11 @@ pub struct ConvertSet {
     /// Bytes of a box, for tests: many boxes of small arrays
     #[arg(long, hide = true)]
     pub box_bytes: Option<u64>,
-    /// Say what would be done
+    /// The tensors that the source must have, with whole shapes and types, checked before anything is written: a .safetensors file with all of
+    /// each, or JSON, a list of {"name", "type", "shape"} or what show --json prints
+    #[arg(long, value_name = "FILE")]
+    pub expect: Option<String>,
+    /// Say what would be done, tensor by tensor
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON with stable keys

@@ -1,6 +1,7 @@
 //! `reshard make`, `verify` and `show`: sets of files, one for each rank; `convert` is in `convert.rs`.
 
 pub mod convert;
+mod table;
 
 use crate::args;
 use crate::failure::Failure;

@@ -12,6 +12,7 @@ use reshard::distribution::Pattern;
 use reshard::error::counted;
 use reshard::notation::parse_pattern;
 use reshard::{Error, ErrorKind, MemoryOrder, Result};
+use std::fmt;
 
 /// Layouts by name.
 ///
@@ -28,8 +29,9 @@ pub struct Layouts {
     rules: Vec<Rule>,
 }
 
+/// One rule; it is printed as it is written.
 #[derive(Clone, Debug)]
-struct Rule {
+pub(crate) struct Rule {
     /// Of names; every name without it.
     names: Option<String>,
     layout: Pattern,
@@ -59,6 +61,12 @@ impl Layouts {
         Ok((&self.rules[rule].layout, self.rules[rule].order))
     }
 
+    /// The pattern of names of the rule that decides for an array; `None` if the rule is a layout for every array.
+    pub fn name_pattern(&self, name: &str, dims: usize) -> Result<Option<&str>> {
+        let rule = self.number_of(name, dims)?;
+        Ok(self.rules[rule].names.as_deref().filter(|names| *names != "*"))
+    }
+
     /// The only layout, where arrays have no names.
     pub(crate) fn only(&self) -> Result<Option<(&Pattern, Option<MemoryOrder>)>> {
         match &self.rules[..] {
@@ -76,23 +84,29 @@ impl Layouts {
         self.rules.iter().map(|rule| &rule.layout)
     }
 
-    /// Fails if a pattern fits none of these names: it is mistyped.
+    /// Fails if a rule with a pattern decides for none of these names: the pattern is mistyped.
     pub(crate) fn check_used<'n>(&self, arrays: impl Iterator<Item = (&'n str, usize)>) -> Result<()> {
+        match self.unused_rules(arrays)?.into_iter().find(|rule| rule.names.is_some()) {
+            None => Ok(()),
+            Some(rule) => Err(Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "'{rule}' is the layout of no tensor; the first layout decides that fits a name and the number of dimensions"
+                ),
+            )),
+        }
+    }
+
+    /// The rules that decide for none of these names.
+    pub(crate) fn unused_rules<'n>(
+        &self,
+        arrays: impl Iterator<Item = (&'n str, usize)>,
+    ) -> Result<Vec<&Rule>> {
         let mut used = vec![false; self.rules.len()];
         for (name, dims) in arrays {
             used[self.number_of(name, dims)?] = true;
         }
-        match self.rules.iter().zip(used).find(|(rule, used)| rule.names.is_some() && !used) {
-            None => Ok(()),
-            Some((rule, _)) => Err(Error::new(
-                ErrorKind::Mismatch,
-                format!(
-                    "'{}={}' is the layout of no tensor; the first layout decides that fits a name and the number of dimensions",
-                    shown(rule.names.as_deref().unwrap_or_default()),
-                    rule.layout
-                ),
-            )),
-        }
+        Ok(self.rules.iter().zip(used).filter(|(_, used)| !used).map(|(rule, _)| rule).collect())
     }
 
     fn number_of(&self, name: &str, dims: usize) -> Result<usize> {
@@ -137,6 +151,15 @@ impl Rule {
             Some((at, error)) if !text[..at].contains(['(', '/', ' ']) => Err(error),
             _ => Err(whole),
         }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(names) = &self.names {
+            write!(f, "{}=", shown(names))?;
+        }
+        self.layout.fmt(f)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `reshard convert`: what was typed becomes options of a conversion, which one process does or all ranks of a job share.
 
+use super::table::{TensorRow, draw, rows};
 use super::{bar, format_of, has_tensors, is_pattern, megabytes, opened};
 use crate::args;
 use crate::failure::Failure;
@@ -11,7 +12,7 @@ use reshard::Layout;
 use reshard_mpi::Mpi;
 use reshard_mpi::mpi::launched;
 use reshard_shards::collective::Ranks;
-use reshard_shards::{ConvertOptions, Converted, Format, Layouts, convert_arrays, outlook};
+use reshard_shards::{ConvertOptions, Converted, Expected, Format, Layouts, convert_arrays, outlook};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Duration;
@@ -40,6 +41,9 @@ struct ConvertAnswer {
     write_seconds: f64,
     sync_seconds: f64,
     done: bool,
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<Vec<TensorRow>>,
 }
 
 /// The format that a name says; files of other names may be anything.
@@ -140,7 +144,12 @@ fn convert_with(args: &args::ConvertSet, job: Option<(&Ranks, bool)>) -> Result<
     if let Some(names) = names {
         options = options.with_names(names);
     }
+    let failed = |error: reshard::Error| Failure::while_running(&error);
+    let expected = args.expect.as_ref().map(Expected::read).transpose().map_err(failed)?;
     let source = opened(&args.source, &args.described, ranks)?;
+    if let Some(expected) = expected {
+        expected.check(&source).map_err(failed)?;
+    }
     let usual = if has_tensors(&source) { Format::Safetensors } else { Format::Npy };
     options = options.with_format(format.or(said).unwrap_or(usual));
     if args.transpose {
@@ -154,8 +163,14 @@ fn convert_with(args: &args::ConvertSet, job: Option<(&Ranks, bool)>) -> Result<
         options = options.with_axes(&axes);
     }
     let to = options.layouts(&source, &layouts).map_err(Failure::of_flag("--to"))?;
+    let from_rules = Layouts::new(&args.described.from).map_err(Failure::of_flag("--from"))?;
+    let warnings = [from_rules.unused(&source), from_rules.doubts(&source), layouts.unused(&source)].concat();
+    if leads {
+        for warning in &warnings {
+            let _ = writeln!(std::io::stderr(), "warning: {warning}");
+        }
+    }
     let mut screen = Screen::new();
-    let failed = |error: reshard::Error| Failure::while_running(&error);
     let converted = match args.dry_run {
         true => outlook(&source, &to, &options).map_err(failed)?,
         false => {
@@ -176,6 +191,7 @@ fn convert_with(args: &args::ConvertSet, job: Option<(&Ranks, bool)>) -> Result<
         Some(to) => format!("from {} to {to}", source.layout()),
         None => format!("of {} to {}", counted(to.len(), "tensor"), args.to.join(", ")),
     };
+    let table = args.dry_run.then(|| rows(&source, &to, &from_rules, &layouts));
     if args.json {
         let Converted { bytes, boxes, reads, writes, reread_bytes, .. } = converted;
         let answer = ConvertAnswer {
@@ -196,11 +212,14 @@ fn convert_with(args: &args::ConvertSet, job: Option<(&Ranks, bool)>) -> Result<
             write_seconds: converted.write_seconds,
             sync_seconds: converted.sync_seconds,
             done: !args.dry_run,
+            warnings,
+            table,
         };
         return Ok(json::write(&mut screen, &answer)?);
     }
     let boxes = if converted.boxes == 1 { "1 box".to_string() } else { format!("{} boxes", converted.boxes) };
-    if args.dry_run {
+    if let Some(table) = table {
+        draw(&mut screen, &table)?;
         writeln!(screen.out, "{} would go {what} in {boxes}", megabytes(converted.bytes))?;
     } else {
         let Converted { seconds, read_seconds, move_seconds, write_seconds, sync_seconds, .. } = converted;

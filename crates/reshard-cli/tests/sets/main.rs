@@ -12,5 +12,6 @@ mod errors;
 mod folder;
 mod hostile;
 mod ranks;
+mod recipe;
 mod tensors;
 mod two;
