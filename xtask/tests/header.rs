@@ -21,7 +21,7 @@ fn written() -> String {
     // In the order in which a reader wants them.
     let files =
         ["border", "layout", "index", "plan", "arrays", "engine", "run", "ring", "publisher", "subscriber"];
-    assert!(files.iter().all(|file| library.contains(&format!("mod {file};"))));
+    assert!(files.iter().all(|file| library.contains(&format!("mod {file};"))), "{files:?} {library}");
     let builder = files.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| {
         builder.with_src(folder.join("src").join(format!("{file}.rs")))
     });

@@ -215,7 +215,8 @@ fn the_module_says_what_the_header_says() {
         assert!(
             name == "strlen"
                 || header.contains(&format!(" {name}("))
-                || header.contains(&format!("*{name}("))
+                || header.contains(&format!("*{name}(")),
+            "{name}"
         );
     }
 }
@@ -318,7 +319,8 @@ fn programs_of_c_are_coupled() {
         let consumer = std::thread::spawn(move || run(&mut consumer));
         let said = run(&mut side("produce", "4"));
         assert!(said.contains("put 10 steps, 1 consumer took them all"), "{said}");
-        assert!(consumer.join().unwrap().contains("got 10 steps, every element right"));
+        let said = consumer.join().unwrap();
+        assert!(said.contains("got 10 steps, every element right"), "{said}");
         let mut both = with_libraries(launcher);
         both.args(flags).arg("4").arg(&program).arg("produce");
         both.args([":", "-n", "3"]).arg(&program).arg("consume");
@@ -395,7 +397,8 @@ fn a_project_of_cmake_finds_the_package() {
     let said = run(Command::new("ctest").arg("--test-dir").arg(&build).arg("--output-on-failure"));
     assert!(said.contains("100% tests passed") && said.contains("out of 2"), "{said}");
     for program in ["ranks", "ranks_fortran"] {
-        assert!(launched(&OPEN_MPI, &build.join(program), &[]).contains("moved"));
+        let said = launched(&OPEN_MPI, &build.join(program), &[]);
+        assert!(said.contains("moved"), "{said}");
     }
     // Another minor version is another interface.
     let other = folder("cmake-other");
@@ -406,7 +409,10 @@ fn a_project_of_cmake_finds_the_package() {
     configure.arg("-S").arg(&other).arg("-B").arg(other.join("build"));
     configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display()));
     let output = configure.output().unwrap();
-    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("0.1.0"));
+    assert!(
+        !output.status.success() && String::from_utf8_lossy(&output.stderr).contains("0.1.0"),
+        "{output:?}"
+    );
 }
 
 /// Every program that is an example is one that a test names.

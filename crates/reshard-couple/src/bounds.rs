@@ -142,7 +142,8 @@ mod tests {
         let said = many(&same, 6).unwrap_err();
         assert!(said.contains("of the array 't' 6 times") && said.contains("10.0 GiB"), "{said}");
         assert_eq!(many(&copied, 1), Ok(()));
-        assert!(many(&copied, 2).unwrap_err().contains("14.0 GiB"));
+        let said = many(&copied, 2).unwrap_err();
+        assert!(said.contains("14.0 GiB"), "{said}");
         let others = [("t", &copied, 1), ("u", &same, 9)];
         assert_eq!(check_copies(others.into_iter(), 2), Ok(()), "each array once is no copy");
         // Parts of one array are no copies of each other.
@@ -164,7 +165,10 @@ mod tests {
         assert_eq!(alone(&of("1000/1000 of 1000000", "10000/100 of 1000000"), 0..1000), Ok(()));
         for to in ["4000000/1 of 4000000", "(*) on 3000000 of 4000000"] {
             let said = alone(&of("1/4000000 of 4000000", to), 0..1).unwrap_err();
-            assert!(said.kind() == ErrorKind::TooLarge && said.to_string().contains("2097152 messages"));
+            assert!(
+                said.kind() == ErrorKind::TooLarge && said.to_string().contains("2097152 messages"),
+                "{said}"
+            );
         }
         // Those of all arrays count, and only those that there are.
         let (copies, few) = (

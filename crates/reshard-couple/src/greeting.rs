@@ -284,7 +284,8 @@ mod tests {
         let other = Secret::random().unwrap();
         let (then, said) = greet([&secret, &other], Channel::Control, |_, _| ());
         assert_eq!(then, Then::Refused("a consumer came that does not know the secret".into()));
-        assert!(said.unwrap_err().contains("another secret"));
+        let said = said.unwrap_err();
+        assert!(said.contains("another secret"), "{said}");
     }
 
     #[test]
@@ -337,6 +338,7 @@ mod tests {
                 text[8] = 9;
             }
         });
-        assert!(said.unwrap_err().contains("version 9"));
+        let said = said.unwrap_err();
+        assert!(said.contains("version 9"), "{said}");
     }
 }

@@ -141,7 +141,8 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-            assert!(read_file(&path).unwrap_err().to_string().contains("644"));
+            let said = read_file(&path).unwrap_err().to_string();
+            assert!(said.contains("644"), "{said}");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         }
         // Another producer's is left alone.

@@ -117,6 +117,6 @@ mod tests {
     fn files_that_differ_in_their_extension_are_written_at_once() {
         let names = ["run.a", "run.b", "run"].map(|name| beside(Path::new("/folder").join(name).as_path()));
         assert!(names[0] != names[1] && names[1] != names[2]);
-        assert!(names.iter().all(|name| name.starts_with("/folder/")));
+        assert!(names.iter().all(|name| name.starts_with("/folder/")), "{names:?}");
     }
 }

@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn secrets_are_long_and_not_printed() {
-        assert!(Secret::new("short").unwrap_err().to_string().contains("5 bytes"));
+        let said = Secret::new("short").unwrap_err().to_string();
+        assert!(said.contains("5 bytes"), "{said}");
         let secret = Secret::random().unwrap();
         assert_eq!(Secret::from_hex(&secret.to_hex()), Some(secret.clone()));
         assert_eq!(Secret::from_hex("zz"), None);

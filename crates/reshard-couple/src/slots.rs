@@ -440,19 +440,24 @@ mod tests {
         let (slot, bytes) = slot.filled();
         let right = Filled { sequence: 0, array: 0, from: 0, to: 0, slot, bytes, unused: 0 };
         writer.send(Filled { slot: 2, ..right });
-        assert!(reader.next().is_err_and(|why| why.contains("not shared")));
+        let said = reader.next().err();
+        assert!(said.as_ref().is_some_and(|why| why.contains("not shared")), "{said:?}");
         writer.send(Filled { bytes: 4097, ..right });
-        assert!(reader.next().is_err_and(|why| why.contains("not shared")));
+        let said = reader.next().err();
+        assert!(said.as_ref().is_some_and(|why| why.contains("not shared")), "{said:?}");
         writer.send(right);
         let (_, slot) = reader.next().unwrap().unwrap();
         reader.free(&slot);
         reader.free(&slot);
-        assert!(writer.take(1).is_err_and(|why| why.contains("did not have")));
+        let said = writer.take(1).err();
+        assert!(said.as_ref().is_some_and(|why| why.contains("did not have")), "{said:?}");
         let (mut writer, mut reader) = ends(2);
         writer.memory.control().sent.written.0.store(3, Ordering::Release);
-        assert!(reader.next().is_err_and(|why| why.contains("more memory")));
+        let said = reader.next().err();
+        assert!(said.as_ref().is_some_and(|why| why.contains("more memory")), "{said:?}");
         reader.memory.control().freed.written.0.store(3, Ordering::Release);
-        assert!(writer.take(1).is_err_and(|why| why.contains("more memory")));
+        let said = writer.take(1).err();
+        assert!(said.as_ref().is_some_and(|why| why.contains("more memory")), "{said:?}");
     }
 
     #[test]

@@ -31,9 +31,12 @@ fn refused(from: &Layout, arrays: usize, wanted: impl Fn(&str) -> Subscription) 
 fn copies_on_four_billion_ranks_are_refused() {
     let (from, to) = (layout("4/100 of 100000"), layout("(*) on 4000000000 of 100000"));
     let said = refused(&from, 1, |name| Subscription::new(name, &to, ElementType::of::<u64>()));
-    assert!(said.starts_with(
-        "the producer refused: the consumer wants each element of the array 'a0' on 4000000000"
-    ));
+    assert!(
+        said.starts_with(
+            "the producer refused: the consumer wants each element of the array 'a0' on 4000000000"
+        ),
+        "{said}"
+    );
 }
 
 /// Many arrays with long queues: their steps are counted together.

@@ -9,7 +9,7 @@
 //! ```
 //! let pattern: reshard_plan::Pattern = "2x3/4x4".parse()?;
 //! let svg = reshard_draw::layout("2x3/4x4 of 18x20", &pattern.over(&[18, 20])?);
-//! assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+//! assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{svg}");
 //! # Ok::<(), reshard_plan::Error>(())
 //! ```
 

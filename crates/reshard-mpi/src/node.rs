@@ -124,9 +124,12 @@ mod tests {
         let well = vec![None; 4];
         let node = Node::new(0, &identities, &well);
         assert_eq!((node.ranks(), node.largest()), (&[0, 2][..], 2));
-        assert!(node.apart().unwrap().contains("ranks 0 and 1 are on different machines"));
+        let said = node.apart().unwrap();
+        assert!(said.contains("ranks 0 and 1 are on different machines"), "{said}");
         assert!(Node::new(0, &[identities[0], identities[2]], &well).apart().is_none());
-        assert!(Node::new(1, &[identities[0], identities[3]], &well).apart().unwrap().contains("namespaces"));
+        let other = Node::new(1, &[identities[0], identities[3]], &well);
+        let said = other.apart().unwrap();
+        assert!(said.contains("namespaces"), "{said}");
         let failed = [None, None, Some("rank 2 cannot".into()), None];
         let node = Node::new(0, &identities, &failed);
         assert_eq!((node.ranks(), node.largest(), node.apart()), (&[0][..], 1, Some("rank 2 cannot")));

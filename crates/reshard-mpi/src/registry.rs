@@ -139,7 +139,8 @@ mod tests {
         assert_eq!(registry.propose(0, TAGS).unwrap(), 0);
         registry.enter(0, TAGS - 1);
         assert_eq!(registry.propose(0, 1).unwrap(), TAGS - 1);
-        assert!(registry.propose(0, 2).unwrap_err().to_string().contains("29999 are in use"));
+        let said = registry.propose(0, 2).unwrap_err().to_string();
+        assert!(said.contains("29999 are in use"), "{said}");
         registry.leave(0, true);
         assert_eq!(registry.propose(0, 2).unwrap(), TAGS);
         assert_eq!(registry.propose(TAGS + 7, 2).unwrap(), TAGS + 7);

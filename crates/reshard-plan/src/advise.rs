@@ -351,10 +351,13 @@ mod tests {
         says(Advisor::new(&[good, good]), "two trials of size 10");
         says(Advisor::with_growth(&[good], 2.0, 2.0), "size^2");
         says(Advisor::new(&[good]).and_then(|advisor| advisor.with_margin(-0.1)), "margin was given as -0.1");
-        assert!(Trial::new(0.0, 1.0, 1.0, 1.0).expect_err("size 0").to_string().contains("size 0"));
-        assert!(Trial::new(1.0, f64::NAN, 1.0, 1.0).expect_err("NaN").to_string().contains("NaN seconds"));
+        let said = Trial::new(0.0, 1.0, 1.0, 1.0).expect_err("size 0").to_string();
+        assert!(said.contains("size 0"), "{said}");
+        let said = Trial::new(1.0, f64::NAN, 1.0, 1.0).expect_err("NaN").to_string();
+        assert!(said.contains("NaN seconds"), "{said}");
         let advisor = Advisor::new(&[good]).expect("a trial");
-        assert!(advisor.advise(10.0, 0).expect_err("no runs").to_string().contains("0 runs"));
+        let said = advisor.advise(10.0, 0).expect_err("no runs").to_string();
+        assert!(said.contains("0 runs"), "{said}");
         assert!(advisor.advise(f64::INFINITY, 1).is_err());
     }
 }

@@ -76,7 +76,8 @@ impl ErrorKind {
 /// let error = "4x4/64y64".parse::<Pattern>().unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Notation);
 /// assert_eq!(error.position(), Some(6));
-/// assert!(error.to_string().contains("character 7"));
+/// let said = error.to_string();
+/// assert!(said.contains("character 7"), "{said}");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {

@@ -109,7 +109,8 @@ mod tests {
             error.to_string(),
             "4611686018427387904 bytes for messages do not fit in memory; take a smaller problem or allow more memory"
         );
-        assert!(filled([0_u64; 4], usize::MAX, "cells").unwrap_err().to_string().contains("bytes for cells"));
+        let said = filled([0_u64; 4], usize::MAX, "cells").unwrap_err().to_string();
+        assert!(said.contains("bytes for cells"), "{said}");
         assert!(check(u128::MAX, "everything").is_err());
         let mut list = vec![1_u32, 2];
         assert!(reserve(&mut list, usize::MAX - 1, "more").is_err());
@@ -123,7 +124,8 @@ mod tests {
         assert_eq!(filled(7_u8, 3, "numbers").unwrap(), [7, 7, 7]);
         assert_eq!(zeroed(3, "bytes").unwrap(), [0, 0, 0]);
         assert!(zeroed(100_000, "bytes").unwrap().iter().all(|&byte| byte == 0));
-        assert!(zeroed(1 << 62, "bytes").unwrap_err().to_string().contains("bytes for bytes do not fit"));
+        let said = zeroed(1 << 62, "bytes").unwrap_err().to_string();
+        assert!(said.contains("bytes for bytes do not fit"), "{said}");
         assert_eq!(listed((0..100).filter(|number| number % 50 == 1), "numbers").unwrap(), [1, 51]);
         check(0, "nothing").unwrap();
     }

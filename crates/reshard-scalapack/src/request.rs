@@ -338,14 +338,16 @@ mod tests {
             said(false, 6, 2),
             "entry 7 (RSRC) of argument 6 (DESCA) is 2; the process grid is 2 x 3, so it must be less than 2"
         );
-        assert!(said(false, 7, -1).starts_with("entry 8 (CSRC)"));
+        let sentence = said(false, 7, -1);
+        assert!(sentence.starts_with("entry 8 (CSRC)"), "{sentence}");
         assert_eq!(
             said(false, 8, 3),
             "entry 9 (LLD) of argument 6 (DESCA) is 3; this process has 4 rows of the matrix, so it must be at least 4"
         );
+        let said = said(false, 2, 3);
         assert!(
-            said(false, 2, 3)
-                .starts_with("argument 4 (IA) is 2: 3 rows from there on are not within the 3 of")
+            said.starts_with("argument 4 (IA) is 2: 3 rows from there on are not within the 3 of"),
+            "{said}"
         );
         for (at, value) in [(2, 0), (2, 9), (3, -1), (3, 7)] {
             let said = both(false, move |window, _| window[at] = value).unwrap_err();
@@ -361,7 +363,8 @@ mod tests {
             (*window, descriptor[2], descriptor[8]) = ([2, 1, 1, 1], 2, 0);
         };
         assert_eq!(both(false, no_rows).unwrap().unwrap().sides[0].unwrap().leading, 1);
-        assert!(both(true, no_rows).unwrap_err().contains("at least 1"));
+        let said = both(true, no_rows).unwrap_err();
+        assert!(said.contains("at least 1"), "{said}");
     }
 
     #[test]

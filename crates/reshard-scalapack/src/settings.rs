@@ -118,6 +118,9 @@ mod tests {
             ("RESHARD_LEVEL", "sse9"),
         ]);
         assert_eq!((settings.off, wrong.len()), (true, 4), "{wrong:?}");
-        assert!(wrong[0].contains("`quiet`") && wrong[1].contains("`maybe`") && wrong[2].contains("`-1`"));
+        assert!(
+            wrong[0].contains("`quiet`") && wrong[1].contains("`maybe`") && wrong[2].contains("`-1`"),
+            "{wrong:?}"
+        );
     }
 }

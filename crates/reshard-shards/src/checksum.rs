@@ -14,7 +14,8 @@ const CHUNK_BYTES: usize = 128 << 10;
 /// ```
 /// use reshard_shards::Digest;
 /// let digest = Digest::of(b"");
-/// assert!(digest.to_string().starts_with("af1349b9f5f9a1a6"));
+/// let said = digest.to_string();
+/// assert!(said.starts_with("af1349b9f5f9a1a6"), "{said}");
 /// assert_eq!(digest.to_string().parse::<Digest>()?, digest);
 /// # Ok::<(), reshard::Error>(())
 /// ```

@@ -65,7 +65,8 @@ fn the_ranks_of_both_can_be_asked_for() {
     let both = json(&[&flags[..], &["--among", "both"]].concat());
     assert_eq!(both["moved_after"], 0);
     assert_eq!(both["ranks"], serde_json::json!([3, 0, 1, 2]));
-    assert!(text(&flags).contains("No other ranks keep more: 0 stay, 32 move"));
+    let said = text(&flags);
+    assert!(said.contains("No other ranks keep more: 0 stay, 32 move"), "{said}");
 }
 
 #[test]
@@ -107,5 +108,6 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
 
 #[test]
 fn help_is_an_answer() {
-    assert!(text(&["relabel", "--help"]).contains("--among"));
+    let said = text(&["relabel", "--help"]);
+    assert!(said.contains("--among"), "{said}");
 }

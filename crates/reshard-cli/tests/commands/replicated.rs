@@ -104,12 +104,17 @@ fn schedules_simulations_and_drawings_take_them() {
         assert_eq!((code, message.lines().count()), (2, 1), "{message}");
         assert!(message.contains("use the strategy optimal"), "{message}");
     }
-    assert!(text(&[&["schedule", "--rank", "3"][..], &moved].concat()).contains("step"));
-    assert!(text(&[&["schedule", "--compare"][..], &moved].concat()).contains("optimal"));
-    assert!(text(&[&["simulate"][..], &moved].concat()).contains("message"));
+    let said = text(&[&["schedule", "--rank", "3"][..], &moved].concat());
+    assert!(said.contains("step"), "{said}");
+    let said = text(&[&["schedule", "--compare"][..], &moved].concat());
+    assert!(said.contains("optimal"), "{said}");
+    let said = text(&[&["simulate"][..], &moved].concat());
+    assert!(said.contains("message"), "{said}");
     let drawing = std::env::temp_dir().join(format!("reshard-replicated-{}.svg", std::process::id()));
     let svg = drawing.to_str().unwrap();
-    assert!(text(&[&["explain", "--svg", svg][..], &moved].concat()).contains("drawn to"));
-    assert!(std::fs::read_to_string(&drawing).unwrap().contains("</svg>"));
+    let said = text(&[&["explain", "--svg", svg][..], &moved].concat());
+    assert!(said.contains("drawn to"), "{said}");
+    let said = std::fs::read_to_string(&drawing).unwrap();
+    assert!(said.contains("</svg>"), "{said}");
     std::fs::remove_file(drawing).unwrap();
 }

@@ -139,9 +139,10 @@ fn lists_can_be_in_files_and_rings_large() {
 fn the_drawing_has_a_bar_for_each_item() {
     let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("ring.svg");
     let flags = ["ring", "--loads", "1,2,3,1", "--targets", "4,1,1,1", "--svg", path.to_str().unwrap()];
-    assert!(text(&flags).contains("drawn to"));
+    let said = text(&flags);
+    assert!(said.contains("drawn to"), "{said}");
     let drawing = std::fs::read_to_string(&path).unwrap();
-    assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
+    assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"), "{drawing}");
     // Every item is a bar of its own; the arrow of a link says how many go over it.
     let items = drawing.matches("<title>process 1 to process 0: 2 items from 1 to 3</title>").count();
     assert_eq!(items, 2, "{drawing}");
@@ -211,7 +212,8 @@ fn mistakes_get_one_sentence_and_exit_code_2() {
         assert!(message.starts_with("error: "), "{arguments:?}: {message}");
         assert!(message.contains(says), "{arguments:?}: {message}");
     }
-    assert!(text(&["ring", "--help"]).contains("--ordered"));
+    let said = text(&["ring", "--help"]);
+    assert!(said.contains("--ordered"), "{said}");
 }
 
 /// The items are really moved and looked at, whatever engine moves them.

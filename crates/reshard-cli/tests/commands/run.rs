@@ -199,7 +199,8 @@ fn memory_is_a_promise() {
     let answer = json(&messages(least));
     assert_eq!(answer["scratch_bytes"].to_string(), least);
     let less = (least.parse::<u64>().unwrap() - 1).to_string();
-    assert!(complaint(&messages(&less)).contains(&format!("needs at least {least} bytes")));
+    let said = complaint(&messages(&less));
+    assert!(said.contains(&format!("needs at least {least} bytes")), "{said}");
     for enough in ["64MiB", "1gb", "70000 KB", "900000B"] {
         assert!(json(&messages(enough))["scratch_bytes"].as_u64().unwrap() <= 1_000_000_000, "{enough}");
     }

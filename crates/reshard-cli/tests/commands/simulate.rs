@@ -168,13 +168,16 @@ fn explain_draws_the_grid_and_the_timeline() {
     let output = reshard(&["explain", "--from", "16/3", "--to", "16/5", "--svg", path.to_str().unwrap()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let svg = std::fs::read_to_string(&path).unwrap();
-    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>\n"));
+    assert!(
+        svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>\n"),
+        "{svg}"
+    );
     // A cell for each message, and a bar where it is sent and where it is received; a square for each step.
     assert_eq!(svg.matches(" in step ").count(), 3 * 112);
     assert_eq!(svg.matches(" us</title>").count(), 2 * 112);
     assert_eq!(svg.matches("<title>step ").count(), 7);
     assert!(svg.contains("<title>rank 0 to rank 3: 3 elements in step d</title>"), "{svg}");
-    assert!(svg.contains(">d: 3</text>"));
+    assert!(svg.contains(">d: 3</text>"), "{svg}");
     assert_eq!(svg.matches('<').count(), svg.matches('>').count());
     // Cut messages, empty traffic, and large grids without room for words.
     for flags in [
@@ -184,7 +187,8 @@ fn explain_draws_the_grid_and_the_timeline() {
     ] {
         let output = reshard(&[&["explain", "--svg", path.to_str().unwrap()], flags].concat());
         assert!(output.status.success(), "{flags:?}");
-        assert!(!std::fs::read_to_string(&path).unwrap().contains("NaN"));
+        let svg = std::fs::read_to_string(&path).unwrap();
+        assert!(!svg.contains("NaN"), "{svg}");
     }
 }
 
@@ -213,7 +217,8 @@ fn all_strategies_are_compared_as_they_are_simulated() {
         reshard(&[&["simulate", "--compare", "--svg", path.to_str().unwrap()], &flags[..]].concat()).stdout;
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("caterpillar") && text.contains("drawn to"), "{text}");
-    assert!(std::fs::read_to_string(&path).unwrap().contains("<title>caterpillar: "));
+    let said = std::fs::read_to_string(&path).unwrap();
+    assert!(said.contains("<title>caterpillar: "), "{said}");
 }
 
 #[test]

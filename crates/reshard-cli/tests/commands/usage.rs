@@ -458,5 +458,8 @@ fn completions_and_pages_know_every_command() {
     // The short help is shorter than the long one, which has examples.
     let [short, long] =
         ["-h", "--help"].map(|flag| String::from_utf8(reshard(&["plan", flag]).stdout).unwrap());
-    assert!(short.len() < long.len() && long.contains("Examples:") && !short.contains("Examples:"));
+    assert!(
+        short.len() < long.len() && long.contains("Examples:") && !short.contains("Examples:"),
+        "{short}\n{long}"
+    );
 }

@@ -129,12 +129,14 @@ fn the_oldest_step_that_was_not_announced_is_dropped() {
 fn another_consumer_is_refused_while_there_is_one_and_after_the_end() {
     let mut state = state(Queue { depth: 1, drops: false });
     let hello = Hello::clone(state.consumers[&1].hello.as_ref().unwrap());
-    assert!(state.welcome(9, hello.clone()).unwrap_err().contains("a consumer already"));
+    let said = state.welcome(9, hello.clone()).unwrap_err();
+    assert!(said.contains("a consumer already"), "{said}");
     state.text(CONTROL, Text::Leave { complete: false }).unwrap();
     assert_eq!(state.welcome(9, hello.clone()).unwrap().consumer, 2);
     state.end(2, Stage::Left);
     state.end_all();
-    assert!(state.welcome(9, hello).unwrap_err().contains("last step"));
+    let said = state.welcome(9, hello).unwrap_err();
+    assert!(said.contains("last step"), "{said}");
     assert_eq!(state.complete, 0);
 }
 

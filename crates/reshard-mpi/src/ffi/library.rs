@@ -433,7 +433,8 @@ mod tests {
             waits.join().unwrap()
         });
         ENDED.store(false, Ordering::Release);
-        assert!(waited.unwrap_err().to_string().contains("a call never returned"));
+        let said = waited.unwrap_err().to_string();
+        assert!(said.contains("a call never returned"), "{said}");
         assert!(mpi.enter().is_ok());
     }
 

@@ -176,7 +176,8 @@ pub fn silence(world: &dyn World, mover: Mover) {
             }
         };
         assert!(error.to_string().contains("for rank 1: it has exited"), "{error}");
-        assert!(running.test().unwrap_err().to_string().contains("the run failed"));
+        let said = running.test().unwrap_err().to_string();
+        assert!(said.contains("the run failed"), "{said}");
         assert!(running.wait().is_err());
         let error = engine.run(Own::new(&from, &mut to)).unwrap_err();
         assert!(error.to_string().contains("an earlier run failed"), "{error}");

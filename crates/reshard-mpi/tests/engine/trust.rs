@@ -306,7 +306,8 @@ pub fn abandoned(world: &dyn World, mover: Mover) {
         let mut run = begin(engine).unwrap();
         assert!(!run.wait_for(Duration::from_millis(30)).unwrap(), "nobody else has begun");
         let (mut engine, outcome) = run.abandon("it was interrupted");
-        assert!(outcome.unwrap_err().to_string().contains("it was interrupted"));
+        let said = outcome.unwrap_err().to_string();
+        assert!(said.contains("it was interrupted"), "{said}");
         let again = engine.run(Own::new(&[0_u64; 0], &mut [])).unwrap_err().to_string();
         assert!(again.contains("it was interrupted"), "{again}");
         world.meet();
@@ -467,7 +468,8 @@ pub fn another_alpha(world: &dyn World, mover: Mover) {
         let given = if world.rank() == 0 { alpha } else { 2.0 };
         let outcome = engine.run(Own::new(&from, &mut to).scaled(given, 1.0));
         if let Mover::Alltoallv | Mover::Alltoallw | Mover::Cma = mover {
-            assert!(outcome.unwrap_err().to_string().contains("does not scale"));
+            let said = outcome.unwrap_err().to_string();
+            assert!(said.contains("does not scale"), "{said}");
             continue;
         }
         match outcome {

@@ -104,7 +104,8 @@ pub fn goes_on() {
     }
     drop(engines);
     assert!(private.upgrade().is_none(), "the end of MPI takes the duplicate with it");
-    assert!(host.mpi.init().unwrap_err().to_string().contains("has ended"));
+    let said = host.mpi.init().unwrap_err().to_string();
+    assert!(said.contains("has ended"), "{said}");
     println!("{line}");
 }
 

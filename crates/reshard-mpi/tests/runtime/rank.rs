@@ -65,7 +65,8 @@ pub fn play(part: &str) {
     let private = Arc::downgrade(&second.world().private().unwrap());
     drop(second);
     assert!(private.upgrade().is_none(), "the private duplicate is freed when MPI ends");
-    assert!(mpi.init().unwrap_err().to_string().contains("has ended"));
+    let said = mpi.init().unwrap_err().to_string();
+    assert!(said.contains("has ended"), "{said}");
     // SAFETY: refused before it is used.
     let late = unsafe { Comm::from_raw(mpi, RawComm::Fortran(0)) }.unwrap_err();
     assert!(late.to_string().contains("has ended"), "{late}");

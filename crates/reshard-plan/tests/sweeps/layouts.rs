@@ -69,7 +69,8 @@ fn mistakes_in_a_layout_are_named_at_their_character() {
     let (pattern, order) = parse_pattern("2x2/64x64 memory=row").unwrap();
     assert_eq!((pattern.to_string().as_str(), order), ("2x2/64x64", Some(MemoryOrder::RowMajor)));
     assert_eq!(parse_pattern("4/2").unwrap().1, None);
-    assert!(parse_pattern("4/2 strides=1").unwrap_err().to_string().contains("shape of the array"));
+    let said = parse_pattern("4/2 strides=1").unwrap_err().to_string();
+    assert!(said.contains("shape of the array"), "{said}");
 }
 
 /// Elements asked one by one for their owner and address.

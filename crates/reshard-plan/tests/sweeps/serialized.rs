@@ -43,12 +43,13 @@ fn schedules_are_written_with_the_keys_of_the_program() {
 
 #[test]
 fn nonsense_is_refused() {
-    assert!(serde_json::from_str::<Pattern>("\"4x4/64\"").unwrap_err().to_string().contains("block size"));
+    let said = serde_json::from_str::<Pattern>("\"4x4/64\"").unwrap_err().to_string();
+    assert!(said.contains("block size"), "{said}");
     let layout = r#"{"layout": "2x2/3x3 of 9x9", "strides_of": {"0": [1, 1]}}"#;
-    assert!(serde_json::from_str::<Layout>(layout).unwrap_err().to_string().contains("at one address"));
+    let said = serde_json::from_str::<Layout>(layout).unwrap_err().to_string();
+    assert!(said.contains("at one address"), "{said}");
     let moving = r#"{"from": {"layout": "2/3 of 9"}, "to": {"layout": "3/2 of 9"}, "shape": [10], "from_at": [0], "to_at": [0],
         "axes": [0], "elem_bytes": 8}"#;
-    assert!(
-        serde_json::from_str::<Move>(moving).unwrap_err().to_string().contains("make the window smaller")
-    );
+    let said = serde_json::from_str::<Move>(moving).unwrap_err().to_string();
+    assert!(said.contains("make the window smaller"), "{said}");
 }

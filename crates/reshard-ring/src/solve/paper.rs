@@ -27,7 +27,8 @@ struct Orders {
 /// let ring = RingProblem::new(vec![2, 3, 4, 2], vec![5, 2, 2, 2])?;
 /// assert_eq!(paper_algorithm_3(&ring)?.makespan(), 3);
 /// let scarce = RingProblem::new(vec![1, 2, 3, 1], vec![4, 1, 1, 1])?;
-/// assert!(paper_algorithm_3(&scarce).unwrap_err().to_string().contains("process 3 to send"));
+/// let said = paper_algorithm_3(&scarce).unwrap_err().to_string();
+/// assert!(said.contains("process 3 to send"), "{said}");
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 pub fn paper_algorithm_3(problem: &RingProblem) -> Result<Program> {

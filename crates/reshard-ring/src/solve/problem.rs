@@ -69,7 +69,8 @@ impl Side {
 /// assert_eq!(ring.procs(), 4);
 /// let slow = ring.with_right(vec![1, 5, 1, 1])?.with_direction(Direction::Uni)?;
 /// assert_eq!(slow.right(), [1, 5, 1, 1]);
-/// assert!(RingProblem::new(vec![1, 2], vec![1, 1]).unwrap_err().to_string().contains("add up to"));
+/// let said = RingProblem::new(vec![1, 2], vec![1, 1]).unwrap_err().to_string();
+/// assert!(said.contains("add up to"), "{said}");
 /// # Ok::<(), reshard_plan::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

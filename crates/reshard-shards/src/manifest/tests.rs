@@ -413,7 +413,8 @@ fn headers_must_fit_their_part() {
         assert!(error.contains(expected) && error.contains("rank_0000.npy"), "{error}");
     }
     manifest.files[0].bytes += 1;
-    assert!(check(&manifest, 0, &npy("f64", true, &[3])).unwrap_err().to_string().contains("length"));
+    let said = check(&manifest, 0, &npy("f64", true, &[3])).unwrap_err().to_string();
+    assert!(said.contains("length"), "{said}");
     manifest.arrays[0].element = "bf16".parse().unwrap();
     manifest.files[0].bytes = 128 + 6;
     check(&manifest, 0, &npy("bytes(2)", true, &[3])).unwrap();

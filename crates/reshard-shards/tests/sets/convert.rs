@@ -84,18 +84,18 @@ fn a_destination_is_never_replaced_nor_in_the_source() {
     let refused = |destination: PathBuf| {
         convert(&set, destination, &layout, &ConvertOptions::default(), |_, _| {}).unwrap_err().to_string()
     };
-    assert!(refused(made.clone()).contains("lies in the source"));
-    assert!(refused(made.join("new")).contains("lies in the source"));
-    assert!(refused(folder.0.join("no/such")).contains("make it first"));
+    let said = refused(made.clone());
+    assert!(said.contains("lies in the source"), "{said}");
+    let said = refused(made.join("new"));
+    assert!(said.contains("lies in the source"), "{said}");
+    let said = refused(folder.0.join("no/such"));
+    assert!(said.contains("make it first"), "{said}");
     let there = folder.0.join("there");
     std::fs::create_dir(&there).unwrap();
-    assert!(refused(there).contains("exists already"));
-    assert!(
-        make(&made, &layout, element, Format::Npy, 1, |_, _| {})
-            .unwrap_err()
-            .to_string()
-            .contains("exists already")
-    );
+    let said = refused(there);
+    assert!(said.contains("exists already"), "{said}");
+    let said = make(&made, &layout, element, Format::Npy, 1, |_, _| {}).unwrap_err().to_string();
+    assert!(said.contains("exists already"), "{said}");
 }
 
 #[test]
@@ -123,7 +123,8 @@ fn a_run_that_was_interrupted_is_continued() {
         assert!(again.contains("--resume"), "{again}");
         let other = "3x1/7x8 of 60x50".parse().unwrap();
         let refused = convert(&set, &destination, &other, &options.clone().resuming(true), |_, _| {});
-        assert!(refused.unwrap_err().to_string().contains("was another"));
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("was another"), "{said}");
         let done = convert(&set, &destination, &to, &options.clone().resuming(true), |_, _| {}).unwrap();
         assert_eq!(done.resumed, last.min(boxes - 1));
         let names = |path: &PathBuf| {

@@ -75,7 +75,8 @@ fn headers_must_agree() {
     let mut longer = std::fs::read(folder.0.join("1.npy")).unwrap();
     longer.push(0);
     std::fs::write(folder.0.join("1.npy"), longer).unwrap();
-    assert!(open().err().unwrap().to_string().contains("longer than it says"));
+    let said = open().err().unwrap().to_string();
+    assert!(said.contains("longer than it says"), "{said}");
 }
 
 #[test]

@@ -118,9 +118,13 @@ fn what_does_not_fit_is_refused() {
     let mut part = to.allocate::<f64>(0).unwrap();
     let said =
         |result: reshard::Result<_>| result.map(|_: reshard_shards::Loaded| ()).unwrap_err().to_string();
-    assert!(said(set.load_as(&to, 0, &mut part[1..])).contains("memory for"));
-    assert!(said(set.load_as::<f32>(&to, 0, &mut [])).contains("type f64"));
-    assert!(said(set.load_as(&to, 3, &mut part)).contains("rank 3"));
+    let sentence = said(set.load_as(&to, 0, &mut part[1..]));
+    assert!(sentence.contains("memory for"), "{sentence}");
+    let sentence = said(set.load_as::<f32>(&to, 0, &mut []));
+    assert!(sentence.contains("type f64"), "{sentence}");
+    let sentence = said(set.load_as(&to, 3, &mut part));
+    assert!(sentence.contains("rank 3"), "{sentence}");
     let other: Layout = "3x1/7x50 of 50x60".parse().unwrap();
-    assert!(said(set.load_as(&other, 0, &mut part)).contains("give one of its shape"));
+    let sentence = said(set.load_as(&other, 0, &mut part));
+    assert!(sentence.contains("give one of its shape"), "{sentence}");
 }

@@ -93,7 +93,8 @@ fn a_destination_that_comes_from_elsewhere_is_not_replaced() {
     let created = || std::fs::create_dir(&new).unwrap();
     let layout = "2x2/8x8 of 60x50".parse().unwrap();
     let made = make(&new, &layout, "f64".parse().unwrap(), Format::Npy, 1, |_, _| created());
-    assert!(made.unwrap_err().to_string().contains("exists already"));
+    let said = made.unwrap_err().to_string();
+    assert!(said.contains("exists already"), "{said}");
     assert_eq!(new.read_dir().unwrap().count(), 0);
     assert!(!folder.0.join(".new.reshard-partial").exists());
 }

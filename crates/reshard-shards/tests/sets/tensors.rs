@@ -230,7 +230,8 @@ fn copies_that_differ_are_refused() {
             }
             assert!(said.lines().count() == 1 && folder.0.read_dir().unwrap().count() == 1, "{said}");
         }
-        assert!(set.verify(|_, _| {}).unwrap_err().to_string().contains("differ"));
+        let said = set.verify(|_, _| {}).unwrap_err().to_string();
+        assert!(said.contains("differ"), "{said}");
     }
     // Of a set without tensors, too.
     files.clear();
@@ -312,7 +313,8 @@ fn files_must_have_what_the_layouts_say() {
         &pattern,
         &Import::default().with_layouts(Layouts::new(TWO).unwrap()).with_shape(&[3]),
     );
-    assert!(said.err().unwrap().to_string().contains("leave it out"));
+    let said = said.err().unwrap().to_string();
+    assert!(said.contains("leave it out"), "{said}");
 }
 
 #[test]
@@ -329,14 +331,18 @@ fn what_cannot_be_written_is_refused() {
     };
     let said = refused(&four, &ConvertOptions::default());
     assert!(said.contains("the set has 4 arrays, and files of the format npy hold one"), "{said}");
-    assert!(refused(&four[1..], &options).contains("has 4 arrays, and 3 layouts were given"));
-    assert!(refused(&four, &options.clone().as_one_file()).contains("one file was to be written"));
+    let said = refused(&four[1..], &options);
+    assert!(said.contains("has 4 arrays, and 3 layouts were given"), "{said}");
+    let said = refused(&four, &options.clone().as_one_file());
+    assert!(said.contains("one file was to be written"), "{said}");
     let mut columns = four.clone();
     columns[3] = "(block, *) on 4x1 of 16x6".parse().unwrap();
-    assert!(refused(&columns, &options).contains("give memory=row"));
+    let said = refused(&columns, &options);
+    assert!(said.contains("give memory=row"), "{said}");
     let said = convert(&set, &new, &four[0], &options, |_, _| {}).unwrap_err().to_string();
     assert!(said.contains("has 4 arrays; say which"), "{said}");
-    assert!(set.array("2.up").err().unwrap().to_string().contains("no tensor '2.up'"));
+    let said = set.array("2.up").err().unwrap().to_string();
+    assert!(said.contains("no tensor '2.up'"), "{said}");
 }
 
 #[test]

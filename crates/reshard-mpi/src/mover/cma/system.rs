@@ -228,7 +228,8 @@ mod tests {
         let processors = own_processors();
         let probe = |number| Probe { pid: own_pid() as u64, address, number, processors };
         assert!(probe(5).try_reading().is_ok());
-        assert!(probe(6).try_reading().unwrap_err().to_string().contains("another process's"));
+        let said = probe(6).try_reading().unwrap_err().to_string();
+        assert!(said.contains("another process's"), "{said}");
         let gone = Probe { pid: i32::MAX as u64, ..probe(5) }.try_reading().unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
     }
