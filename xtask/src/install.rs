@@ -1,7 +1,7 @@
 //! Installs the libraries for programs that are not Rust's: where `--prefix` says, with the names by which linkers and loaders look, the
 //! header, the Fortran module as source, and files for pkg-config and CMake.
 
-use crate::tools::{Outcome, cargo, say};
+use crate::tools::{self, Outcome, cargo, say};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -77,21 +77,7 @@ const AS_TESTED: &str = "RESHARD_INSTALL_AS_TESTED";
 /// Builds the libraries.
 fn build() -> Outcome {
     if std::env::var_os(AS_TESTED).is_some() {
-        return cargo(&[
-            "build",
-            "--profile",
-            "test",
-            "--workspace",
-            "--exclude",
-            "reshard-kernel",
-            "--exclude",
-            "reshard-python",
-            "--lib",
-            "--tests",
-            "--all-features",
-            "--locked",
-        ])
-        .run();
+        return cargo(&[&["build", "--lib", "--tests"], &tools::WORKSPACE[..]].concat()).run();
     }
     let packages = LIBRARIES.iter().flat_map(|library| ["--package", library.package]);
     cargo(&["build", "--release", "--locked"].into_iter().chain(packages).collect::<Vec<_>>()).run()

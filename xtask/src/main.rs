@@ -7,6 +7,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod binaries;
 mod book;
 mod browser;
 mod fuzz;
@@ -16,14 +17,18 @@ mod parts;
 mod python;
 mod tools;
 
+use binaries::Passed;
 use parts::Part;
 use std::process::ExitCode;
-use tools::{Outcome, cargo, say};
+use std::sync::OnceLock;
+use tools::{Outcome, cargo, program, say};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test            format, lints, all tests, documentation: what continuous integration runs
+  test            format, lints, all tests, documentation: what continuous integration runs. Programs of tests that passed
+                  here before, with the same bytes, data and programs to start, are skipped; never where CI is set
+  test --again    the same, nothing skipped
   test --full     the same with the whole sweeps, more MPIs, AddressSanitizer, instruction counts and
                   millions of fuzzing executions
   test --full PART...
@@ -76,7 +81,8 @@ fn main() -> ExitCode {
     // Before the repository is entered.
     let here = std::env::current_dir().unwrap_or_default();
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
-        ["test"] => test(),
+        ["test"] => test(Passed::Skip),
+        ["test", "--again"] => test(Passed::RunAgain),
         ["test", "--full", names @ ..] => full(names),
         ["install", "--prefix", prefix] => install::install(prefix, &here),
         ["docs"] => book::write(),
@@ -126,10 +132,10 @@ const QUICK: [Part; 7] = [
     },
     Part {
         name: "plain",
-        what: "without optimisation: runs, whose frames are the largest, and the tests of the kernel",
+        what: "runs by the program as it was compiled for tests, the kernel without optimisation: its frames are the largest",
         run: unoptimised,
     },
-    Part { name: "wheel", what: "the package for Python, built as a wheel", run: python::tested },
+    Part { name: "python", what: "the package for Python", run: || python::tested(passed()) },
     LOOM,
     Part { name: "docs", what: "documentation, warnings refused", run: documented },
 ];
@@ -194,7 +200,15 @@ const FULL: [Part; 12] = [
     },
 ];
 
-fn test() -> Outcome {
+/// What is done about programs of tests that passed here before.
+static PASSED: OnceLock<Passed> = OnceLock::new();
+
+fn passed() -> Passed {
+    binaries::unless_ci(*PASSED.get_or_init(|| Passed::RunAgain))
+}
+
+fn test(passed: Passed) -> Outcome {
+    let _ = PASSED.set(passed);
     parts::run(&QUICK.iter().collect::<Vec<_>>())
 }
 
@@ -235,26 +249,25 @@ fn linted() -> Outcome {
 
 fn tested() -> Outcome {
     with_mpi()?;
-    // The kernel's own tests would compile it twice, which takes minutes; they are run as they are compiled in no time: see `unoptimised`.
-    let workspace = ["test", "--workspace", "--exclude", "reshard-kernel", "--all-features", "--locked"];
-    let mut tests = cargo(&workspace).env(mpi::NEEDED, "1");
+    let mut needed = vec![(mpi::NEEDED, "1")];
     match mpi::compilers() {
-        true => tests = tests.env(mpi::NEEDED_COMPILERS, "1"),
+        true => needed.push((mpi::NEEDED_COMPILERS, "1")),
         false => say("without these compilers programs of C and Fortran are not tested"),
     }
     match mpi::both_scalapacks() && mpi::scalapack_programs() && mpi::scalapack_to_link() {
-        true => tests = tests.env(mpi::NEEDED_SCALAPACK, "1"),
+        true => needed.push((mpi::NEEDED_SCALAPACK, "1")),
         false => say("without ScaLAPACK the routines in its place are not tested"),
     }
     match python::ready() {
-        true => tests = tests.env(python::NEEDED, "1"),
+        true => needed.push((python::NEEDED, "1")),
         false => say("without NumPy and safetensors it is not tested that they read what we write"),
     }
     match browser::ready() {
-        true => tests = tests.env(browser::NEEDED, "1"),
+        true => needed.push((browser::NEEDED, "1")),
         false => say("without a browser the page is not driven"),
     }
-    tests.run()
+    binaries::run(&tools::WORKSPACE, &[], &needed, passed())?;
+    cargo(&[&["test", "--doc"], &tools::WORKSPACE[..]].concat()).run()
 }
 
 fn with_mpi() -> Outcome {
@@ -266,12 +279,13 @@ fn with_mpi() -> Outcome {
 }
 
 fn unoptimised() -> Outcome {
-    let run = ["run", "--locked", "--package", "reshard-cli", "--", "run", "--shape", "64x40x24", "--json"];
+    let reshard = tools::built("reshard");
     for engine in ["threads", "messages"] {
-        let layouts = ["--from", "2x2x2/16x16x16", "--to", "4x2x1/10x30x7", "--engine", engine];
-        cargo(&[&run[..], &layouts].concat()).run()?;
+        let run = ["run", "--shape", "64x40x24", "--json", "--engine", engine];
+        let layouts = ["--from", "2x2x2/16x16x16", "--to", "4x2x1/10x30x7"];
+        program(&reshard, &[&run[..], &layouts].concat()).run()?;
     }
-    cargo(&["test", "--locked", "--profile", "dev", "--package", "reshard-kernel"]).run()
+    Ok(())
 }
 
 fn documented() -> Outcome {
@@ -297,8 +311,8 @@ fn swept_on_all(packages: &[&str]) -> Outcome {
 /// optimisations that take longer than they save here.
 fn models() -> Outcome {
     let packages = ["--package", "reshard-kernel", "--package", "reshard-mpi", "--lib"];
-    let test = ["test", "--locked", "--profile", "loom", "--target-dir", "target/loom"];
-    cargo(&[&test[..], &packages, &["loom"]].concat()).env("RUSTFLAGS", "--cfg loom").run()
+    let build = ["--locked", "--profile", "loom", "--target-dir", "target/loom"];
+    binaries::run(&[&build[..], &packages].concat(), &["loom"], &[("RUSTFLAGS", "--cfg loom")], passed())
 }
 
 /// AddressSanitizer sees what canaries do not: reads past the end, and memory that was freed. Its runtime comes with the

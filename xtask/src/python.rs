@@ -1,9 +1,12 @@
 //! Python: an environment below `target/`, so that the system's stays as it is, with what the tests of files read and write with, and with our
 //! wheel, built from the sources and tested.
 
+use crate::binaries::{self, Passed};
 use crate::mpi;
-use crate::tools::{Outcome, Step, install, program, say};
+use crate::tools::{self, Outcome, Step, cargo, install, program, say};
+use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
+use std::time::Instant;
 
 /// Says to the tests that they must not pass for want of NumPy and safetensors.
 pub const NEEDED: &str = "RESHARD_NEEDS_NUMPY";
@@ -31,16 +34,48 @@ fn has(packages: &[&str]) -> bool {
     made && program(PYTHON, &pip).works() && here()
 }
 
-/// Builds the wheel as it is compiled in no time, and runs its tests in the environment.
-pub fn tested() -> Outcome {
-    match prepared() {
-        Err(missing) => say(&format!("{missing}: the package for Python is not tested")),
-        Ok(()) => {
-            install_wheel(&[])?;
-            tests(PYTHON).run()?;
-        }
+/// Puts the package with its module, as the other tests are compiled, where a wheel is installed, and runs its tests. `--full` builds wheels.
+pub fn tested(passed: Passed) -> Outcome {
+    if let Err(missing) = prepared() {
+        say(&format!("{missing}: the package for Python is not tested"));
+        return Ok(());
     }
+    cargo(&[&["build", "--lib", "--tests"], &tools::WORKSPACE[..]].concat()).run()?;
+    let module = tools::built("lib_reshard.so");
+    let mut hasher = DefaultHasher::new();
+    hasher.write_u64(binaries::hash_of_data(|path| !path.ends_with(".rs")));
+    binaries::hash_file(&mut hasher, Path::new(&module));
+    let hash = hasher.finish();
+    if passed == Passed::Skip && binaries::is_kept("package for Python", hash) {
+        say("the package for Python is skipped, as it passed before (--again runs it)");
+        return Ok(());
+    }
+    let began = Instant::now();
+    put_package(&module)?;
+    tests(PYTHON).run()?;
+    binaries::keep("package for Python", hash, began.elapsed());
     Ok(())
+}
+
+/// Replaces the installed package.
+fn put_package(module: &str) -> Outcome {
+    program(PYTHON, &["-m", "pip", "uninstall", "--quiet", "--yes", "reshard"]).run()?;
+    let place = program(PYTHON, &["-c", "import sysconfig; print(sysconfig.get_path('platlib'))"]).says();
+    let place = place.ok_or("the Python of the tests does not say where its packages are")?;
+    let folder = Path::new(place.trim()).join("reshard");
+    let copied = || -> std::io::Result<()> {
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder)?;
+        for entry in std::fs::read_dir("python/package/reshard")? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                std::fs::copy(entry.path(), folder.join(entry.file_name()))?;
+            }
+        }
+        std::fs::copy(module, folder.join("_reshard.abi3.so"))?;
+        Ok(())
+    };
+    copied().map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 /// The same with the whole sweeps, optimised; and with the oldest NumPy and mpi4py that are promised.

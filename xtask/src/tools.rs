@@ -18,6 +18,15 @@ pub fn enter_repository() -> Outcome {
     env::set_current_dir(root).map_err(|error| format!("cannot enter {}: {error}", root.display()))
 }
 
+/// What every build for tests is of: one set of features, so that nothing is compiled twice.
+pub const WORKSPACE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
+
+/// A program or a library that was built for tests.
+pub fn built(name: &str) -> String {
+    let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
+    format!("{target}/debug/{name}")
+}
+
 /// A command to run; its failure is an error.
 pub struct Step(Command);
 
@@ -53,6 +62,14 @@ impl Step {
         let output = self.0.output().map_err(|error| format!("{:?} cannot be run: {error}", self.0))?;
         let talk = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() { Ok(talk) } else { Err(format!("{:?} failed: {talk}", self.0)) }
+    }
+
+    /// What the command writes to standard output; it talks to ours.
+    pub fn answer(mut self) -> Result<String, String> {
+        let output = self.0.stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| format!("{:?} cannot be run: {error}", self.0))?;
+        let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() { Ok(answer) } else { Err(format!("{:?} failed", self.0)) }
     }
 
     /// What the command writes to standard output, if it succeeds.

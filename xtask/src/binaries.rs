@@ -1,0 +1,344 @@
+//! Runs the programs of tests that cargo has built: one for each processor at a time, each of its tests after the other, so that the
+//! duration of every test is known. A program that passed before is not run again if nothing changed that it depends on.
+
+use crate::tools::{Outcome, cargo, program, say};
+use std::collections::VecDeque;
+use std::env;
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The folder of what is known of the programs that passed.
+const PASSED: &str = "target/passed";
+
+/// Tests that are listed in the end, the slowest first.
+const LISTED: usize = 12;
+
+/// Programs that run are named again and again, so that one that hangs is known.
+const REMINDER: Duration = Duration::from_secs(180);
+
+/// A program that has ended has written nothing for so long: all of its output was read.
+const AFTER_THE_END: Duration = Duration::from_secs(2);
+
+/// Packages whose tests take longest: they begin first, where no earlier run says how long each takes.
+const LONGEST_FIRST: [&str; 6] =
+    ["reshard-mpi", "reshard", "reshard-scalapack", "reshard-cli", "reshard-couple", "reshard-shards"];
+
+/// The package that looks at all sources, and at the programs of all packages.
+const LOOKS_AT_ALL: &str = "xtask";
+
+/// What an option of the command line says of programs that passed before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// They are not run if nothing changed.
+    Skip,
+    /// They are run.
+    RunAgain,
+}
+
+/// A program of tests.
+struct Binary {
+    /// Its package and its own name.
+    name: String,
+    package: String,
+    folder: PathBuf,
+    path: PathBuf,
+    /// Of the program and of all that it depends on.
+    hash: u64,
+}
+
+/// What came of a program.
+struct Ran {
+    name: String,
+    passed: bool,
+    output: String,
+    tests: Vec<(Duration, String)>,
+    took: Duration,
+}
+
+/// Builds the tests that `arguments` of `cargo test` choose and runs those that `filter` names.
+pub fn run(arguments: &[&str], filter: &[&str], environment: &[(&str, &str)], passed: Passed) -> Outcome {
+    let began = Instant::now();
+    let binaries = built(arguments, environment)?;
+    let built = began.elapsed();
+    let (skipped, wanted): (Vec<_>, Vec<_>) =
+        binaries.into_iter().partition(|binary| passed == Passed::Skip && has_passed(binary));
+    let ran = run_all(sorted(wanted), filter, environment);
+    let tests: Vec<&(Duration, String)> = ran.iter().flat_map(|ran| &ran.tests).collect();
+    report(&ran, tests.clone());
+    let failed: Vec<&str> = ran.iter().filter(|ran| !ran.passed).map(|ran| &ran.name[..]).collect();
+    println!(
+        "    built in {:.0} s, run in {:.0} s; {} programs of tests run, {} skipped, as they passed before (--again runs them)",
+        built.as_secs_f64(),
+        (began.elapsed() - built).as_secs_f64(),
+        ran.len(),
+        skipped.len()
+    );
+    println!("{} passed, {} failed", tests.len(), failed.len());
+    if failed.is_empty() { Ok(()) } else { Err(format!("tests failed in {}", failed.join(", "))) }
+}
+
+/// True if something named `name`, which depends on what `hash` is of, passed here before.
+pub fn is_kept(name: &str, hash: u64) -> bool {
+    fs::read_to_string(kept(name)).is_ok_and(|text| text.split(' ').next() == Some(&format!("{hash:016x}")))
+}
+
+/// Keeps that it passed.
+pub fn keep(name: &str, hash: u64, took: Duration) {
+    // Without it everything is run again.
+    let _ = fs::create_dir_all(PASSED);
+    let _ = fs::write(kept(name), format!("{hash:016x} {}", took.as_millis()));
+}
+
+fn kept(name: &str) -> PathBuf {
+    Path::new(PASSED).join(name.replace(['/', ' '], "-"))
+}
+
+fn has_passed(binary: &Binary) -> bool {
+    is_kept(&binary.name, binary.hash)
+}
+
+/// How long a program took when it passed.
+fn last_time(name: &str) -> Option<u64> {
+    fs::read_to_string(kept(name)).ok()?.split(' ').nth(1)?.trim().parse().ok()
+}
+
+/// Those that take longest first.
+fn sorted(mut binaries: Vec<Binary>) -> Vec<Binary> {
+    let place = |binary: &Binary| {
+        LONGEST_FIRST.iter().position(|name| *name == binary.package).unwrap_or(LONGEST_FIRST.len())
+    };
+    binaries.sort_by_cached_key(|binary| match last_time(&binary.name) {
+        Some(time) => (0, u64::MAX - time),
+        None => (1, place(binary) as u64),
+    });
+    binaries
+}
+
+/// Builds tests. Returns their programs.
+fn built(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Binary>, String> {
+    let build = [&["test", "--no-run", "--message-format=json-render-diagnostics"], arguments].concat();
+    let mut step = cargo(&build);
+    for (name, value) in environment {
+        step = step.env(name, value);
+    }
+    let messages = step.answer()?;
+    let artifacts: Vec<&str> =
+        messages.lines().filter(|line| line.contains("\"reason\":\"compiler-artifact\"")).collect();
+    let data = hash_of_data(|path| !path.ends_with(".rs"));
+    let mut binaries = Vec::new();
+    for line in &artifacts {
+        let (Some(manifest), Some(path)) = (text(line, "manifest_path"), text(line, "executable")) else {
+            continue;
+        };
+        let Some(folder) = Path::new(manifest).parent().filter(|_| is_test(line)) else { continue };
+        let package = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+        let looks_at_all = package == LOOKS_AT_ALL;
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(data);
+        hash_file(&mut hasher, Path::new(path));
+        // Programs and libraries that it may start or load: those of its package.
+        for other in
+            artifacts.iter().filter(|line| looks_at_all || text(line, "manifest_path") == Some(manifest))
+        {
+            for path in products(other) {
+                hash_file(&mut hasher, Path::new(path));
+            }
+        }
+        if looks_at_all {
+            hasher.write_u64(hash_of_data(|_| true));
+        }
+        for (name, value) in environment {
+            hasher.write(format!("{name}={value}").as_bytes());
+        }
+        let target = Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let target = target.rsplit_once('-').map_or(target, |(name, _)| name);
+        let name = format!("{package} {target}");
+        // The tests inside of a library and of a program may have one name.
+        let name = if binaries.iter().any(|other: &Binary| other.name == name) {
+            format!("{name} (program)")
+        } else {
+            name
+        };
+        binaries.push(Binary {
+            name,
+            package,
+            folder: folder.into(),
+            path: path.into(),
+            hash: hasher.finish(),
+        });
+    }
+    match binaries.is_empty() {
+        true => Err(format!("cargo {} built no tests", build.join(" "))),
+        false => Ok(binaries),
+    }
+}
+
+/// The text of a key in a line of cargo's messages.
+fn text<'l>(line: &'l str, key: &str) -> Option<&'l str> {
+    let rest = line.split_once(&format!("\"{key}\":\""))?.1;
+    rest.split('"').next()
+}
+
+/// The programs and shared libraries that a message of cargo names and that are not tests.
+fn products(line: &str) -> Vec<&str> {
+    let files = line.split_once("\"filenames\":[").and_then(|(_, rest)| rest.split(']').next()).unwrap_or("");
+    let files = files.split(',').map(|file| file.trim_matches('"')).filter(|file| file.ends_with(".so"));
+    files.chain(text(line, "executable").filter(|_| !is_test(line))).collect()
+}
+
+/// True if a message of cargo is of a program of tests.
+fn is_test(line: &str) -> bool {
+    line.split_once("\"profile\":{").is_some_and(|(_, profile)| {
+        profile.split('}').next().is_some_and(|profile| profile.contains("\"test\":true"))
+    })
+}
+
+/// A hash of the files that git tracks, or would, and that `chosen` takes.
+pub fn hash_of_data(chosen: impl Fn(&str) -> bool) -> u64 {
+    let files = program("git", &["ls-files", "--cached", "--others", "--exclude-standard"]).says();
+    let mut hasher = DefaultHasher::new();
+    for path in files.unwrap_or_default().lines().filter(|path| chosen(path)) {
+        hasher.write(path.as_bytes());
+        hash_file(&mut hasher, Path::new(path));
+    }
+    hasher.finish()
+}
+
+/// Adds the bytes of a file to a hash.
+pub fn hash_file(hasher: &mut DefaultHasher, path: &Path) {
+    hasher.write(&fs::read(path).unwrap_or_default());
+    hasher.write_u8(0xff);
+}
+
+fn run_all(binaries: Vec<Binary>, filter: &[&str], environment: &[(&str, &str)]) -> Vec<Ran> {
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    let left = Mutex::new(VecDeque::from(binaries));
+    let running = Mutex::new(Vec::<String>::new());
+    let (send, ended) = channel();
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            let (send, left, running) = (send.clone(), &left, &running);
+            scope.spawn(move || {
+                loop {
+                    let Some(binary) = locked(left).pop_front() else { return };
+                    locked(running).push(binary.name.clone());
+                    let ran = run_one(&binary, filter, environment);
+                    locked(running).retain(|name| *name != binary.name);
+                    if ran.passed {
+                        keep(&ran.name, binary.hash, ran.took);
+                    }
+                    if send.send(ran).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        let mut all = Vec::new();
+        loop {
+            match ended.recv_timeout(REMINDER) {
+                Ok(ran) => {
+                    let word = if ran.passed { "passed" } else { "FAILED" };
+                    let tests = format!("{} tests", ran.tests.len());
+                    println!("    {:<40} {word} {tests:>10} {:>8.1} s", ran.name, ran.took.as_secs_f64());
+                    if !ran.passed {
+                        println!("{}", ran.output);
+                    }
+                    all.push(ran);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    say(&format!("still running: {}", locked(&running).join(", ")));
+                }
+                Err(RecvTimeoutError::Disconnected) => return all,
+            }
+        }
+    })
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the tests of a program one after the other.
+fn run_one(binary: &Binary, filter: &[&str], environment: &[(&str, &str)]) -> Ran {
+    let began = Instant::now();
+    let failed = |output: String| {
+        let (name, took) = (binary.name.clone(), began.elapsed());
+        Ran { name, passed: false, output, tests: Vec::new(), took }
+    };
+    let mut command = Command::new(&binary.path);
+    command.args(filter).arg("--test-threads=1").current_dir(&binary.folder);
+    command.env("CARGO_MANIFEST_DIR", &binary.folder).envs(environment.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return failed(format!("{} cannot be run: {error}", binary.path.display())),
+    };
+    let (send, lines) = channel();
+    for pipe in [child.stdout.take().map(boxed), child.stderr.take().map(boxed)].into_iter().flatten() {
+        let send = send.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                if send.send((Instant::now(), line)).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    drop(send);
+    let (mut output, mut tests, mut before) = (String::new(), Vec::new(), began);
+    // Processes that a test has left may hold the pipes for ever.
+    let mut ended = false;
+    loop {
+        let (at, line) = match lines.recv_timeout(AFTER_THE_END) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if ended => break,
+            Err(RecvTimeoutError::Timeout) => {
+                ended = child.try_wait().is_ok_and(|status| status.is_some());
+                continue;
+            }
+        };
+        if let Some((name, _)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
+            tests.push((at - before, format!("{} {name}", binary.name)));
+            before = at;
+        }
+        output.push_str(&line);
+        output.push('\n');
+    }
+    let status = child.wait();
+    let passed = status.as_ref().is_ok_and(std::process::ExitStatus::success);
+    if let (false, Ok(status)) = (passed, &status) {
+        output.push_str(&format!("{} ended with {status}\n", binary.path.display()));
+    }
+    Ran { name: binary.name.clone(), passed, output, tests, took: began.elapsed() }
+}
+
+fn boxed(pipe: impl Read + Send + 'static) -> Box<dyn Read + Send> {
+    Box::new(pipe)
+}
+
+/// The slowest tests.
+fn report(ran: &[Ran], mut tests: Vec<&(Duration, String)>) {
+    if ran.is_empty() {
+        return;
+    }
+    tests.sort_by(|one, other| other.cmp(one));
+    println!("    the slowest tests:");
+    for (took, name) in tests.iter().take(LISTED) {
+        println!("    {:>8.1} s  {name}", took.as_secs_f64());
+    }
+}
+
+/// All are run in continuous integration.
+pub fn unless_ci(passed: Passed) -> Passed {
+    if env::var_os("CI").is_some() { Passed::RunAgain } else { passed }
+}
