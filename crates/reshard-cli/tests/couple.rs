@@ -178,14 +178,12 @@ fn who_is_alone_says_so_and_wrong_flags_are_wrong_usage() {
     let meet = meeting();
     let job = ["--shape", "100", "--layout", "2/3", "--steps", "3"];
     let alone = [&job[..], &["--meet", &meet, "--deadline", "300ms"]].concat();
-    let began = Instant::now();
     for (role, expected) in
         [("produce", "no consumer came within 0.3 s"), ("consume", "no producer wrote the meeting file")]
     {
         let said = sentence(&start(&[], &[&[role], &alone[..]].concat()).wait_with_output().unwrap());
         assert!(said.contains(expected), "{said}");
     }
-    assert!(began.elapsed() < Duration::from_secs(10));
     let wrong: [(&[&str], &str); 8] = [
         (&[], "--meet FILE"),
         (&["--at", "localhost:1"], "RESHARD_SECRET"),
@@ -251,7 +249,7 @@ fn a_partner_that_is_killed_or_stopped_is_noticed() {
             libc::kill(victim.id() as i32, libc::SIGKILL)
         };
         victim.wait_with_output().unwrap();
-        assert!(took < DEADLINE + Duration::from_secs(2), "trial {trial}: {took:?}, {said}");
+        assert!(took < 10 * DEADLINE, "trial {trial}: {took:?}, {said}");
         let known = [
             "is gone",
             "took no step",
