@@ -4,6 +4,7 @@
 //! another host, come from another page, have a body, or ask for anything else are refused. HTTP is hyper's.
 
 mod answers;
+mod silent;
 
 use crate::args;
 use crate::failure::Failure;
@@ -14,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
+use silent::Silent;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -79,8 +81,8 @@ fn listen(args: &args::Serve) -> Result<(TcpListener, SocketAddr), Failure> {
 async fn serve(listener: TcpListener, site: Arc<Site>) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let silent = Arc::new(Silent::default());
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             // Too many files are open, or the other side was gone again: others may still come.
@@ -89,10 +91,20 @@ async fn serve(listener: TcpListener, site: Arc<Site>) -> std::io::Result<()> {
                 continue;
             }
         };
-        let site = Arc::clone(&site);
-        tokio::spawn(async move {
+        // Connections that hold a place without a request give it up for new ones, which may be the browser's.
+        if room.available_permits() == 0 {
+            silent.end_oldest();
+        }
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
+        let (site, number) = (Arc::clone(&site), silent.next_number());
+        let spoken = Arc::clone(&silent);
+        let task = tokio::spawn(async move {
             let reached = stream.local_addr().ok();
-            let answer = service_fn(move |request| Arc::clone(&site).answer(request, reached));
+            let heard = Arc::clone(&spoken);
+            let answer = service_fn(move |request| {
+                heard.remove(number);
+                Arc::clone(&site).answer(request, reached)
+            });
             let mut connection = http1::Builder::new();
             connection
                 .max_buf_size(REQUEST_BYTES)
@@ -102,7 +114,9 @@ async fn serve(listener: TcpListener, site: Arc<Site>) -> std::io::Result<()> {
             // A connection that breaks is the browser's business; one that does not take its answer is ended.
             let served = connection.serve_connection(TokioIo::new(stream), answer);
             let _ = tokio::time::timeout(LONGEST, served).await;
+            spoken.remove(number);
             drop(place);
         });
+        silent.add(number, task.abort_handle());
     }
 }

@@ -20,7 +20,8 @@ use tokio::sync::Semaphore;
 const FIELDS: [(&str, &str); 4] =
     [("from", "--from"), ("to", "--to"), ("shape", "--shape"), ("strategy", "--strategy")];
 
-/// Plans that are made at a time: further requests wait, and those whose browser has gone away are not made.
+/// Plans that are made at a time: further requests wait, and those whose browser has closed the connection are not begun. One that was
+/// begun counts until it ends.
 const PLANS: usize = 2;
 
 /// What is served, to whom.
@@ -33,7 +34,7 @@ pub struct Site {
     hosts: Vec<String>,
     /// It can be reached at any address of this machine.
     anywhere: bool,
-    plans: Semaphore,
+    plans: Arc<Semaphore>,
 }
 
 /// The answer to layouts that cannot be planned.
@@ -69,7 +70,7 @@ impl Site {
                 hosts.push(name.to_string());
             }
         }
-        Ok(Self { page, timed, token, hosts, anywhere, plans: Semaphore::new(PLANS) })
+        Ok(Self { page, timed, token, hosts, anywhere, plans: Arc::new(Semaphore::new(PLANS)) })
     }
 
     /// The answer to a request that came to this address of ours. Planning happens beside the thread that listens.
@@ -85,8 +86,13 @@ impl Site {
             Found::Refused(status, why) => reply(status, "text/plain; charset=utf-8", why.to_string()),
             Found::Plan(query) => {
                 let site = Arc::clone(&self);
-                let _turn = self.plans.acquire().await;
-                let planned = tokio::task::spawn_blocking(move || site.planned(&query)).await;
+                let turn = Arc::clone(&self.plans).acquire_owned().await;
+                let planned = tokio::task::spawn_blocking(move || {
+                    let planned = site.planned(&query);
+                    drop(turn);
+                    planned
+                });
+                let planned = planned.await;
                 let (status, text) = planned.unwrap_or_else(|_| {
                     (StatusCode::INTERNAL_SERVER_ERROR, wrong("planning these layouts failed", None))
                 });
