@@ -10,7 +10,8 @@ use reshard::engine::Report;
 use reshard::{Error, ErrorKind};
 use reshard_mpi::{MpiEngine, OwnedRun};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 /// How long a wait lasts before Python may handle signals.
@@ -27,6 +28,8 @@ pub struct Run {
     result: Py<PyAny>,
     /// The arrays that it reads and writes, until it is over.
     kept: Mutex<Vec<Memory>>,
+    /// The thread that had the state last.
+    waiting: Mutex<Option<ThreadId>>,
 }
 
 enum RunState {
@@ -39,21 +42,31 @@ enum RunState {
 impl Run {
     pub fn in_flight(slot: &Arc<EngineSlot>, run: OwnedRun, kept: Vec<Memory>, result: Py<PyAny>) -> Self {
         let state = Mutex::new(RunState::InFlight(Box::new(run)));
-        Self { state, slot: Arc::clone(slot), result, kept: Mutex::new(kept) }
+        Self { state, slot: Arc::clone(slot), result, kept: Mutex::new(kept), waiting: Mutex::default() }
     }
 
     /// One that was over when it began.
     pub fn over(slot: &Arc<EngineSlot>, report: Report, result: Py<PyAny>) -> Self {
         let state = Mutex::new(RunState::Over(Ok(report)));
-        Self { state, slot: Arc::clone(slot), result, kept: Mutex::default() }
+        Self { state, slot: Arc::clone(slot), result, kept: Mutex::default(), waiting: Mutex::default() }
     }
 
     fn lock(&self) -> PyResult<MutexGuard<'_, RunState>> {
+        let locked = |state| {
+            *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current().id());
+            Ok(state)
+        };
         match self.state.try_lock() {
-            Ok(state) => Ok(state),
-            Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
+            Ok(state) => locked(state),
+            Err(TryLockError::Poisoned(state)) => locked(state.into_inner()),
             Err(TryLockError::WouldBlock) => {
-                Err(wrong("another thread is waiting for this run; wait for it there"))
+                let waiting = *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                Err(wrong(match waiting == Some(thread::current().id()) {
+                    true => {
+                        "this thread is waiting for the run already, and a signal handler called it; return from the handler first"
+                    }
+                    false => "another thread is waiting for this run; wait for it there",
+                }))
             }
         }
     }

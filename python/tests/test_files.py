@@ -100,6 +100,7 @@ def test_what_goes_wrong_leaves_nothing(old: Path) -> None:
     reshard.convert(old, new, "3x3/10x10", resume=True, progress=lambda done, every: seen.append((done, every)))
     assert seen[-1][0] == seen[-1][1] and (reshard.open(new).load_as(reshard.whole((100, 120))) == WHOLE).all()
     for act, error, words in [
+        (lambda: reshard.open("a\0b"), reshard.Error, r"the path a\\0b has a zero byte"),
         (lambda: reshard.convert(old, new, "3x3/10x10"), reshard.Error, "exists"),
         (lambda: reshard.convert(old, old / "in", "3x3/10x10"), reshard.Error, "in"),
         (lambda: reshard.convert(old.parent / "no", new, "3x3/10x10"), reshard.Error, "no"),

@@ -29,6 +29,14 @@ def test_traffic() -> None:
     assert isinstance(traffic.tocoo(), scipy.coo_array) and (traffic.tocoo().toarray() == table).all()
 
 
+def test_traffic_of_many_ranks_is_short_and_no_table() -> None:
+    traffic = reshard.Plan("56000/1 of 56000", "56000/2 of 56000", "f8").traffic()
+    assert repr(traffic) == "Traffic(56000 messages from 56000 to 56000 ranks, 56000 elements)"
+    with pytest.raises(reshard.ArgumentError, match=r"23\.4 GiB.*tocoo\(\)") as refused:
+        traffic.toarray()
+    assert refused.value.kind == "too-large"
+
+
 def test_schedules() -> None:
     schedule = PLAN.schedule()
     assert (len(schedule), schedule.total_cost, schedule.bound_steps, schedule.bound_cost) == (7, 15, 7, 15)

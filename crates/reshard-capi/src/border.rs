@@ -162,7 +162,7 @@ pub unsafe fn list<'a, T>(pointer: *const T, count: usize, name: &str) -> Outcom
     }
     if pointer.is_null() {
         return Err(Failure::argument(format!(
-            "`{name}` was given as a null pointer, and {} of it are needed",
+            "`{name}` was given as a null pointer, and must have {}",
             counted(count, "value")
         )));
     }
@@ -298,7 +298,9 @@ mod tests {
             assert!(place::<u8>(std::ptr::null_mut(), "run").is_err());
             assert_eq!(list::<u64>(std::ptr::null(), 0, "shape").unwrap(), &[] as &[u64]);
             let (_, said) = refused(list::<u64>(std::ptr::null(), 2, "shape").unwrap_err());
-            assert_eq!(said, "`shape` was given as a null pointer, and 2 values of it are needed");
+            assert_eq!(said, "`shape` was given as a null pointer, and must have 2 values");
+            let (_, said) = refused(list::<u64>(std::ptr::null(), 1, "shape").unwrap_err());
+            assert_eq!(said, "`shape` was given as a null pointer, and must have 1 value");
             let (_, said) = refused(list(&raw const code, usize::MAX, "shape").unwrap_err());
             assert!(said.contains("no memory holds"), "{said}");
             assert!(places::<u64>(std::ptr::null_mut(), 1, "strides").is_err());

@@ -32,6 +32,12 @@ impl Directory {
     /// Opens a directory that the user named.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
+        if let Some(text) = shown.contains('\0').then(|| shown.escape_debug()) {
+            return Err(Error::new(
+                ErrorKind::External,
+                format!("the path {text} has a zero byte, which ends names; give one without"),
+            ));
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty())) {
             Ok(handle) => Ok(Self { handle, shown }),

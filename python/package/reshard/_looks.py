@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._errors import ArgumentError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ._reshard import Layout, Plan
 
 
-@dataclass(frozen=True)
+#: The largest table that `Traffic.toarray` makes.
+MAX_TABLE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, repr=False)
 class Traffic:
     """Who owes whom how many elements: triplets, or a table."""
 
@@ -29,12 +35,29 @@ class Traffic:
         return len(self.elements)
 
     def toarray(self) -> NDArray[np.uint64]:
-        """The communication grid: a row for each rank of the source, a column for each of the destination, both ascending."""
+        """The communication grid: a row for each rank of the source, a column for each of the destination, both ascending.
+
+        Beyond 1 GiB it is an error; :meth:`tocoo` takes memory for the messages only.
+        """
+        rows_and_columns = (len(self.senders), len(self.receivers))
+        size = 8 * rows_and_columns[0] * rows_and_columns[1]
+        if size > MAX_TABLE_BYTES:
+            raise ArgumentError(
+                f"a table of {rows_and_columns[0]} x {rows_and_columns[1]} ranks has {size / 2**30:.1f} GiB, and at most 1 is made; "
+                f"tocoo() gives the {len(self)} messages as a sparse array",
+                "too-large",
+            )
         table = np.zeros((len(self.senders), len(self.receivers)), dtype=np.uint64)
         rows = np.searchsorted(np.asarray(self.senders, dtype=np.uint64), self.sender)
         columns = np.searchsorted(np.asarray(self.receivers, dtype=np.uint64), self.receiver)
         table[rows, columns] = self.elements
         return table
+
+    def __repr__(self) -> str:
+        return (
+            f"Traffic({len(self)} messages from {len(self.senders)} to {len(self.receivers)} ranks, "
+            f"{int(self.elements.sum(dtype=object)) if len(self) else 0} elements)"
+        )
 
     def tocoo(self) -> Any:
         """The same as a sparse array of SciPy, which must be installed."""
