@@ -4,10 +4,15 @@
 //! All of it is below `target/mutants`: the copy, what is built of it, a log of the last tests of each bug, and the results, where a bug that was tried with the
 //! same sources is not tried again.
 
+mod stages;
+#[cfg(test)]
+mod tests;
+
 use crate::copied;
 use crate::mpi;
 use crate::planted::{self, Bug};
-use crate::tools::{Ended, Outcome, cargo, say};
+use crate::tools::{Outcome, say};
+use stages::{COMPILED, MODELLED, Stage, models, python, workspace};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
@@ -19,7 +24,7 @@ const FOLDER: &str = "target/mutants";
 const TREE: &str = "target/mutants/tree";
 const RESULTS: &str = "target/mutants/results";
 
-/// Tests that take longer than this hang.
+/// Tests that take longer than this hang, or than twice what they take without a bug, where that is more.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// The name of the run without any bug: where the tests fail by themselves, every bug would look caught.
@@ -27,9 +32,6 @@ const NONE: &str = "-";
 
 /// The package whose tests are in Python.
 const PYTHON: &str = "reshard-python";
-
-/// The packages with models for loom.
-const MODELLED: [&str; 2] = ["reshard-kernel", "reshard-mpi"];
 
 /// One line of the results.
 struct Tried {
@@ -79,23 +81,24 @@ pub fn run(arguments: &[&str]) -> Outcome {
     for round in &rounds {
         for bug in &bugs {
             let sources = copied::refresh(TREE)?;
-            sound(sources, round)?;
-            table.push(once(&bug.name, hash_of(&(sources, bug)), round, || try_bug(bug, round))?);
+            let limit = sound(sources, round)?;
+            let attempt = || try_bug(bug, round, limit);
+            table.push(once(&bug.name, hash_of(&(sources, bug)), round, attempt)?);
         }
     }
     report(&table)
 }
 
-/// Fails if the tests do without any bug.
-fn sound(sources: u64, round: &str) -> Outcome {
+/// The limit for all tests; an error if they fail without any bug.
+fn sound(sources: u64, round: &str) -> Result<Duration, String> {
     let tried = once(NONE, hash_of(&sources), round, || {
         let log = log_of(NONE);
         let stages = models(round).chain([python(round)]).chain(workspace(round));
-        let mut failed = stages.map(|stage| stage.run(&log)).filter_map(Result::transpose);
+        let mut failed = stages.map(|stage| stage.run(&log, COMPILED)).filter_map(Result::transpose);
         failed.next().unwrap_or_else(|| Ok(("passed".into(), String::new())))
     })?;
     match tried.verdict == "passed" {
-        true => Ok(()),
+        true => Ok(LIMIT.max(Duration::from_secs(2 * tried.seconds))),
         false => Err(format!(
             "the tests fail without any bug ({}): see {}; the line of {NONE} in {RESULTS} is to be removed before they are tried again",
             tried.by,
@@ -105,7 +108,7 @@ fn sound(sources: u64, round: &str) -> Outcome {
 }
 
 /// Plants a bug, runs the tests from the nearest to all of them until some fail, and takes it out.
-fn try_bug(bug: &Bug, round: &str) -> Result<(String, String), String> {
+fn try_bug(bug: &Bug, round: &str, limit: Duration) -> Result<(String, String), String> {
     let place = Path::new(TREE).join(&bug.file);
     let failed = |error: std::io::Error| format!("{}: {error}", place.display());
     let before = fs::read_to_string(&place).map_err(failed)?;
@@ -117,77 +120,15 @@ fn try_bug(bug: &Bug, round: &str) -> Result<(String, String), String> {
     stages.extend(models(round).filter(|_| MODELLED.contains(&&bug.package[..])));
     stages.extend(workspace(round));
     let log = log_of(&bug.name);
-    let mut caught = stages.into_iter().map(|stage| stage.run(&log)).filter_map(Result::transpose);
+    let limits = std::iter::once(LIMIT).chain(std::iter::repeat(limit));
+    let mut caught = stages
+        .into_iter()
+        .zip(limits)
+        .map(|(stage, limit)| stage.run(&log, limit))
+        .filter_map(Result::transpose);
     let caught = caught.next().unwrap_or_else(|| Ok(("escaped".into(), "nothing".into())));
     fs::write(&place, before).map_err(failed)?;
     caught
-}
-
-/// One run of tests.
-struct Stage {
-    arguments: Vec<String>,
-    flags: &'static str,
-    round: String,
-}
-
-impl Stage {
-    fn new(round: &str, arguments: &[&str]) -> Self {
-        let arguments = arguments.iter().map(ToString::to_string).collect();
-        Self { arguments, flags: "", round: round.into() }
-    }
-
-    /// The verdict, and the test that gives it; nothing if all tests pass.
-    fn run(self, log: &Path) -> Result<Option<(String, String)>, String> {
-        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        let build = fs::canonicalize(FOLDER).map_err(|error| format!("{FOLDER}: {error}"))?.join("build");
-        let mut step = cargo(&arguments).folder(TREE).env(mpi::NEEDED, "1");
-        step = step.env("CARGO_TARGET_DIR", &build.to_string_lossy());
-        if !self.flags.is_empty() {
-            step = step.env("RUSTFLAGS", self.flags);
-        }
-        if !self.round.is_empty() {
-            step = step.env("RESHARD_SEED", &self.round);
-        }
-        let ended = step.within(LIMIT, log)?;
-        let said = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
-        Ok(match ended {
-            Ended::Well => None,
-            Ended::Late => Some(("caught".into(), "hanging".into())),
-            Ended::Badly if said.contains("error: could not compile") => {
-                Some(("broken".into(), "it does not compile".into()))
-            }
-            Ended::Badly => Some(("caught".into(), failing(&said))),
-        })
-    }
-}
-
-/// All tests but the one that sees that the text of the bug is not there any more.
-fn workspace(round: &str) -> [Stage; 2] {
-    let set = ["test", "--locked", "--package", "xtask", "--", "--skip", "every_bug_fits_its_file"];
-    let others = ["test", "--locked", "--all-features", "--workspace", "--exclude", "xtask"];
-    [Stage::new(round, &others), Stage::new(round, &set)]
-}
-
-fn python(round: &str) -> Stage {
-    Stage::new(round, &["run", "--quiet", "--package", "xtask", "--", "test", "--python"])
-}
-
-/// Models are built by themselves, as their flag builds everything anew.
-fn models(round: &str) -> impl Iterator<Item = Stage> {
-    let packages = MODELLED.map(|package| ["--package", package]);
-    let place = ["--profile", "loom", "--target-dir", "../build/loom"];
-    let test = [&["test", "--locked", "--lib"], packages.as_flattened(), &place, &["loom"]].concat();
-    std::iter::once(Stage { flags: "--cfg loom", ..Stage::new(round, &test) })
-}
-
-/// The first test that fails, in Rust or in Python, or what else went wrong.
-fn failing(said: &str) -> String {
-    let by = |is: fn(&str) -> bool| said.lines().find(|line| is(line)).map(|line| line.trim().to_string());
-    let test = by(|line| line.starts_with("test ") && line.ends_with("FAILED"));
-    let test = test.or_else(|| by(|line| line.starts_with("FAILED ")));
-    let found = test.or_else(|| by(|line| line.starts_with("error"))).unwrap_or_else(|| "its exit".into());
-    let found = found.strip_prefix("test ").unwrap_or(&found);
-    found.trim_end_matches(" ... FAILED").replace('\t', " ").chars().take(120).collect()
 }
 
 /// The result for a hash: that of before, or that of an attempt, which is kept.
@@ -239,6 +180,3 @@ fn hash_of(value: &impl Hash) -> u64 {
 fn log_of(name: &str) -> PathBuf {
     Path::new(FOLDER).join(format!("log{}{name}", if name == NONE { "" } else { "-" }))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use super::*;
+use super::Tried;
+use super::stages::failing;
 
 #[test]
 fn lines_of_results_are_read_as_they_were_written() {
