@@ -10,10 +10,13 @@ mod bench;
 mod binaries;
 mod book;
 mod browser;
+mod copied;
 mod fuzz;
 mod install;
 mod mpi;
+mod mutants;
 mod parts;
+mod planted;
 mod python;
 mod tools;
 
@@ -33,6 +36,10 @@ usage: cargo xtask COMMAND
                   millions of fuzzing executions
   test --full PART...
                   only these parts of it: planner, engines, files, mpi, couple, scalapack, program, python, loom, asan, count, fuzz
+  test --python   the package for Python alone, nothing skipped
+  mutants [NAME] [--seeds N]
+                  plants each bug of xtask/mutants.txt in a copy of the sources, or the one of a name, and fails if no test notices; continues
+                  where it was before; with --seeds in rounds, RESHARD_SEED being 1 to N
   install --prefix FOLDER
                   the library for C and Fortran with header, module, pkg-config and CMake files (docs/c.md), and
                   those that take the place of ScaLAPACK's routines (docs/scalapack.md)
@@ -84,6 +91,8 @@ fn main() -> ExitCode {
         ["test"] => test(Passed::Skip),
         ["test", "--again"] => test(Passed::RunAgain),
         ["test", "--full", names @ ..] => full(names),
+        ["test", "--python"] => python::tested(Passed::RunAgain),
+        ["mutants", rest @ ..] => mutants::run(rest),
         ["install", "--prefix", prefix] => install::install(prefix, &here),
         ["docs"] => book::write(),
         ["bench", name @ ("plan" | "schedule" | "ring" | "threads" | "messages" | "figures")] => {

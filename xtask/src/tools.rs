@@ -1,8 +1,12 @@
 //! Running commands, and installing the ones that are missing.
 
 use std::env;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Done, or a sentence that says what failed.
 pub type Outcome = Result<(), String>;
@@ -29,6 +33,13 @@ pub fn built(name: &str) -> String {
 
 /// A command to run; its failure is an error.
 pub struct Step(Command);
+
+/// How a command ended that had a time limit.
+pub enum Ended {
+    Well,
+    Badly,
+    Late,
+}
 
 /// The cargo that runs us.
 pub fn cargo(arguments: &[&str]) -> Step {
@@ -78,6 +89,34 @@ impl Step {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Runs a command in a process group of its own, all of which is ended where it takes longer than the limit. What it says goes to a file.
+    pub fn within(mut self, limit: Duration, log: &Path) -> Result<Ended, String> {
+        let failed = |error| format!("{}: {error}", log.display());
+        let file = File::create(log).map_err(failed)?;
+        let same = file.try_clone().map_err(failed)?;
+        self.0.stdin(Stdio::null()).stdout(file).stderr(same).process_group(0);
+        let begin = Instant::now();
+        let mut child = self.0.spawn().map_err(|error| format!("{:?} cannot be run: {error}", self.0))?;
+        let group = format!("-{}", child.id());
+        loop {
+            match child.try_wait().map_err(|error| format!("{:?}: {error}", self.0))? {
+                Some(status) if status.success() => return Ok(Ended::Well),
+                Some(_) => return Ok(Ended::Badly),
+                None if begin.elapsed() > limit => break,
+                None => sleep(Duration::from_millis(200)),
+            }
+        }
+        // Launchers of MPI end their ranks, which have other groups, if they are asked.
+        program("kill", &["-TERM", "--", &group]).works();
+        let begin = Instant::now();
+        while matches!(child.try_wait(), Ok(None)) && begin.elapsed() < Duration::from_secs(5) {
+            sleep(Duration::from_millis(50));
+        }
+        program("kill", &["-KILL", "--", &group]).works();
+        child.wait().map_err(|error| format!("{:?}: {error}", self.0))?;
+        Ok(Ended::Late)
+    }
+
     pub fn works(mut self) -> bool {
         let status = self.0.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
@@ -120,4 +159,27 @@ pub fn install(package: &str) -> bool {
         say(&format!("{package} cannot be installed here; as root on Debian: apt-get install {package}"));
     }
     installed
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_ends_well_or_badly_or_is_ended_with_all_that_it_began() {
+        let log = env::temp_dir().join(format!("reshard-xtask-{}", std::process::id()));
+        let shell = |line: &str, limit: Duration| program("sh", &["-c", line]).within(limit, &log).unwrap();
+        let long = Duration::from_secs(60);
+        assert!(matches!(shell("echo said; echo too >&2", long), Ended::Well));
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "said\ntoo\n");
+        assert!(matches!(shell("exit 3", long), Ended::Badly));
+        let line = "sleep 50 & echo $!; wait";
+        assert!(matches!(shell(line, Duration::from_millis(500)), Ended::Late));
+        let child = std::fs::read_to_string(&log).unwrap();
+        // Where nobody waits for it, it stays as a zombie.
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        std::fs::remove_file(&log).unwrap();
+    }
 }
