@@ -4,6 +4,7 @@
 //! work side by side, so loading another one is an error.
 
 use super::calls::{CallTable, Calls, each};
+use super::kept::Keys;
 use crate::abi::{Abi, ERROR_TEXT_BYTES, Interface, Raw, SUCCESS, VERSION_TEXT_BYTES};
 use crate::fork::{forked_off, is_forked};
 use crate::launch::launched;
@@ -32,8 +33,8 @@ pub struct Mpi {
     call_lock: Mutex<()>,
     /// The thread that holds `call_lock`; 0 if none does.
     lock_holder: AtomicUsize,
-    /// The attribute key under which private duplicates are kept.
-    pub(super) keyval: Mutex<Option<c_int>>,
+    /// The keys of our attributes.
+    pub(super) keys: Mutex<Option<Keys>>,
     /// Held while a duplicate is looked up and, if there is none, begun.
     pub(super) duplicate_lock: Mutex<()>,
     /// What is called when MPI ends, while it still works.
@@ -195,7 +196,7 @@ impl Mpi {
             threads: OnceLock::new(),
             call_lock: Mutex::new(()),
             lock_holder: AtomicUsize::new(0),
-            keyval: Mutex::new(None),
+            keys: Mutex::new(None),
             duplicate_lock: Mutex::new(()),
             at_end: Mutex::default(),
             _library: library,
