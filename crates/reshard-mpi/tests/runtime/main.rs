@@ -56,6 +56,7 @@ fn right(installation: &Installation) {
         "host-funneled",
         "two-begin",
         "on-itself",
+        "between-groups",
     ] {
         installation.launch(part, 2).succeeded(2);
     }
