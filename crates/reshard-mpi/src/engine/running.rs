@@ -241,11 +241,16 @@ impl MoverDriver {
         Ok(())
     }
 
-    /// Waits until the run is over, or `end` has come. Returns whether it is over.
-    fn finish_by(&mut self, end: Instant, data: &mut Buffers<'_>, state: &mut RunState) -> Result<bool> {
+    /// Waits until the run is over, or `end` has come, if there is one. Returns whether it is over.
+    fn finish_by(
+        &mut self,
+        end: Option<Instant>,
+        data: &mut Buffers<'_>,
+        state: &mut RunState,
+    ) -> Result<bool> {
         while !state.ended {
             self.turn(data, state)?;
-            if !state.ended && Instant::now() >= end {
+            if !state.ended && end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(false);
             }
         }
@@ -325,7 +330,8 @@ impl Running<'_> {
     /// Waits until the run is over on this rank, but at most so long: for callers that have to look after something else now and then, such
     /// as signals. Returns whether it is over; may be called again after that.
     pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
-        let end = Instant::now() + time;
+        // A time beyond what the clock counts has no end.
+        let end = Instant::now().checked_add(time);
         self.driver.finish_by(end, &mut self.data, &mut self.state)
     }
 

@@ -172,6 +172,7 @@ fn trust(installation: &Installation) {
     play("larger-than-memory private", 2);
     play("larger-than-memory messages", 2);
     play("looks-do-not-wait", 3);
+    play("without-an-end", 2);
     for mover in ["private", "cma", "messages", "shared"] {
         play(&format!("forked {mover}"), 2);
     }

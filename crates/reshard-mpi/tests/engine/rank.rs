@@ -52,6 +52,7 @@ fn play_on(world: &dyn World, part: &str) {
         ["trust", what] => match what {
             "another-alpha-another-way" => trust::another_alpha_another_way(world),
             "scalapack-elsewhere" => trust::scalapack_elsewhere(world),
+            "without-an-end" => waits::without_an_end(world),
             "looks-do-not-wait" => waits::looks_do_not_wait(world),
             "hidden" => waits::hidden(world),
             _ => panic!("no part {part}"),

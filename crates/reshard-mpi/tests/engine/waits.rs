@@ -185,3 +185,19 @@ pub fn hidden(world: &dyn World) {
     }
     assert!(Shared::<u8>::zeroed(world, 1).is_err());
 }
+
+/// Runs that are waited for longer than any clock counts, with deadlines as long.
+pub fn without_an_end(world: &dyn World) {
+    let exchange = Exchange::new(world, 0);
+    let given = options(Mover::Messages, Duration::MAX).with_setup_deadline(Duration::MAX);
+    let mut engine = MpiEngine::new(exchange.plan(), world, given).unwrap();
+    let from = exchange.values(world.rank(), 0, 5);
+    let expected = exchange.values(world.rank(), 1, 5);
+    for time in [Duration::MAX, Duration::from_secs(u64::MAX / 4)] {
+        let mut to = vec![0; expected.len()];
+        let mut run = engine.start(Own::new(&from, &mut to)).unwrap();
+        assert!(run.wait_for(time).unwrap());
+        run.wait().unwrap();
+        assert!(to == expected);
+    }
+}
