@@ -428,7 +428,8 @@ int reshard_engine_start_arrays(struct reshard_engine *engine,
                                 struct reshard_run **run);
 
 // Moves what can be moved without waiting. `done` becomes 1 if the run is over, also by an error, else 0; after that it may be called
-// again. A run that failed returns its error, now and whenever it is asked again.
+// again. A run that failed returns its error, now and whenever it is asked again. On a thread that may not call MPI this is an error,
+// and the run stays in flight, as it does in `reshard_run_wait`.
 int reshard_run_test(struct reshard_run *run,
                      int *done);
 
@@ -441,7 +442,8 @@ int reshard_run_wait_all(struct reshard_run *const *runs,
                          size_t count);
 
 // Frees a run. Null is allowed. One that is still in flight is waited for first, as the other ranks rely on it, and its
-// outcome is not told; after an error its engine refuses the next run with it.
+// outcome is not told; after an error its engine refuses the next run with it. On a thread that may not call MPI a run in flight fails
+// instead; the other ranks are told by the next call of the thread that may.
 void reshard_run_free(struct reshard_run *run);
 
 // A ring whose processes are all in this one. Options (null or "": none): `ordered` (items are in order, process 0 has the first: a

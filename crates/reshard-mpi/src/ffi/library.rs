@@ -228,13 +228,8 @@ impl Mpi {
             return Err(forked_off());
         }
         check_not_ended()?;
+        self.check_thread()?;
         let held = match self.threads.get() {
-            Some(Threads::Funneled(thread)) if *thread != this_thread() => {
-                return Err(Error::new(
-                    ErrorKind::External,
-                    "MPI was called by a second thread, but was begun for one; call it from the thread that began it",
-                ));
-            }
             // Reentrant: MPI may call an attribute function of ours during a call.
             Some(Threads::Serialized) if self.lock_holder.load(Ordering::Relaxed) != this_thread() => {
                 let held = self.call_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -247,6 +242,17 @@ impl Mpi {
         // While this waited for its turn, another may have given MPI up.
         check_not_ended()?;
         Ok(guard)
+    }
+
+    /// Fails if MPI was begun for another thread alone.
+    pub(crate) fn check_thread(&self) -> Result<()> {
+        match self.threads.get() {
+            Some(Threads::Funneled(thread)) if *thread != this_thread() => Err(Error::new(
+                ErrorKind::External,
+                "MPI was called by a second thread, but was begun for one; call it from the thread that began it",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Fails if MPI may not be called: see `enter`.

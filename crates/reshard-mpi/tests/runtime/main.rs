@@ -54,6 +54,7 @@ fn right(installation: &Installation) {
         "host",
         "host-serialized",
         "host-funneled",
+        "host-second-thread",
         "two-begin",
         "on-itself",
         "between-groups",
