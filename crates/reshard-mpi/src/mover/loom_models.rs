@@ -442,6 +442,41 @@ fn source_offered_and_withdrawn() {
     });
 }
 
+/// One of two readers cannot read: nobody's run ends as one in which all have read, so the owner's source may change before the other
+/// has read it. Where all can, what was read counts.
+#[test]
+fn source_unreadable_for_one() {
+    for refused in [true, false] {
+        model(Some(2), move || {
+            let (memory, source) = (offer_words(3), AtomicU64::new(1));
+            together(3, move |me| {
+                let offers = Offers::new(memory.of(me));
+                let mut read = 1;
+                if me == 0 {
+                    offers.offer(1, std::iter::once(0));
+                    offers.publish_read(1);
+                } else if me == 1 && refused {
+                    offers.publish_unreadable(1);
+                } else {
+                    wait_for_offer(&offers, 1);
+                    read = source.load(Ordering::Relaxed);
+                    offers.publish_read(1);
+                }
+                let all_read = || (0..3).all(|rank| offers.has_read(rank, 1));
+                let gives_up = || (0..3).any(|rank| offers.is_unreadable(rank, 1));
+                while !all_read() && !gives_up() {
+                    thread::yield_now();
+                }
+                assert_eq!(gives_up(), refused, "all ranks find the same");
+                if me == 0 {
+                    source.store(2, Ordering::Relaxed);
+                }
+                assert!(refused || read == 1, "read after the run of the owner was over");
+            });
+        });
+    }
+}
+
 /// Two runs; the owner writes to its source as soon as it may.
 fn tasks(ranks: usize, tasks: u64) {
     let (memory, source) = (board_words(ranks), Cell::new());

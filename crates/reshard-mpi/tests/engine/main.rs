@@ -13,6 +13,7 @@ mod lent;
 mod programs;
 mod rank;
 mod rings;
+mod secret;
 mod strays;
 mod sums;
 mod trials;
@@ -173,6 +174,12 @@ fn trust(installation: &Installation) {
     play("larger-than-memory messages", 2);
     play("looks-do-not-wait", 3);
     play("without-an-end", 2);
+    // From the first run on, in the first of the trial, in a later one, and after the trial.
+    for (part, ranks) in [("ends", 2), ("middle", 2), ("ends", 4), ("middle", 4)] {
+        for run in [0, 1, 3, 6, 11] {
+            play(&format!("unreadable-{part}-{run} private"), ranks);
+        }
+    }
     for mover in ["private", "cma", "messages", "shared"] {
         play(&format!("forked {mover}"), 2);
     }

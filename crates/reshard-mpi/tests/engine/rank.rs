@@ -2,7 +2,7 @@
 
 use crate::installation::THREADS;
 use crate::world::{World, in_threads};
-use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, waits};
+use crate::{faults, help, lent, programs, rings, secret, strays, sums, trials, trust, waits};
 use reshard::engine::{Level, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan};
@@ -79,6 +79,7 @@ fn play_on(world: &dyn World, part: &str) {
                 "refused-by-one" => waits::refused_by_one(world, mover),
                 "larger-than-memory" => waits::larger_than_memory(world, mover),
                 "forked" => waits::forked(world, mover),
+                _ if what.starts_with("unreadable-") => secret::unreadable(world, what, mover),
                 _ => panic!("no part {part}"),
             }
         }
