@@ -158,3 +158,43 @@ fn communicators_need_mpi() {
     refused(code, RESHARD_ERROR_EXTERNAL, "MPI");
     assert!(made.is_null());
 }
+
+/// Options: each is given once, with a value if it has one.
+#[test]
+fn options_are_taken_at_their_word() {
+    let one = plan(&[DEALT]);
+    let mut made = null_mut();
+    let mut engine = |options: &CStr| {
+        // SAFETY: an object that lives, a text and a place.
+        unsafe { reshard_engine_threads(one.0, options.as_ptr(), &raw mut made) }
+    };
+    refused(
+        engine(c"threads=2 threads=3"),
+        RESHARD_ERROR_NOTATION,
+        "give each option of an engine of threads once",
+    );
+    refused(engine(c"threads="), RESHARD_ERROR_NOTATION, "without a value");
+    refused(engine(c"threads"), RESHARD_ERROR_NOTATION, "without a value");
+    let (mut publisher, mut subscriber) = (null_mut(), null_mut());
+    for (options, says) in [
+        (c"consumers=0", "consumers is a number of consumers, 1 or more"),
+        (c"host=", "without a value"),
+        (c"connections=2", "no option of a producer"),
+        (c"tcp tcp", "once"),
+    ] {
+        // SAFETY: a text and a place.
+        refused(
+            unsafe { reshard_publisher_new(options.as_ptr(), &raw mut publisher) },
+            RESHARD_ERROR_NOTATION,
+            says,
+        );
+    }
+    for (options, says) in [(c"consumers=2", "no option of a consumer"), (c"connections=0", "1 or more")] {
+        // SAFETY: a text and a place.
+        refused(
+            unsafe { reshard_subscriber_new(options.as_ptr(), &raw mut subscriber) },
+            RESHARD_ERROR_NOTATION,
+            says,
+        );
+    }
+}
