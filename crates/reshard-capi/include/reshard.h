@@ -158,7 +158,7 @@ typedef struct reshard_target {
 // processes that of this rank alone, or none if it has none.
 //
 // A source and a destination may be the same memory, or overlap: then the source is copied when the run begins. No two
-// destinations may have an element in common.
+// destinations may have an element in common, which is refused; they may interleave, as blocks of one matrix do.
 //
 // With type 0 (RESHARD_BITS) elements are copied as they are, and alpha, beta and conjugate must be null and 0. With a type of numbers
 // the destination becomes alpha * source + beta * destination; alpha and beta point to one number of that type each, and null
@@ -409,6 +409,11 @@ int reshard_engine_mover(const struct reshard_engine *engine,
 
 // Frees an engine. Null is allowed. A run that it has in flight goes on, and keeps what it needs. Not collective.
 void reshard_engine_free(struct reshard_engine *engine);
+
+// Refuses the next run of an engine, for callers that find an argument of it wrong themselves: the other ranks, which may be in that run, are
+// sent `why` instead of waiting, and an engine between processes cannot be used any more. Returns RESHARD_ERROR_ARGUMENT, with `why` as the message.
+int reshard_engine_refuse(struct reshard_engine *engine,
+                          const char *why);
 
 // Begins to move one array, so that something else can be computed meanwhile: see `reshard_engine_run` for the parts. There
 // is no thread behind it: `reshard_run_test` moves what can be moved. With an engine of threads
