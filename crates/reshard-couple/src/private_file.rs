@@ -152,7 +152,8 @@ mod tests {
         use std::time::Duration;
         let folder = std::env::temp_dir().join(format!("reshard-private-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let puts: [(&str, fn(&Path)); 3] = [
+        type Put = (&'static str, fn(&Path));
+        let puts: [Put; 3] = [
             ("is not one that a producer wrote", |path| {
                 mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
             }),
