@@ -77,7 +77,8 @@ mod tests {
     fn children_are_noticed_however_they_were_made() {
         watch_forks();
         assert!(!is_forked());
-        let ways: [(&str, fn() -> libc::c_long); 2] = [
+        type Way = (&'static str, fn() -> libc::c_long);
+        let ways: [Way; 2] = [
             // SAFETY: the child ends at once.
             ("fork", || unsafe { libc::fork() }.into()),
             // SAFETY: likewise; no memory is shared, and the child goes on with a copy of this stack.

@@ -205,18 +205,18 @@ impl MpiEngine {
             agree(&comm, "an engine", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
         let registration = register(&comm, proposed, tags, limit)?;
         let (mut chosen, mut why) = choose(options.mover, &comm, limit)?;
-        let make = |mover: Mover| {
-            let plan = agree_on_result("a plan", plan_for(mover, Arc::clone(&plan)), &comm, limit)?;
+        let make = |mover: Mover, plan: Arc<Plan>| {
+            let plan = agree_on_result("a plan", plan_for(mover, plan), &comm, limit)?;
             Made::new(mover, plan, &registration, &options, sharing)
         };
-        let mut made = make(chosen);
+        let mut made = make(chosen, Arc::clone(&plan));
         // A limit of files is one of shared memory: all ranks know that there is one, and have this error.
         if let (Mover::Auto, Err(error)) = (options.mover, &made)
             && comm.node(limit)?.limits_files()
             && comm.check_usable().is_ok()
         {
             (chosen, why) = (Mover::Messages, error.to_string());
-            made = make(chosen);
+            made = make(chosen, plan);
         }
         let Made { plan, backend, parts, readers } = made?;
         if let Some(memory) = memory {
