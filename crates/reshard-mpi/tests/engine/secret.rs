@@ -72,11 +72,12 @@ impl Drop for Numbers {
 pub fn unreadable(world: &dyn World, what: &str, mover: Mover) {
     let [_, part, from_run] = what.split('-').collect::<Vec<_>>()[..] else { panic!("{what}") };
     let from_run: u64 = from_run.parse().unwrap();
-    let (ranks, rows) = (world.size() as u64, 300_000);
+    let ranks = world.size() as u64;
+    let rows = 600_000 / ranks;
     let [from, to] = [100_000, 50_000].map(|block| format!("{ranks}/{block} of {}", ranks * rows));
     // Small tasks: all ways are tried from the first run on. Else the usual trial, whose fourth run is the first by the system.
     let made = match from_run {
-        0 | 1 => MpiEngine::in_tasks(plan(&from, &to), world, options(mover, LONG), 64),
+        0 => MpiEngine::in_tasks(plan(&from, &to), world, options(mover, LONG), 64),
         _ => MpiEngine::new(plan(&from, &to), world, options(mover, LONG)),
     };
     let mut engine = made.unwrap();
