@@ -11,7 +11,7 @@
 
 use super::calls::{CallTable, Calls, Handle, call, each, name};
 use super::comm::Comm;
-use super::library::Mpi;
+use super::library::{Keys, Mpi};
 use super::request::Request;
 use super::wait::all_complete_within;
 use crate::abi::{Raw, SUCCESS};
@@ -20,15 +20,6 @@ use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-/// The keys of our attributes.
-#[derive(Clone, Copy)]
-pub(super) struct Keys {
-    /// On a communicator: its duplicate.
-    duplicate: c_int,
-    /// On `MPI_COMM_SELF`: what is done when MPI ends.
-    end: c_int,
-}
 
 /// The value of our attribute.
 enum AttributeValue {

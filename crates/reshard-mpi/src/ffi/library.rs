@@ -4,7 +4,6 @@
 //! work side by side, so loading another one is an error.
 
 use super::calls::{CallTable, Calls, each};
-use super::kept::Keys;
 use crate::abi::{Abi, ERROR_TEXT_BYTES, Interface, Raw, SUCCESS, VERSION_TEXT_BYTES};
 use crate::fork::{forked_off, is_forked};
 use crate::launch::launched;
@@ -41,6 +40,15 @@ pub struct Mpi {
     pub(super) at_end: Mutex<Vec<fn()>>,
     /// Never closed: the pointers in `calls` point into it.
     _library: Library,
+}
+
+/// The keys of our attributes: see `kept.rs`.
+#[derive(Clone, Copy)]
+pub(super) struct Keys {
+    /// On a communicator: its duplicate.
+    pub duplicate: c_int,
+    /// On `MPI_COMM_SELF`: what is done when MPI ends.
+    pub end: c_int,
 }
 
 /// True once MPI has ended. A process has one MPI, so this is global.
