@@ -80,6 +80,8 @@ impl Run {
                 RunState::Taken => return Err(raised(lost())),
                 RunState::InFlight(run) => run,
             };
+            // Another thread can go on with it.
+            run.check_thread().map_err(raised)?;
             match py.detach(|| run.wait_for(BETWEEN_SIGNALS)) {
                 Ok(false) => {
                     if let Err(interrupt) = py.check_signals() {
@@ -133,7 +135,11 @@ impl Run {
     fn test(&self, py: Python<'_>) -> PyResult<bool> {
         let mut state = self.lock()?;
         let tested = match &mut *state {
-            RunState::InFlight(run) => py.detach(|| run.test()),
+            RunState::InFlight(run) => {
+                // Another thread can go on with it.
+                run.check_thread().map_err(raised)?;
+                py.detach(|| run.test())
+            }
             RunState::Over(outcome) => return outcome.clone().map(|_| true).map_err(raised),
             RunState::Taken => return Err(raised(lost())),
         };

@@ -375,6 +375,10 @@ fn a_program_with_the_fortran_module_runs() {
     let program = compiled("mpif90.openmpi", &["-Wall", "-O3"], &files, &libraries, &folder);
     let said = launched(&OPEN_MPI, &program, &[]);
     assert!(said.contains("moved"), "{said}");
+    // Sections of arrays.
+    let files = [prefix().join("include/reshard.f90"), root().join("crates/reshard-capi/tests/sections.f90")];
+    let program = compiled("gfortran", &["-Wall", "-fcheck=all"], &files, &libraries, &folder);
+    assert!(run(&mut with_libraries(program)).contains("as they should be"));
     // The module itself, as the standard wants it.
     let module = prefix().join("include/reshard.f90");
     let strict = ["-std=f2018", "-Wall", "-Wextra", "-Werror", "-c"];

@@ -270,11 +270,14 @@ module reshard
         integer(c_int) function c_engine_start(engine, from, from_bytes, to, to_bytes, run) &
             bind(C, name="reshard_engine_start")
             import
-            type(c_ptr), value :: engine
-            type(*), dimension(*), intent(in), asynchronous, target :: from
+            type(c_ptr), value :: engine, from, to
             integer(c_size_t), value :: from_bytes, to_bytes
-            type(*), dimension(*), intent(inout), asynchronous, target :: to
             type(c_ptr), intent(out) :: run
+        end function
+        integer(c_int) function c_engine_refuse(engine, why) bind(C, name="reshard_engine_refuse")
+            import
+            type(c_ptr), value :: engine
+            character(kind=c_char), intent(in) :: why(*)
         end function
         integer(c_int) function c_engine_start_arrays(engine, arrays, count, run) &
             bind(C, name="reshard_engine_start_arrays")
@@ -706,15 +709,24 @@ contains
         call conclude(c_engine_run_arrays(engine%handle, array, 1_c_size_t), ierr)
     end subroutine
 
-    ! Begins to move one array. Until the run is over both arrays stay as they are.
+    ! Begins to move one array. Until the run is over both arrays stay as they are. A section that is not contiguous is refused: of any other
+    ! kind of argument the compiler would pass a copy, which is gone when this returns.
     subroutine reshard_engine_start(engine, from, from_bytes, to, to_bytes, run, ierr)
         type(reshard_engine), intent(in) :: engine
-        type(*), dimension(*), intent(in), asynchronous, target :: from
+        type(*), dimension(..), intent(in), asynchronous, target :: from
         integer(c_size_t), intent(in) :: from_bytes, to_bytes
-        type(*), dimension(*), intent(inout), asynchronous, target :: to
+        type(*), dimension(..), intent(inout), asynchronous, target :: to
         type(reshard_run), intent(out) :: run
         integer, intent(out), optional :: ierr
-        call conclude(c_engine_start(engine%handle, from, from_bytes, to, to_bytes, run%handle), ierr)
+        character(*), parameter :: why = " was given to reshard_engine_start as a section that is not contiguous, and a run in " &
+            //"flight uses arrays where they are; give a contiguous array, or call reshard_engine_run, which takes a copy"
+        if (.not. is_contiguous(from)) then
+            call conclude(c_engine_refuse(engine%handle, c_text("from"//why)), ierr)
+        else if (.not. is_contiguous(to)) then
+            call conclude(c_engine_refuse(engine%handle, c_text("to"//why)), ierr)
+        else
+            call conclude(c_engine_start(engine%handle, c_loc(from), from_bytes, c_loc(to), to_bytes, run%handle), ierr)
+        end if
     end subroutine
 
     ! Begins to move all arrays of a plan: from(k) and to(k) are this process's parts of array k.

@@ -158,7 +158,7 @@ typedef struct reshard_target {
 // processes that of this rank alone, or none if it has none.
 //
 // A source and a destination may be the same memory, or overlap: then the source is copied when the run begins. No two
-// destinations may have an element in common.
+// destinations may have an element in common, which is refused; they may interleave, as blocks of one matrix do.
 //
 // With type 0 (RESHARD_BITS) elements are copied as they are, and alpha, beta and conjugate must be null and 0. With a type of numbers
 // the destination becomes alpha * source + beta * destination; alpha and beta point to one number of that type each, and null
@@ -410,6 +410,11 @@ int reshard_engine_mover(const struct reshard_engine *engine,
 // Frees an engine. Null is allowed. A run that it has in flight goes on, and keeps what it needs. Not collective.
 void reshard_engine_free(struct reshard_engine *engine);
 
+// Refuses the next run of an engine, for callers that find an argument of it wrong themselves: the other ranks, which may be in that run, are
+// sent `why` instead of waiting, and an engine between processes cannot be used any more. Returns RESHARD_ERROR_ARGUMENT, with `why` as the message.
+int reshard_engine_refuse(struct reshard_engine *engine,
+                          const char *why);
+
 // Begins to move one array, so that something else can be computed meanwhile: see `reshard_engine_run` for the parts. There
 // is no thread behind it: `reshard_run_test` moves what can be moved. With an engine of threads
 // all is moved before this returns. An engine has one run in flight at a time; any number of engines may have one,
@@ -428,7 +433,8 @@ int reshard_engine_start_arrays(struct reshard_engine *engine,
                                 struct reshard_run **run);
 
 // Moves what can be moved without waiting. `done` becomes 1 if the run is over, also by an error, else 0; after that it may be called
-// again. A run that failed returns its error, now and whenever it is asked again.
+// again. A run that failed returns its error, now and whenever it is asked again. On a thread that may not call MPI this is an error,
+// and the run stays in flight, as it does in `reshard_run_wait`.
 int reshard_run_test(struct reshard_run *run,
                      int *done);
 
@@ -441,7 +447,8 @@ int reshard_run_wait_all(struct reshard_run *const *runs,
                          size_t count);
 
 // Frees a run. Null is allowed. One that is still in flight is waited for first, as the other ranks rely on it, and its
-// outcome is not told; after an error its engine refuses the next run with it.
+// outcome is not told; after an error its engine refuses the next run with it. On a thread that may not call MPI a run in flight fails
+// instead; the other ranks are told by the next call of the thread that may.
 void reshard_run_free(struct reshard_run *run);
 
 // A ring whose processes are all in this one. Options (null or "": none): `ordered` (items are in order, process 0 has the first: a

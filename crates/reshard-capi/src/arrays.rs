@@ -43,7 +43,7 @@ pub struct reshard_target {
 /// processes that of this rank alone, or none if it has none.
 ///
 /// A source and a destination may be the same memory, or overlap: then the source is copied when the run begins. No two
-/// destinations may have an element in common.
+/// destinations may have an element in common, which is refused; they may interleave, as blocks of one matrix do.
 ///
 /// With type 0 (RESHARD_BITS) elements are copied as they are, and alpha, beta and conjugate must be null and 0. With a type of numbers
 /// the destination becomes alpha * source + beta * destination; alpha and beta point to one number of that type each, and null
@@ -90,6 +90,8 @@ enum Elements {
 pub struct RunArray {
     pub from: Vec<RawPart>,
     pub to: Vec<RawPart>,
+    /// The addresses of the destinations.
+    pub to_addresses: Vec<u64>,
     elements: Elements,
 }
 
@@ -133,8 +135,10 @@ unsafe fn read_one(index: usize, array: &reshard_array) -> Outcome<RunArray> {
         }
     };
     let from = from.iter().map(|part| raw(part.address.cast_mut(), part.bytes, index, "source"));
+    let to_addresses = to.iter().map(|part| part.address.addr() as u64).collect();
     let to = to.iter().map(|part| raw(part.address, part.bytes, index, "destination"));
-    Ok(RunArray { from: from.collect::<Outcome<_>>()?, to: to.collect::<Outcome<_>>()?, elements })
+    let (from, to) = (from.collect::<Outcome<_>>()?, to.collect::<Outcome<_>>()?);
+    Ok(RunArray { from, to, to_addresses, elements })
 }
 
 /// A part as an address. More bytes than half of the address space are a negative number that became unsigned.

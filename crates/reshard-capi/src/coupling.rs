@@ -3,7 +3,7 @@
 use crate::arrays::{reshard_source, reshard_target};
 use crate::border::{Failure, Outcome, hand_out, list, places};
 use crate::comm::of_fortran;
-use crate::options::{Coupling, of_coupling};
+use crate::options::Coupling;
 use reshard::{Error, ErrorKind};
 use reshard_couple::{Job, Meeting, Options, World};
 use reshard_mpi::communicator::ToCommunicator;
@@ -49,14 +49,14 @@ impl Processes {
 pub unsafe fn of_ranks<T>(
     handle: i32,
     place: Outcome<&mut *mut T>,
-    options: Outcome<&str>,
+    options: Outcome<Coupling>,
     made: fn(Processes, Options) -> T,
 ) -> Outcome<()> {
     let place = place.map(|place| {
         *place = std::ptr::null_mut();
         place
     });
-    let given = place.and_then(|place| Ok((place, of_coupling(options?)?)));
+    let given = place.and_then(|place| Ok((place, options?)));
     // SAFETY: promised by the caller.
     let comm = unsafe { of_fortran(handle)? };
     let deadline = given.as_ref().map_or(UNKNOWN_DEADLINE, |(_, options)| options.deadline);

@@ -1,7 +1,7 @@
 //! Engines: what moves data, as often as one likes. All ranks as threads of this process, or one rank in each process over MPI.
 
 use crate::arrays::{RESHARD_BITS, reshard_array, reshard_source, reshard_target};
-use crate::border::{Outcome, border, free, hand_out, object, place, text};
+use crate::border::{Failure, Outcome, border, free, hand_out, object, place, text};
 use crate::comm::of_fortran;
 use crate::options::{of_mpi, of_threads};
 use crate::plan::reshard_plan;
@@ -173,6 +173,20 @@ const NAMES: [&std::ffi::CStr; 8] =
 pub unsafe extern "C" fn reshard_engine_free(engine: *mut reshard_engine) {
     // SAFETY: as the function's.
     unsafe { free(engine) };
+}
+
+/// Refuses the next run of an engine, for callers that find an argument of it wrong themselves: the other ranks, which may be in that run, are
+/// sent `why` instead of waiting, and an engine between processes cannot be used any more. Returns RESHARD_ERROR_ARGUMENT, with `why` as the message.
+///
+/// # Safety
+/// Pointers as C promises them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reshard_engine_refuse(engine: *mut reshard_engine, why: *const c_char) -> c_int {
+    border(|| {
+        // SAFETY: as the function's.
+        let (engine, why) = unsafe { (object(engine, "engine")?, text(why, "why")?) };
+        Err(engine.slot().refuse(Failure::argument(why)))
+    })
 }
 
 /// Options as text; null for none.

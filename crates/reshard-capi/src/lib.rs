@@ -24,6 +24,7 @@
 #![allow(unsafe_code, non_camel_case_types)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod apart;
 mod arrays;
 mod border;
 mod comm;

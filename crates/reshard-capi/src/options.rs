@@ -8,14 +8,35 @@ use reshard_mpi::{MpiOptions, MpiRingOptions};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The words of a text, each `key=value` or a word alone.
-fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split_whitespace().map(|word| word.split_once('=').unwrap_or((word, "")))
-}
-
-fn unknown(key: &str, value: &str, of: &str, known: &str) -> Failure {
-    let word = if value.is_empty() { key.to_string() } else { format!("{key}={value}") };
-    Failure::of(ErrorKind::Notation, format!("{word:?} is no option of {of}; there are {known}"))
+/// The words of a text, each `key=value` or a word alone, as `known` lists them: `deadline=, tcp`. Fails for one that `of` does not have, one
+/// that is given twice, and one with a value or without, where that is wrong.
+fn words<'t>(text: &'t str, of: &str, known: &str) -> Outcome<Vec<(&'t str, &'t str)>> {
+    let refused = |why: String| Err(Failure::of(ErrorKind::Notation, why));
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for word in text.split_whitespace() {
+        let (key, value) = word.split_once('=').map_or((word, None), |(key, value)| (key, Some(value)));
+        let listed = known.split(", ").find(|known| known.trim_end_matches('=') == key);
+        match (listed, value) {
+            (None, _) => return refused(format!("{word:?} is no option of {of}; there are {known}")),
+            (Some(known), None | Some("")) if known.ends_with('=') => {
+                return refused(format!(
+                    "{word:?} was given as an option of {of}, without a value; give one after \"{key}=\", or leave the option out"
+                ));
+            }
+            (Some(known), Some(_)) if !known.ends_with('=') => {
+                return refused(format!(
+                    "{word:?} was given as an option of {of}; {key} has no value: give the word alone, or leave it out"
+                ));
+            }
+            _ if all.iter().any(|other| other.0 == key) => {
+                return refused(format!(
+                    "{word:?} was given, and {key} before it; give each option of {of} once"
+                ));
+            }
+            _ => all.push((key, value.unwrap_or_default())),
+        }
+    }
+    Ok(all)
 }
 
 fn wrong(key: &str, value: &str, what: &str) -> Failure {
@@ -24,6 +45,12 @@ fn wrong(key: &str, value: &str, what: &str) -> Failure {
 
 fn number<T: FromStr>(key: &str, value: &str, what: &str) -> Outcome<T> {
     value.parse().map_err(|_| wrong(key, value, what))
+}
+
+/// A number from 1 on.
+fn count(key: &str, value: &str, what: &str) -> Outcome<usize> {
+    let given = value.parse().ok().filter(|&count| count > 0);
+    given.ok_or_else(|| wrong(key, value, &format!("{what}, 1 or more")))
 }
 
 /// Seconds, or no end.
@@ -40,11 +67,10 @@ fn deadline(value: &str) -> Outcome<Option<Duration>> {
 
 pub fn of_threads(text: &str) -> Outcome<ThreadsOptions> {
     let mut options = ThreadsOptions::default();
-    for (key, value) in words(text) {
+    for (key, value) in words(text, "an engine of threads", "threads=, level=")? {
         options = match key {
             "threads" => options.with_threads(number::<usize>(key, value, "a number of threads")?),
-            "level" => options.with_level(value.parse::<reshard::engine::Level>()?),
-            _ => return Err(unknown(key, value, "an engine of threads", "threads=, level=")),
+            _ => options.with_level(value.parse::<reshard::engine::Level>()?),
         };
     }
     Ok(options)
@@ -53,7 +79,8 @@ pub fn of_threads(text: &str) -> Outcome<ThreadsOptions> {
 pub fn of_mpi(text: &str) -> Outcome<MpiOptions> {
     let mut options = MpiOptions::default();
     let mut messages = MessagesOptions::default();
-    for (key, value) in words(text) {
+    let known = "mover=, strategy=, memory=, level=, deadline=";
+    for (key, value) in words(text, "an engine between processes", known)? {
         match key {
             "mover" => options = options.with_mover(mover(value)?),
             "strategy" => {
@@ -63,11 +90,7 @@ pub fn of_mpi(text: &str) -> Outcome<MpiOptions> {
             }
             "memory" => messages = messages.with_memory(number::<u64>(key, value, "a number of bytes")?),
             "level" => messages = messages.with_level(value.parse::<reshard::engine::Level>()?),
-            "deadline" => options = options.with_deadline(deadline(value)?),
-            _ => {
-                let known = "mover=, strategy=, memory=, level=, deadline=";
-                return Err(unknown(key, value, "an engine between processes", known));
-            }
+            _ => options = options.with_deadline(deadline(value)?),
         }
     }
     Ok(options.with_messages(messages))
@@ -102,19 +125,18 @@ pub struct RingOptions {
 
 pub fn of_ring(text: &str, between_processes: bool) -> Outcome<RingOptions> {
     let mut options = RingOptions { ordered: false, one_way: false, mpi: MpiRingOptions::default() };
-    for (key, value) in words(text) {
-        match (key, value) {
-            ("ordered", "") => options.ordered = true,
-            ("one-way", "") => options.one_way = true,
-            ("memory", _) if between_processes => {
+    let (of, known) = match between_processes {
+        true => ("a ring between processes", "ordered, one-way, memory=, deadline="),
+        false => ("a ring in one process", "ordered, one-way"),
+    };
+    for (key, value) in words(text, of, known)? {
+        match key {
+            "ordered" => options.ordered = true,
+            "one-way" => options.one_way = true,
+            "memory" => {
                 options.mpi = options.mpi.with_memory(number::<u64>(key, value, "a number of bytes")?);
             }
-            ("deadline", _) if between_processes => options.mpi = options.mpi.with_deadline(deadline(value)?),
-            _ if between_processes => {
-                let known = "ordered, one-way, memory=, deadline=";
-                return Err(unknown(key, value, "a ring between processes", known));
-            }
-            _ => return Err(unknown(key, value, "a ring in one process", "ordered, one-way")),
+            _ => options.mpi = options.mpi.with_deadline(deadline(value)?),
         }
     }
     Ok(options)
@@ -128,18 +150,30 @@ pub struct Coupling {
     pub programs: Option<(String, String)>,
 }
 
-pub fn of_coupling(text: &str) -> Outcome<Coupling> {
+/// The options of a producer.
+pub fn of_publisher(text: &str) -> Outcome<Coupling> {
+    let known = "deadline=, consumers=, bind=, host=, tcp, program=, partner=";
+    of_coupling(words(text, "a producer of a coupling", known)?)
+}
+
+/// The options of a consumer.
+pub fn of_subscriber(text: &str) -> Outcome<Coupling> {
+    let known = "deadline=, connections=, tcp, program=, partner=";
+    of_coupling(words(text, "a consumer of a coupling", known)?)
+}
+
+fn of_coupling(words: Vec<(&str, &str)>) -> Outcome<Coupling> {
     let (mut options, mut wait) = (Options::default(), COUPLING_DEADLINE);
     let (mut program, mut partner) = (None, None);
-    for (key, value) in words(text) {
+    for (key, value) in words {
         match key {
             "deadline" => {
                 wait = deadline(value)?
                     .ok_or_else(|| wrong(key, value, "a number of seconds above 0, such as deadline=30"))?;
             }
-            "consumers" => options = options.with_consumers(number(key, value, "a number of consumers")?),
+            "consumers" => options = options.with_consumers(count(key, value, "a number of consumers")?),
             "connections" => {
-                options = options.with_connections(number(key, value, "a number of connections")?);
+                options = options.with_connections(count(key, value, "a number of connections")?);
             }
             "bind" => {
                 options = options.with_bind(number(key, value, "an address and a port, such as 0.0.0.0:0")?);
@@ -147,11 +181,7 @@ pub fn of_coupling(text: &str) -> Outcome<Coupling> {
             "host" => options = options.with_advertised_host(value),
             "tcp" => options = options.with_shared_memory(false),
             "program" => program = Some(value.to_string()),
-            "partner" => partner = Some(value.to_string()),
-            _ => {
-                let known = "deadline=, consumers=, connections=, bind=, host=, tcp, program=, partner=";
-                return Err(unknown(key, value, "a coupling", known));
-            }
+            _ => partner = Some(value.to_string()),
         }
     }
     let programs = match (program, partner) {
@@ -165,16 +195,21 @@ pub fn of_coupling(text: &str) -> Outcome<Coupling> {
     Ok(Coupling { options: options.with_deadline(wait), deadline: wait, programs })
 }
 
+/// The most steps that a producer keeps for a consumer; it refuses more.
+const MAX_DEPTH: u32 = 1024;
+
 /// The deadline of a coupling, if none is given.
 const COUPLING_DEADLINE: Duration = Duration::from_secs(30);
 
 pub fn of_subscription(mut wanted: Subscription, text: &str) -> Outcome<Subscription> {
-    for (key, value) in words(text) {
+    for (key, value) in words(text, "a subscription", "depth=, drop-oldest, whole")? {
         wanted = match key {
-            "depth" => wanted.with_depth(number(key, value, "a number of steps")?),
+            "depth" => match value.parse() {
+                Ok(depth @ 1..=MAX_DEPTH) => wanted.with_depth(depth),
+                _ => return Err(wrong(key, value, &format!("a number of steps, 1 to {MAX_DEPTH}"))),
+            },
             "drop-oldest" => wanted.dropping_oldest(),
-            "whole" => wanted.whole_steps(),
-            _ => return Err(unknown(key, value, "a subscription", "depth=, drop-oldest, whole")),
+            _ => wanted.whole_steps(),
         };
     }
     Ok(wanted)

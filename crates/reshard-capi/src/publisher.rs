@@ -5,7 +5,7 @@ use crate::border::{Failure, Outcome, border, free, hand_out, list, object, plac
 use crate::coupling::{Processes, of_ranks, refused, sources};
 use crate::engine::words;
 use crate::layout::reshard_layout;
-use crate::options::of_coupling;
+use crate::options::of_publisher;
 use reshard_couple::{ArrayId, Publisher};
 use std::ffi::{c_char, c_int, c_void};
 
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn reshard_publisher_new(
         let publisher = unsafe { place(publisher, "publisher")? };
         *publisher = std::ptr::null_mut();
         // SAFETY: likewise.
-        let options = of_coupling(unsafe { words(options)? })?;
+        let options = of_publisher(unsafe { words(options)? })?;
         hand_out(made(Processes::one(), options.options), publisher);
         Ok(())
     })
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn reshard_publisher_fortran(
         // SAFETY: as the function's.
         let (place, options) = unsafe { (place(publisher, "publisher"), words(options)) };
         // SAFETY: likewise.
-        unsafe { of_ranks(comm, place, options, made) }
+        unsafe { of_ranks(comm, place, options.and_then(of_publisher), made) }
     })
 }
 

@@ -72,7 +72,8 @@ pub unsafe extern "C" fn reshard_engine_start_arrays(
 }
 
 /// Moves what can be moved without waiting. `done` becomes 1 if the run is over, also by an error, else 0; after that it may be called
-/// again. A run that failed returns its error, now and whenever it is asked again.
+/// again. A run that failed returns its error, now and whenever it is asked again. On a thread that may not call MPI this is an error,
+/// and the run stays in flight, as it does in `reshard_run_wait`.
 ///
 /// # Safety
 /// Pointers as C promises them.
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn reshard_run_test(run: *mut reshard_run, done: *mut c_in
         // SAFETY: as the function's.
         let (run, done) = unsafe { (object(run, "run")?, place(done, "done")?) };
         let outcome = run.test();
-        *done = c_int::from(!matches!(outcome, Ok(false)));
+        *done = c_int::from(run.is_over());
         outcome.map(drop)
     })
 }
@@ -122,7 +123,8 @@ pub unsafe extern "C" fn reshard_run_wait_all(runs: *const *mut reshard_run, cou
 }
 
 /// Frees a run. Null is allowed. One that is still in flight is waited for first, as the other ranks rely on it, and its
-/// outcome is not told; after an error its engine refuses the next run with it.
+/// outcome is not told; after an error its engine refuses the next run with it. On a thread that may not call MPI a run in flight fails
+/// instead; the other ranks are told by the next call of the thread that may.
 ///
 /// # Safety
 /// Null, or a run of this library that nobody uses any more.
@@ -149,6 +151,10 @@ impl reshard_run {
             }
             RunState::InFlight(run) => run,
         };
+        if let Err(error) = run.check_thread() {
+            *state = RunState::InFlight(run);
+            return Err(error.into());
+        }
         let ended = match run.test() {
             Ok(false) => {
                 *state = RunState::InFlight(run);
@@ -163,11 +169,18 @@ impl reshard_run {
         outcome.map(|()| true)
     }
 
+    fn is_over(&self) -> bool {
+        matches!(*self.state.lock().unwrap_or_else(PoisonError::into_inner), RunState::Over(_))
+    }
+
     fn wait(&self) -> Outcome<()> {
         self.finish(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn finish(&self, state: &mut RunState) -> Outcome<()> {
+        if let RunState::InFlight(run) = state {
+            run.check_thread()?;
+        }
         // What holds if waiting panics: the engine is gone with the run.
         let outcome = match std::mem::replace(state, RunState::Over(Err(lost()))) {
             RunState::Over(outcome) => outcome,

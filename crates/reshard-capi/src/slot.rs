@@ -1,5 +1,6 @@
 //! What an engine shares with its run in flight, so that each may be freed before the other: the engine itself, unless the run has it.
 
+use crate::apart::check_apart;
 use crate::arrays::{RunArray, read, reshard_array};
 use crate::border::{Failure, Outcome, RESHARD_ERROR_BUSY, RESHARD_ERROR_INTERNAL};
 use reshard::engine::{BufferTable, Engine, Threads, ThreadsOptions};
@@ -76,8 +77,10 @@ impl EngineSlot {
                 outcome.map(|()| Started::Over)
             }
             EngineState::Mpi(mut engine) => {
+                let rank = engine.comm().rank() as u64;
                 // SAFETY: promised by the caller.
-                let mut parts = match arrays.and_then(|arrays| unsafe { own_parts(&arrays, engine.plan()) }) {
+                let parts = arrays.and_then(|arrays| unsafe { own_parts(&arrays, engine.plan(), rank) });
+                let mut parts = match parts {
                     Ok(parts) => parts,
                     Err(failure) => {
                         // The other ranks may be in this run already.
@@ -156,6 +159,10 @@ impl ThreadsEngine {
                 return Err(error.into());
             }
         }
+        if let Err(failure) = check_apart(arrays, threads.plan(), None) {
+            data.clear();
+            return Err(failure);
+        }
         let outcome = threads.run(&mut data);
         // Copies of what was moved in place take no memory beyond the run.
         data.clear();
@@ -165,8 +172,9 @@ impl ThreadsEngine {
 
 /// # Safety
 /// As for [`EngineSlot::start`].
-unsafe fn own_parts(arrays: &[RunArray], plan: &Plan) -> Outcome<Vec<Box<dyn OwnParts<'static>>>> {
+unsafe fn own_parts(arrays: &[RunArray], plan: &Plan, rank: u64) -> Outcome<Vec<Box<dyn OwnParts<'static>>>> {
     check_count(arrays, plan)?;
+    check_apart(arrays, plan, Some(rank))?;
     // SAFETY: promised by the caller.
     arrays.iter().enumerate().map(|(index, array)| unsafe { array.own(index) }).collect()
 }

@@ -5,7 +5,7 @@ use crate::border::{Failure, Outcome, border, free, hand_out, list, object, plac
 use crate::coupling::{Processes, of_ranks, refused, targets};
 use crate::engine::words;
 use crate::layout::{reshard_layout, same_dims};
-use crate::options::{of_coupling, of_subscription};
+use crate::options::{of_subscriber, of_subscription};
 use crate::plan::{RESHARD_ALL, reshard_window};
 use reshard_couple::{ArrayId, Subscriber, Subscription};
 use std::ffi::{c_char, c_int};
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn reshard_subscriber_new(
         let subscriber = unsafe { place(subscriber, "subscriber")? };
         *subscriber = std::ptr::null_mut();
         // SAFETY: likewise.
-        let options = of_coupling(unsafe { words(options)? })?;
+        let options = of_subscriber(unsafe { words(options)? })?;
         hand_out(made(Processes::one(), options.options), subscriber);
         Ok(())
     })
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn reshard_subscriber_fortran(
         // SAFETY: as the function's.
         let (place, options) = unsafe { (place(subscriber, "subscriber"), words(options)) };
         // SAFETY: likewise.
-        unsafe { of_ranks(comm, place, options, made) }
+        unsafe { of_ranks(comm, place, options.and_then(of_subscriber), made) }
     })
 }
 

@@ -2,7 +2,7 @@
 
 use reshard::{Error, ErrorKind, Result};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A longer file is none of ours.
@@ -21,7 +21,7 @@ impl WrittenFile {
     /// Writes the file at once, whole, readable by its owner alone. It is locked as long as this lives.
     pub fn write(path: &Path, text: String) -> Result<Self> {
         let beside = beside(path);
-        let failed = |error: std::io::Error| {
+        let failed = |error: io::Error| {
             let _ = fs::remove_file(&beside);
             Error::new(
                 ErrorKind::External,
@@ -46,8 +46,11 @@ impl WrittenFile {
 
     /// Removes the file. False if it is gone already, or another's by now.
     pub fn remove(&self) -> bool {
-        fs::read_to_string(&self.path).is_ok_and(|text| text == self.text)
-            && fs::remove_file(&self.path).is_ok()
+        let found = open(&self.path).and_then(|(file, meta)| match is_short_file(&meta) {
+            true => short_text(file),
+            false => Ok(String::new()),
+        });
+        found.is_ok_and(|text| text == self.text) && fs::remove_file(&self.path).is_ok()
     }
 }
 
@@ -70,21 +73,47 @@ pub fn wrong(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::External, format!("the meeting file {} {why}", path.display()))
 }
 
+/// Opens whatever has a name, without waiting for the other end of a pipe, and no symbolic link.
+fn open(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits() as i32);
+    }
+    let file = options.open(path)?;
+    // Of the file that was opened, whatever its name stands for by now.
+    let meta = file.metadata()?;
+    Ok((file, meta))
+}
+
+/// True for a regular file that may be one of ours.
+fn is_short_file(meta: &fs::Metadata) -> bool {
+    meta.is_file() && meta.len() <= MAX_FILE_BYTES
+}
+
+/// The text of a file, as far as it may be one of ours.
+fn short_text(file: fs::File) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).map(|_| text)
+}
+
 /// Reads such a file; none if it is not there yet.
 pub fn read_private(path: &Path) -> Result<Option<String>> {
     let wrong = |why: String| Err(wrong(path, &why));
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    let (file, meta) = match open(path) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        #[cfg(unix)]
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return wrong("is a symbolic link; name the file itself".into());
+        }
         Err(error) => return wrong(unreadable(error)),
     };
-    // Of the file that was opened, whatever its name stands for by now.
-    let meta = match file.metadata() {
-        Ok(meta) => meta,
-        Err(error) => return wrong(unreadable(error)),
-    };
-    if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
+    if !is_short_file(&meta) {
         return wrong("is not one that a producer wrote".into());
     }
     #[cfg(unix)]
@@ -102,9 +131,8 @@ pub fn read_private(path: &Path) -> Result<Option<String>> {
             return wrong("belongs to another user".into());
         }
     }
-    let mut text = String::new();
-    match file.take(MAX_FILE_BYTES).read_to_string(&mut text) {
-        Ok(_) => Ok(Some(text)),
+    match short_text(file) {
+        Ok(text) => Ok(Some(text)),
         Err(error) => wrong(unreadable(error)),
     }
 }
@@ -112,6 +140,48 @@ pub fn read_private(path: &Path) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Others put a pipe, a link or a long file where the meeting file is to be: nobody waits for it, follows it or reads all of it, and it
+    /// is not removed.
+    #[cfg(unix)]
+    #[test]
+    #[allow(clippy::unwrap_used)]
+    fn what_others_put_there_is_neither_waited_for_nor_followed() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        use std::sync::mpsc;
+        use std::time::Duration;
+        let folder = std::env::temp_dir().join(format!("reshard-private-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        type Put = (&'static str, fn(&Path));
+        let puts: [Put; 3] = [
+            ("is not one that a producer wrote", |path| {
+                mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+            }),
+            ("is a symbolic link", |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap()),
+            ("is not one that a producer wrote", |path| {
+                fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
+            }),
+        ];
+        for (number, (says, put)) in puts.into_iter().enumerate() {
+            let path = folder.join(format!("{number}.meet"));
+            let written = WrittenFile::write(&path, "ours".into()).unwrap();
+            fs::remove_file(&path).unwrap();
+            put(&path);
+            let (tell, told) = mpsc::channel();
+            let there = path.clone();
+            // A thread that waits for ever is left behind.
+            std::thread::spawn(move || {
+                let read = read_private(&there).map(|_| ());
+                tell.send((read, written.remove(), drop(written)))
+            });
+            let (read, removed, ()) =
+                told.recv_timeout(Duration::from_secs(60)).expect("it waits, or reads on and on");
+            let said = read.unwrap_err().to_string();
+            assert!(said.contains(says), "{said}");
+            assert!(!removed && path.symlink_metadata().is_ok(), "{number}: it is not ours");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn files_that_differ_in_their_extension_are_written_at_once() {

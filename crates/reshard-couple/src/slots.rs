@@ -9,6 +9,7 @@
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
@@ -85,8 +86,16 @@ fn places(slots: u32, slot_bytes: usize) -> Option<Places> {
 
 /// What to pass to another process.
 pub fn passed_memory(slots: u32, slot_bytes: usize) -> io::Result<OwnedFd> {
+    let bytes = places(slots, slot_bytes).map_or(0, |places| places.end as u64);
+    // Who makes a file longer than it may is killed (SIGXFSZ).
+    if getrlimit(Resource::Fsize).current.is_some_and(|longest| longest < bytes) {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "shared memory is longer than files may be (ulimit -f)",
+        ));
+    }
     let file = memfd_create("reshard-couple", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    ftruncate(&file, places(slots, slot_bytes).map_or(0, |places| places.end as u64))?;
+    ftruncate(&file, bytes)?;
     fcntl_add_seals(&file, SEALS)?;
     Ok(file)
 }

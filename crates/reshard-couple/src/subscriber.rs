@@ -240,7 +240,7 @@ impl Subscriber {
     /// connection was closed. One process alone may call this.
     pub fn leave_because(self, why: &str) {
         if let Some(open) = self.open {
-            open.leave(&Text::Bye { why: why.into() });
+            open.leave(&Text::bye(why));
         }
     }
 }
@@ -317,7 +317,7 @@ impl Connected {
             Ok((sides, redialling))
         });
         let (sides, redialling) = job.agree(connected, wait).inspect_err(|error| {
-            io.shared().lock().leave(&Text::Bye { why: error.to_string() });
+            io.shared().lock().leave(&Text::bye(&error.to_string()));
             io.shared().wake();
         })?;
         let (connections, shared_connections) = {

@@ -19,6 +19,9 @@ const MAX_DEPTH: u32 = 1024;
 /// The most steps that are kept for a consumer of many arrays.
 pub const MAX_QUEUED: u64 = 1 << 15;
 
+/// The most letters of a reason that one job tells the other.
+pub const MAX_REASON: usize = 1000;
+
 /// The most arrays of a coupling.
 const MAX_ARRAYS: usize = 4096;
 
@@ -158,6 +161,11 @@ pub enum Text {
 }
 
 impl Text {
+    /// Goodbye, with the beginning of a reason: it may name things of any length.
+    pub fn bye(why: &str) -> Self {
+        Self::Bye { why: why.chars().take(MAX_REASON).collect() }
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("texts have no map with keys that are no text")
     }

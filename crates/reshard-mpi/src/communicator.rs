@@ -1,7 +1,8 @@
 //! What the engines on one transport share: their numbers and tags, agreement on what is made, and which have failed.
 //!
 //! An engine that fails on one rank sends a failure notice to all others: a few bytes to each. Only ranks that wait probe
-//! for notices, so they cost nothing while all is well.
+//! for notices, so they cost nothing while all is well. A notice that is due on a thread that may not call MPI is kept, and sent by the
+//! next call on the communicator of a thread that may.
 
 use crate::fork::{forked_off, is_forked, watch_forks};
 use crate::node::Node;
@@ -52,6 +53,7 @@ impl ToCommunicator for Arc<Communicator> {
         self.check_open()?;
         self.check_usable()?;
         self.begin(limit)?;
+        self.send_notices(&mut self.registry());
         Ok(Self::clone(self))
     }
 }
@@ -104,6 +106,11 @@ impl Communicator {
         self.transport.check_open()
     }
 
+    /// Fails if this thread may not send or receive, while another one of the process may.
+    pub(crate) fn check_thread(&self) -> Result<()> {
+        self.transport.check_thread()
+    }
+
     /// Fails if it cannot be used any more.
     pub(crate) fn check_usable(&self) -> Result<()> {
         let Some(why) = self.refused.get() else { return Ok(()) };
@@ -154,6 +161,7 @@ impl Communicator {
         self.check_open()?;
         self.check_usable()?;
         self.begin(limit)?;
+        self.send_notices(&mut self.registry());
         let all: u128 = (0..self.size()).map(|rank| length(rank) as u128).sum();
         if all > (MAX_MESSAGE_BYTES - HEAD_BYTES) as u128 {
             return Err(Error::new(
@@ -281,10 +289,21 @@ impl Communicator {
         }
         let notice = [&number.to_ne_bytes(), &run.to_ne_bytes(), &why.as_bytes()[..length]].concat();
         let mut registry = self.registry();
+        registry.unsent.push(notice);
+        self.send_notices(&mut registry);
+    }
+
+    /// Sends the notices that are due, if this thread may.
+    fn send_notices(&self, registry: &mut Registry) {
+        if registry.unsent.is_empty() || self.check_open().is_err() {
+            return;
+        }
         registry.notices.retain_mut(|sent| !matches!(sent.test(), Ok(Some(_))));
-        for rank in (0..self.size()).filter(|&rank| rank != self.rank()) {
-            if let Ok(sent) = send_once(self.transport(), &notice, rank, NOTICE_TAG) {
-                registry.notices.push(sent);
+        for notice in std::mem::take(&mut registry.unsent) {
+            for rank in (0..self.size()).filter(|&rank| rank != self.rank()) {
+                if let Ok(sent) = send_once(self.transport(), &notice, rank, NOTICE_TAG) {
+                    registry.notices.push(sent);
+                }
             }
         }
     }
@@ -307,6 +326,15 @@ impl Communicator {
             }
         }
         Ok(registry)
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        // Another thread of the parent may hold the lock for ever.
+        if !is_forked() {
+            self.send_notices(&mut self.registry());
+        }
     }
 }
 
@@ -347,7 +375,8 @@ impl Registration {
     /// Fails if another rank has sent a notice that the engine failed there in this run or before: a rank that failed in a
     /// later run has done its part of this one. With `probes`, new notices are received first.
     pub fn check(&self, run: u64, probes: bool) -> Result<()> {
-        let registry = if probes { self.comm.receive_notices()? } else { self.comm.registry() };
+        let mut registry = if probes { self.comm.receive_notices()? } else { self.comm.registry() };
+        self.comm.send_notices(&mut registry);
         match registry.failure(self.number) {
             Some(Failure { rank, run: failed, why }) if *failed <= run => {
                 Err(Error::new(ErrorKind::External, format!("rank {rank} cannot go on: {why}")))

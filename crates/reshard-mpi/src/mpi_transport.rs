@@ -144,6 +144,10 @@ unsafe impl Transport for MpiTransport {
         self.comm.mpi().check_open()
     }
 
+    fn check_thread(&self) -> Result<()> {
+        self.comm.mpi().check_thread()
+    }
+
     fn poison(&self) {
         self.comm.leak();
     }

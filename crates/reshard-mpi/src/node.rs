@@ -14,6 +14,8 @@ pub struct Node {
     processes: Vec<u128>,
     /// Why not all ranks are on one node; none if they are.
     apart: Option<String>,
+    /// Some rank may not make files, and memory with them, of any length.
+    limits_files: bool,
 }
 
 /// Identifies the process of a rank and where it runs.
@@ -25,6 +27,8 @@ pub struct Identity {
     pub machine: u64,
     /// Hash of the process's PID and network namespaces.
     pub namespaces: u64,
+    /// Files of the process have a longest length (`RLIMIT_FSIZE`).
+    pub limits_files: bool,
 }
 
 impl Identity {
@@ -58,6 +62,7 @@ impl Node {
             largest,
             processes: identities.iter().map(|identity| identity.process).collect(),
             apart,
+            limits_files: identities.iter().any(|identity| identity.limits_files),
         }
     }
 
@@ -92,6 +97,11 @@ impl Node {
         self.apart.as_deref()
     }
 
+    /// True if some rank may not make files of any length: equal on all ranks.
+    pub fn limits_files(&self) -> bool {
+        self.limits_files
+    }
+
     /// The unique process numbers of all ranks, by rank.
     pub fn processes(&self) -> &[u128] {
         &self.processes
@@ -115,7 +125,7 @@ mod tests {
     use super::*;
 
     fn identity(machine: u64, namespaces: u64) -> Identity {
-        Identity { process: 0, machine, namespaces }
+        Identity { process: 0, machine, namespaces, limits_files: false }
     }
 
     #[test]

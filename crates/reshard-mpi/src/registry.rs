@@ -32,6 +32,8 @@ pub struct Registry {
     failures: HashMap<u64, Failure>,
     /// Notices this rank has sent, as long as they are in flight.
     pub notices: Vec<Box<dyn MessageBuffer>>,
+    /// Notices that were due on a thread that may not send: the next call of one that may sends them.
+    pub unsent: Vec<Vec<u8>>,
 }
 
 impl Registry {

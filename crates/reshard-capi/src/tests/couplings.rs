@@ -159,6 +159,13 @@ fn what_is_wrong_is_said() {
             reshard_subscribe(subscriber.0, name, here.0, element, window, options.as_ptr(), &raw mut array)
         };
         refused(subscribe(c"deep", null()), RESHARD_ERROR_NOTATION, "depth=, drop-oldest, whole");
+        for options in [c"depth=0", c"depth=1025", c"depth=two"] {
+            refused(
+                subscribe(options, null()),
+                RESHARD_ERROR_NOTATION,
+                "depth is a number of steps, 1 to 1024",
+            );
+        }
         let window = |dims: usize, triangle: c_int, shape: &[u64]| {
             let shape = if shape.is_empty() { null() } else { shape.as_ptr() };
             reshard_window { dims, shape, from: null(), to: null(), axes: null(), triangle, diagonal: 0 }

@@ -108,6 +108,47 @@ fn wrong_runs_are_refused_and_the_engine_goes_on() {
     }
 }
 
+/// Two destinations of one run have memory in common: of two ranks, or of two arrays. Those that interleave have none.
+#[test]
+fn destinations_in_one_memory_are_refused() {
+    // Two blocks of rows of one matrix of 4 rows, each in the memory of the whole.
+    let (from, to, mut plan, mut engine) =
+        (layout("2x1/2x3 of 4x3"), layout("2x1/2x3 of 4x3"), null_mut(), null_mut());
+    // SAFETY: objects that live, and places.
+    unsafe {
+        done(reshard_layout_set_strides(from.0, 2, [1, 2].as_ptr()));
+        done(reshard_layout_set_strides(to.0, 2, [1, 4].as_ptr()));
+        done(reshard_plan_new(&raw mut plan));
+        done(reshard_plan_add(plan, from.0, to.0, 8));
+        done(reshard_engine_threads(plan, null(), &raw mut engine));
+    }
+    let (engine, _plan) = (Owned(engine, reshard_engine_free), Owned(plan, reshard_plan_free));
+    let from = [vec![1.0, 2.0, 5.0, 6.0, 9.0, 10.0], vec![3.0, 4.0, 7.0, 8.0, 11.0, 12.0]];
+    let sources = sources(&from);
+    let mut whole = vec![0.0_f64; 13];
+    let first = whole.as_mut_ptr();
+    // SAFETY: within the memory, which lives longer.
+    let targets = |second: usize| unsafe {
+        [0, second].map(|at| reshard_target { address: first.add(at).cast(), bytes: 80 })
+    };
+    for (second, apart) in [(2, true), (1, false), (0, false), (3, false)] {
+        let targets = targets(second);
+        let given = array(&sources, &targets);
+        // SAFETY: an engine that lives, and parts within the memory.
+        let code = unsafe { reshard_engine_run_arrays(engine.0, &raw const given, 1) };
+        match apart {
+            true => done(code),
+            false => refused(
+                code,
+                RESHARD_ERROR_MISMATCH,
+                "rank 0 of array 0 and that of rank 1 of array 0 have memory in common",
+            ),
+        }
+    }
+    let expected: Vec<f64> = (1..13).map(f64::from).chain([0.0]).collect();
+    assert_eq!(whole, expected);
+}
+
 /// MPI is not there, or has not begun: an error, not the end of the program.
 #[test]
 fn communicators_need_mpi() {
@@ -116,4 +157,44 @@ fn communicators_need_mpi() {
     let code = unsafe { reshard_engine_fortran(one.0, 0, null(), &raw mut made) };
     refused(code, RESHARD_ERROR_EXTERNAL, "MPI");
     assert!(made.is_null());
+}
+
+/// Options: each is given once, with a value if it has one.
+#[test]
+fn options_are_taken_at_their_word() {
+    let one = plan(&[DEALT]);
+    let mut made = null_mut();
+    let mut engine = |options: &CStr| {
+        // SAFETY: an object that lives, a text and a place.
+        unsafe { reshard_engine_threads(one.0, options.as_ptr(), &raw mut made) }
+    };
+    refused(
+        engine(c"threads=2 threads=3"),
+        RESHARD_ERROR_NOTATION,
+        "give each option of an engine of threads once",
+    );
+    refused(engine(c"threads="), RESHARD_ERROR_NOTATION, "without a value");
+    refused(engine(c"threads"), RESHARD_ERROR_NOTATION, "without a value");
+    let (mut publisher, mut subscriber) = (null_mut(), null_mut());
+    for (options, says) in [
+        (c"consumers=0", "consumers is a number of consumers, 1 or more"),
+        (c"host=", "without a value"),
+        (c"connections=2", "no option of a producer"),
+        (c"tcp tcp", "once"),
+    ] {
+        // SAFETY: a text and a place.
+        refused(
+            unsafe { reshard_publisher_new(options.as_ptr(), &raw mut publisher) },
+            RESHARD_ERROR_NOTATION,
+            says,
+        );
+    }
+    for (options, says) in [(c"consumers=2", "no option of a consumer"), (c"connections=0", "1 or more")] {
+        // SAFETY: a text and a place.
+        refused(
+            unsafe { reshard_subscriber_new(options.as_ptr(), &raw mut subscriber) },
+            RESHARD_ERROR_NOTATION,
+            says,
+        );
+    }
 }

@@ -72,7 +72,9 @@ fn wrong_rings_are_refused() {
             RESHARD_ERROR_NOTATION,
             "\"deadline=3\" is no option of a ring in one process",
         );
-        refused(ring(&good, c"ordered=yes"), RESHARD_ERROR_NOTATION, "is no option");
+        refused(ring(&good, c"ordered=yes"), RESHARD_ERROR_NOTATION, "ordered has no value");
+        refused(ring(&good, c"ordered="), RESHARD_ERROR_NOTATION, "ordered has no value");
+        refused(ring(&good, c"ordered one-way ordered"), RESHARD_ERROR_NOTATION, "ring in one process once");
         refused(reshard_ring_threads(null(), null(), &raw mut made), RESHARD_ERROR_ARGUMENT, "`loads`");
         refused(reshard_ring_threads(&raw const good, null(), null_mut()), RESHARD_ERROR_ARGUMENT, "`ring`");
         refused(reshard_ring_room(null(), 0, &mut 0), RESHARD_ERROR_ARGUMENT, "`ring`");

@@ -5,13 +5,13 @@ use crate::frame::{FrameKind, Head, MAX_TEXT_BYTES};
 use crate::greeting::Channel;
 use crate::service::{ConnectionId, Orders, Service};
 use crate::slots::{SlotMemory, SlotWriter};
-use crate::terms::{Hello, Text, Welcome, check};
+use crate::terms::{Hello, MAX_REASON, Text, Welcome, check};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Letters of what a consumer says when it goes.
-const MAX_REASON: usize = 1000;
+/// The most bytes of a text of a consumer that has said what it wants, and on connections for data.
+const MAX_LATER_TEXT_BYTES: usize = 1 << 16;
 
 impl State {
     /// What a consumer says.
@@ -22,6 +22,8 @@ impl State {
                 match self.welcome(id, hello) {
                     Ok(welcome) => self.send_text(id, &Text::Welcome(welcome)),
                     Err(why) => {
+                        // It may name what the consumer named, however long that is.
+                        let why: String = why.chars().take(MAX_REASON).collect();
                         self.last_refusal = Some(why.clone());
                         self.send_text(id, &Text::Refused { why });
                         self.orders.close(id);
@@ -189,10 +191,19 @@ impl Service for State {
     }
 
     fn room(&mut self, id: ConnectionId, head: &Head) -> Result<Vec<u8>, String> {
-        let data = self.connections.get(&id).is_some_and(|connection| connection.process.is_some());
+        let link = self.connections.get(&id);
+        let data = link.is_some_and(|connection| connection.process.is_some());
+        // Lists of cuts come in the first text alone.
+        let most = match link.is_some_and(|connection| connection.consumer.is_some()) {
+            true => MAX_LATER_TEXT_BYTES,
+            false => MAX_TEXT_BYTES,
+        };
         match (head.kind, data) {
             (FrameKind::Want, true) => Ok(Vec::new()),
-            (FrameKind::Text, _) if head.bytes as usize <= MAX_TEXT_BYTES => Ok(Vec::new()),
+            (FrameKind::Text, _) if head.bytes as usize <= most => Ok(Vec::new()),
+            (FrameKind::Text, _) => {
+                Err(format!("it sent a text of {} bytes, and {most} is the most", head.bytes))
+            }
             _ => Err("it sent a frame that consumers do not send".into()),
         }
     }

@@ -245,3 +245,24 @@ fn why_a_consumer_that_came_is_gone_is_known_to_who_waits_for_it() {
     state.closed(DATA, "out of files");
     assert_eq!(state.last_refusal.as_deref(), Some("process 0 of consumer 1 is gone: out of files"));
 }
+
+/// What a peer says is bounded, and what it is told of that as well: a long text comes first or never, and no name of it comes back whole.
+#[test]
+fn long_texts_come_once_and_do_not_come_back() {
+    let (mut state, mut hello) = coming(Queue { depth: 2, drops: false }, ["3/2 of 12", "2/3 of 12"]);
+    let text = |bytes: u32| Head { bytes, ..Head::new(FrameKind::Text, 0, 0) };
+    for link in [CONTROL, DATA] {
+        assert!(state.room(link, &text(1 << 16)).is_ok());
+        let said = state.room(link, &text(1 << 26)).unwrap_err();
+        assert!(said.contains("67108864 bytes, and 65536 is the most"), "{said}");
+    }
+    state.text(CONTROL, Text::Leave { complete: false }).unwrap();
+    state.closed(CONTROL, "left");
+    let next = CONTROL + 100;
+    state.greeted(next, Channel::Control).unwrap();
+    assert!(state.room(next, &text(1 << 26)).is_ok());
+    hello.arrays[0].name = "n".repeat(1 << 20);
+    state.text(next, Text::Hello(hello)).unwrap();
+    let frames: Vec<usize> = std::iter::from_fn(|| state.next(next)).map(|(_, body)| body.len()).collect();
+    assert!(!frames.is_empty() && frames.iter().all(|&bytes| bytes < 5_000), "{frames:?}");
+}

@@ -4,6 +4,7 @@
 //! memory they need. A run allocates nothing and communicates nothing but the data. A run can be begun with
 //! [`MpiEngine::start`] and progressed while something else is computed.
 
+mod made;
 mod own;
 mod owned;
 mod running;
@@ -13,16 +14,11 @@ pub use owned::OwnedRun;
 pub use running::Running;
 
 use crate::agree::{Field, agree, agree_on_result, register};
-use crate::baselines::alltoall::{AllToAllV, AllToAllW};
 use crate::communicator::{Communicator, DEADLINE, ToCommunicator};
-use crate::mover::cma::CmaMover;
-use crate::mover::messages::{MessageSizing, MessagesMover};
-use crate::mover::private::PrivateMover;
+use crate::mover::shared::WorkSharing;
 use crate::mover::shared::readers::Readers;
-use crate::mover::shared::{SharedMover, WorkSharing};
-use crate::mover::{Mover, MoverBackend, rank_count, too_little_memory};
-use crate::mpi_transport::mpi_of;
-use crate::strides;
+use crate::mover::{Mover, rank_count, too_little_memory};
+use made::Made;
 use own::Entering;
 use reshard::engine::{BufferTable, Level, MessagesOptions, Report};
 use reshard::rank::check_reach;
@@ -208,48 +204,21 @@ impl MpiEngine {
         let proposed =
             agree(&comm, "an engine", &fields(&plan, &options), local, proposal.unwrap_or(0), limit)?;
         let registration = register(&comm, proposed, tags, limit)?;
-        let (chosen, why) = choose(options.mover, &comm, limit)?;
-        let mut plan = agree_on_result("a plan", plan_for(chosen, plan), &comm, limit)?;
-        let (mut parts, mut readers) = (Vec::new(), None);
-        let backend: Box<dyn MoverBackend> = match chosen {
-            Mover::Shared | Mover::SharedSource => {
-                plan = strides::of_all_ranks(&plan, &comm, limit)?;
-                let sharing = if chosen == Mover::Shared { sharing } else { WorkSharing::Own };
-                let mover = SharedMover::new(&plan, &comm, sharing, level, limit, options.deadline)?;
-                parts = mover.parts(plan.arrays().len());
-                readers = Some(Arc::clone(mover.readers()));
-                Box::new(mover)
-            }
-            Mover::Auto | Mover::Private => {
-                let chunk = chunk_bytes(&plan, comm.size());
-                let eager = matches!(sharing, WorkSharing::AllInTasks(_));
-                Box::new(PrivateMover::new(&plan, &comm, chunk, memory, level, eager, limit)?)
-            }
-            Mover::Cma => {
-                plan = strides::of_all_ranks(&plan, &comm, limit)?;
-                Box::new(CmaMover::new(&plan, &comm, limit)?)
-            }
-            Mover::Messages | Mover::Mixed | Mover::Lockstep => {
-                let mixed = chosen == Mover::Mixed;
-                let sizing = MessageSizing::new(&plan, &comm, &options.messages, mixed, limit);
-                let mut sizing = agree_on_result("fragments", sizing, &comm, limit)?;
-                // Sender and receiver must cut a message into equal fragments.
-                let all = comm.gather_numbers(sizing.fragment_bytes as u64, limit)?;
-                sizing.fragment_bytes = all.into_iter().fold(u64::MAX, u64::min) as usize;
-                let lockstep = chosen == Mover::Lockstep;
-                let groups = plan.arrays().len();
-                let made = MessagesMover::new(&registration, sizing, groups, lockstep, limit);
-                Box::new(agree_on_result("a mover", made, &comm, limit)?)
-            }
-            Mover::Alltoallv => {
-                let own = mpi_of(&comm)?.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
-                Box::new(agree_on_result("a mover", AllToAllV::new(&plan, own, level), &comm, limit)?)
-            }
-            Mover::Alltoallw => {
-                let own = mpi_of(&comm)?.duplicate(limit).inspect_err(|error| comm.refuse(error))?;
-                Box::new(agree_on_result("a mover", AllToAllW::new(&plan, own), &comm, limit)?)
-            }
+        let (mut chosen, mut why) = choose(options.mover, &comm, limit)?;
+        let make = |mover: Mover, plan: Arc<Plan>| {
+            let plan = agree_on_result("a plan", plan_for(mover, plan), &comm, limit)?;
+            Made::new(mover, plan, &registration, &options, sharing)
         };
+        let mut made = make(chosen, Arc::clone(&plan));
+        // A limit of files is one of shared memory: all ranks know that there is one, and have this error.
+        if let (Mover::Auto, Err(error)) = (options.mover, &made)
+            && comm.node(limit)?.limits_files()
+            && comm.check_usable().is_ok()
+        {
+            (chosen, why) = (Mover::Messages, error.to_string());
+            made = make(chosen, plan);
+        }
+        let Made { plan, backend, parts, readers } = made?;
         if let Some(memory) = memory {
             let all = comm.sum(backend.scratch_bytes(), limit)?;
             if all > memory {

@@ -52,6 +52,11 @@ impl MpiEngine {
 }
 
 impl OwnedRun {
+    /// As [`Running::check_thread`].
+    pub fn check_thread(&self) -> Result<()> {
+        self.running.as_ref().map_or(Ok(()), |running| running.check_thread())
+    }
+
     /// As [`Running::test`].
     pub fn test(&mut self) -> Result<bool> {
         self.running.as_mut().map_or(Ok(true), |running| running.test())

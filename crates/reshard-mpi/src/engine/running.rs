@@ -141,6 +141,8 @@ impl MoverDriver {
         if is_forked() {
             return self.check().map(|()| Progress::Waits);
         }
+        // The run stays in flight: the thread that may call MPI goes on with it.
+        self.comm().check_thread()?;
         let outcome = self.backend.advance(data);
         if matches!(outcome, Ok(Progress::Done)) {
             state.backoff.reset();
@@ -241,11 +243,16 @@ impl MoverDriver {
         Ok(())
     }
 
-    /// Waits until the run is over, or `end` has come. Returns whether it is over.
-    fn finish_by(&mut self, end: Instant, data: &mut Buffers<'_>, state: &mut RunState) -> Result<bool> {
+    /// Waits until the run is over, or `end` has come, if there is one. Returns whether it is over.
+    fn finish_by(
+        &mut self,
+        end: Option<Instant>,
+        data: &mut Buffers<'_>,
+        state: &mut RunState,
+    ) -> Result<bool> {
         while !state.ended {
             self.turn(data, state)?;
-            if !state.ended && Instant::now() >= end {
+            if !state.ended && end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(false);
             }
         }
@@ -290,8 +297,8 @@ struct RunState {
 
 /// A run in flight, from [`MpiEngine::start`](crate::MpiEngine::start).
 ///
-/// Dropping it waits for its end, because the other ranks rely on it. A run that is dropped by a panic, or forgotten, has
-/// failed: its engine cannot be used any more, and the other ranks get an error, at the latest when the engine is dropped.
+/// Dropping it waits for its end, because the other ranks rely on it. A run that is dropped by a panic, or by a thread that may not call
+/// MPI, or forgotten, has failed: its engine cannot be used any more, and the other ranks get an error, at the latest when the engine is dropped.
 ///
 /// Every call progresses this run alone. Two runs in flight at once may be tested in any order on each rank; ranks that
 /// wait for two in different orders deadlock until the timeout: [`Running::wait_all`] waits for several at once.
@@ -314,6 +321,11 @@ pub struct Running<'r> {
 }
 
 impl Running<'_> {
+    /// Fails if MPI was begun for another thread alone: then every call of this one fails likewise, and the run stays in flight.
+    pub fn check_thread(&self) -> Result<()> {
+        self.driver.comm().check_thread()
+    }
+
     /// Progresses the run without waiting. Returns whether it is over; may be called again after that.
     pub fn test(&mut self) -> Result<bool> {
         if self.state.ended {
@@ -325,7 +337,8 @@ impl Running<'_> {
     /// Waits until the run is over on this rank, but at most so long: for callers that have to look after something else now and then, such
     /// as signals. Returns whether it is over; may be called again after that.
     pub fn wait_for(&mut self, time: Duration) -> Result<bool> {
-        let end = Instant::now() + time;
+        // A time beyond what the clock counts has no end.
+        let end = Instant::now().checked_add(time);
         self.driver.finish_by(end, &mut self.data, &mut self.state)
     }
 
@@ -379,8 +392,12 @@ impl Drop for Running<'_> {
             let why = Error::new(ErrorKind::External, "it panicked in the middle of the run");
             let _ = self.driver.fail(why, &mut self.state);
         } else if !self.state.ended {
-            // The driver keeps an error: the next run is refused with it.
-            let _ = self.driver.finish(&mut self.data, &mut self.state);
+            // The driver keeps an error: the next run is refused with it. A thread that may not call MPI cannot wait for the end, and the
+            // memory of the run is gone after this.
+            let finished = self.driver.finish(&mut self.data, &mut self.state);
+            if let (Err(error), false) = (finished, self.state.ended) {
+                let _ = self.driver.fail(error, &mut self.state);
+            }
         }
         // Copies of what was moved in place take no memory beyond the run.
         self.data.clear();

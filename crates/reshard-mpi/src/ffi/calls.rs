@@ -104,6 +104,7 @@ calls! {
 
     comm_rank = MPI_Comm_rank(H, *mut c_int);
     comm_size = MPI_Comm_size(H, *mut c_int);
+    comm_test_inter = MPI_Comm_test_inter(H, *mut c_int);
     comm_compare = MPI_Comm_compare(H, H, *mut c_int);
     comm_idup = MPI_Comm_idup(H, *mut H, *mut H);
     comm_split = MPI_Comm_split(H, c_int, c_int, *mut H);

@@ -45,7 +45,7 @@ impl Comm {
     /// The host program's communicator, which stays its own: it is not freed, and its errors go where the host wants them.
     /// [`Comm::private`] is a duplicate whose errors are returned.
     ///
-    /// Fails if MPI has not begun, or has ended.
+    /// Fails if MPI has not begun, or has ended, and if the communicator is between two groups.
     ///
     /// # Safety
     /// The handle is valid, and stays so as long as the value lives.
@@ -79,6 +79,15 @@ impl Comm {
                 "{handle:?} was passed, which is no communicator of {}",
                 mpi.version()
             )));
+        }
+        let mut between: c_int = 0;
+        // SAFETY: promised by the caller; the call writes one number.
+        unsafe { call!(mpi, comm_test_inter(Handle::of(raw), &raw mut between))? };
+        if between != 0 {
+            return Err(mismatch(
+                "a communicator between two groups was passed; give one of a single group, as MPI_Intercomm_merge makes it"
+                    .to_string(),
+            ));
         }
         // SAFETY: promised by the caller.
         unsafe { Self::borrowed(mpi, raw) }

@@ -3,17 +3,17 @@
 //! A library must not send on its host's communicator: tags would collide. Duplicating it is collective and takes time and
 //! scarce context numbers, so it is done once, and the duplicate is cached as an attribute of the parent, which MPI
 //! deletes with it. The world is never freed. But the standard promises that `MPI_Finalize` first of all deletes the
-//! attributes of `MPI_COMM_SELF`, while MPI still works: an attribute of ours there frees the duplicate of the world, and
-//! records that MPI ends.
+//! attributes of `MPI_COMM_SELF`, while MPI still works: an attribute of ours there, under a key of its own, frees the
+//! duplicate of the world, and records that MPI ends. Under the key of duplicates a duplicate of `MPI_COMM_SELF` would replace it.
 //!
 //! Duplicating waits for all ranks, so it is begun without blocking, and tested until the timeout. A duplicate that is
 //! pending then is kept, too: a later call goes on waiting for it, and a late rank finds the others.
 
 use super::calls::{CallTable, Calls, Handle, call, each, name};
 use super::comm::Comm;
-use super::library::Mpi;
+use super::library::{Keys, Mpi};
 use super::request::Request;
-use super::wait::wait;
+use super::wait::all_complete_within;
 use crate::abi::{Raw, SUCCESS};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::any::Any;
@@ -62,18 +62,16 @@ impl PendingDuplicate {
         Ok(Self { request: Request::new(mpi, raw, false), place })
     }
 
-    /// The duplicate; none on timeout.
+    /// The duplicate; none on timeout. An error leaves the request in flight if it cannot be waited for now, as by a thread that
+    /// may not call MPI.
     fn within(&mut self, mpi: &'static Mpi, time: Option<Duration>) -> Result<Option<Comm>> {
         fn handle<H: Handle>(_: &Calls<H>, place: *const u64) -> Raw {
             // SAFETY: the call that was waited for wrote a handle of this kind there.
             unsafe { place.cast::<H>().read() }.raw()
         }
-        let waited = wait(std::slice::from_mut(&mut self.request), time);
-        if self.request.received().is_none() {
-            // The request is still in flight, so the error was the timeout.
+        if !all_complete_within(std::slice::from_mut(&mut self.request), time)? {
             return Ok(None);
         }
-        waited?;
         let raw = each!(mpi, calls => handle(calls, self.place));
         // SAFETY: leaked in `begin`, and no longer known to the library.
         drop(unsafe { Box::from_raw(self.place) });
@@ -95,7 +93,7 @@ impl Comm {
         make: impl FnOnce(Comm) -> T,
     ) -> Result<Arc<T>> {
         let mpi = self.mpi();
-        let key = mpi.key()?;
+        let key = mpi.keys()?.duplicate;
         // One thread at a time: else two would both find none, and the second would replace the first one's.
         let lookup = mpi.duplicate_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = match self.cached(key)? {
@@ -113,6 +111,7 @@ impl Comm {
             *kept = match pending.within(mpi, time) {
                 Ok(Some(comm)) => DuplicateState::Made(Arc::new(make(comm))),
                 Ok(None) => return Err(timed_out(time)),
+                Err(error) if pending.request.received().is_none() => return Err(error),
                 Err(error) => DuplicateState::Failed(error),
             };
         }
@@ -171,13 +170,21 @@ fn set_attribute(mpi: &'static Mpi, comm: usize, key: c_int, value: AttributeVal
 }
 
 impl Mpi {
-    /// The attribute key of cached duplicates, made the first time.
-    pub(super) fn key(&'static self) -> Result<c_int> {
-        let mut keyval = self.keyval.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = *keyval {
-            return Ok(key);
+    /// The keys of our attributes, made the first time.
+    pub(super) fn keys(&'static self) -> Result<Keys> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = *keys {
+            return Ok(keys);
         }
-        let guard = self.enter()?;
+        let made = Keys { duplicate: self.create_key()?, end: self.create_key()? };
+        *keys = Some(made);
+        drop(keys);
+        set_attribute(self, self.abi.handles.comm_self, made.end, AttributeValue::FinalizeHook(self))?;
+        Ok(made)
+    }
+
+    fn create_key(&self) -> Result<c_int> {
+        let _guard = self.enter()?;
         let (mut key, none) = (0, std::ptr::null_mut());
         // SAFETY: the functions have the types the library calls them with.
         let code = match &self.calls {
@@ -189,25 +196,21 @@ impl Mpi {
                 (calls.comm_create_keyval)(copied::<*mut c_void>, deleted::<*mut c_void>, &raw mut key, none)
             },
         };
-        self.check(name::comm_create_keyval, code)?;
-        *keyval = Some(key);
-        drop((keyval, guard));
-        set_attribute(self, self.abi.handles.comm_self, key, AttributeValue::FinalizeHook(self))?;
-        Ok(key)
+        self.check(name::comm_create_keyval, code).map(|()| key)
     }
 
     /// Has something done when MPI ends, while it still works. It must not panic.
     pub fn at_end(&'static self, act: fn()) -> Result<()> {
-        // With the key comes what notices the end.
-        self.key()?;
+        // With the keys comes what notices the end.
+        self.keys()?;
         self.at_end.lock().unwrap_or_else(PoisonError::into_inner).push(act);
         Ok(())
     }
 
     /// Deletes the duplicate cached on a communicator, if there is one.
     pub(super) fn delete_duplicate(&self, comm: &Comm) -> Result<()> {
-        let key = *self.keyval.lock().unwrap_or_else(PoisonError::into_inner);
-        match key {
+        let keys = *self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        match keys.map(|keys| keys.duplicate) {
             // SAFETY: handle and key are valid, and there is a value, which `deleted` takes.
             Some(key) if comm.cached(key)?.is_some() => unsafe {
                 call!(self, comm_delete_attr(Handle::of(comm.raw), key))

@@ -32,14 +32,23 @@ pub struct Mpi {
     call_lock: Mutex<()>,
     /// The thread that holds `call_lock`; 0 if none does.
     lock_holder: AtomicUsize,
-    /// The attribute key under which private duplicates are kept.
-    pub(super) keyval: Mutex<Option<c_int>>,
+    /// The keys of our attributes.
+    pub(super) keys: Mutex<Option<Keys>>,
     /// Held while a duplicate is looked up and, if there is none, begun.
     pub(super) duplicate_lock: Mutex<()>,
     /// What is called when MPI ends, while it still works.
     pub(super) at_end: Mutex<Vec<fn()>>,
     /// Never closed: the pointers in `calls` point into it.
     _library: Library,
+}
+
+/// The keys of our attributes: see `kept.rs`.
+#[derive(Clone, Copy)]
+pub(super) struct Keys {
+    /// On a communicator: its duplicate.
+    pub duplicate: c_int,
+    /// On `MPI_COMM_SELF`: what is done when MPI ends.
+    pub end: c_int,
 }
 
 /// True once MPI has ended. A process has one MPI, so this is global.
@@ -195,7 +204,7 @@ impl Mpi {
             threads: OnceLock::new(),
             call_lock: Mutex::new(()),
             lock_holder: AtomicUsize::new(0),
-            keyval: Mutex::new(None),
+            keys: Mutex::new(None),
             duplicate_lock: Mutex::new(()),
             at_end: Mutex::default(),
             _library: library,
@@ -227,13 +236,8 @@ impl Mpi {
             return Err(forked_off());
         }
         check_not_ended()?;
+        self.check_thread()?;
         let held = match self.threads.get() {
-            Some(Threads::Funneled(thread)) if *thread != this_thread() => {
-                return Err(Error::new(
-                    ErrorKind::External,
-                    "MPI was called by a second thread, but was begun for one; call it from the thread that began it",
-                ));
-            }
             // Reentrant: MPI may call an attribute function of ours during a call.
             Some(Threads::Serialized) if self.lock_holder.load(Ordering::Relaxed) != this_thread() => {
                 let held = self.call_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,6 +250,17 @@ impl Mpi {
         // While this waited for its turn, another may have given MPI up.
         check_not_ended()?;
         Ok(guard)
+    }
+
+    /// Fails if MPI was begun for another thread alone.
+    pub(crate) fn check_thread(&self) -> Result<()> {
+        match self.threads.get() {
+            Some(Threads::Funneled(thread)) if *thread != this_thread() => Err(Error::new(
+                ErrorKind::External,
+                "MPI was called by a second thread, but was begun for one; call it from the thread that began it",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Fails if MPI may not be called: see `enter`.

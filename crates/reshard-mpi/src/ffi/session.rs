@@ -144,7 +144,7 @@ impl Mpi {
         self.threads.get_or_init(|| threads);
         watch_forks();
         // The attribute notices when the host ends MPI.
-        self.key().map(drop)
+        self.keys().map(drop)
     }
 }
 

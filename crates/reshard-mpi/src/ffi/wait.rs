@@ -15,6 +15,24 @@ const MAX_SPINS: u32 = 100;
 /// waits without a timeout.
 pub fn wait(requests: &mut [Request], deadline: Option<Duration>) -> Result<()> {
     let begin = Instant::now();
+    if all_complete_within(requests, deadline)? {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::External,
+        format!(
+            "waited {:.3} s for {} of {} messages, which did not come: a peer has exited, is stuck or slow; \
+             see what became of the other ranks, or allow more time",
+            begin.elapsed().as_secs_f64(),
+            requests.iter().filter(|request| request.received().is_none()).count(),
+            requests.len()
+        ),
+    ))
+}
+
+/// As [`wait`], but returns whether all are complete when `deadline` has passed. Fails only if MPI does.
+pub(super) fn all_complete_within(requests: &mut [Request], deadline: Option<Duration>) -> Result<bool> {
+    let begin = Instant::now();
     let mut rounds = 0;
     loop {
         let mut open = 0;
@@ -24,21 +42,12 @@ pub fn wait(requests: &mut [Request], deadline: Option<Duration>) -> Result<()> 
             }
         }
         if open == 0 {
-            return Ok(());
+            return Ok(true);
         }
         if let Some(deadline) = deadline
             && begin.elapsed() >= deadline
         {
-            return Err(Error::new(
-                ErrorKind::External,
-                format!(
-                    "waited {:.3} s for {} of {} messages, which did not come: a peer has exited, is stuck or slow; \
-                     see what became of the other ranks, or allow more time",
-                    begin.elapsed().as_secs_f64(),
-                    open,
-                    requests.len()
-                ),
-            ));
+            return Ok(false);
         }
         rounds += 1;
         if rounds < MAX_SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }

@@ -442,6 +442,37 @@ fn source_offered_and_withdrawn() {
     });
 }
 
+/// One of two readers cannot read: nobody finds that all have read, whenever it looks. Where both can, nobody finds anything else, and what
+/// was read counts: the owner's source changes only when it has found that.
+#[test]
+fn source_unreadable_for_one() {
+    for refused in [true, false] {
+        model(Some(3), move || {
+            let (memory, source) = (offer_words(3), AtomicU64::new(1));
+            together(3, move |me| {
+                let offers = Offers::new(memory.of(me));
+                let mut read = 1;
+                if me == 0 {
+                    offers.offer(1, std::iter::once(0));
+                    offers.publish_read(1);
+                } else if me == 1 && refused {
+                    offers.publish_unreadable(1);
+                } else if offers.offer_of(0, 1) == Offer::Open {
+                    read = source.load(Ordering::Relaxed);
+                    offers.publish_read(1);
+                }
+                let all_read = (0..3).all(|rank| offers.has_read(rank, 1));
+                let gives_up = (0..3).any(|rank| offers.is_unreadable(rank, 1));
+                assert!(if refused { !all_read } else { !gives_up }, "ranks find different ends");
+                if me == 0 && all_read {
+                    source.store(2, Ordering::Relaxed);
+                }
+                assert!(read == 1, "read after the run of the owner was over");
+            });
+        });
+    }
+}
+
 /// Two runs; the owner writes to its source as soon as it may.
 fn tasks(ranks: usize, tasks: u64) {
     let (memory, source) = (board_words(ranks), Cell::new());

@@ -2,7 +2,7 @@
 //! trying, as ranks in containers may be on one machine and still hidden from each other. (MPI's own answer,
 //! `MPI_Comm_split_type`, is a call without a timeout.)
 
-use super::{PageKind, Segment};
+use super::{PageKind, Segment, longest_file};
 use crate::communicator::Communicator;
 use crate::node::{Identity, Node};
 use reshard_plan::{Error, ErrorKind, Result};
@@ -27,11 +27,11 @@ struct ProbeInfo {
 const NO_FD: u64 = u64::MAX;
 
 impl ProbeInfo {
-    const BYTES: usize = 48;
+    const BYTES: usize = 56;
 
     fn bytes(self) -> Vec<u8> {
-        let Identity { process, machine, namespaces } = self.who;
-        let numbers = [machine, namespaces, self.pid, self.fd.unwrap_or(NO_FD)];
+        let Identity { process, machine, namespaces, limits_files } = self.who;
+        let numbers = [machine, namespaces, self.pid, self.fd.unwrap_or(NO_FD), u64::from(limits_files)];
         let numbers = numbers.into_iter().flat_map(u64::to_ne_bytes);
         process.to_ne_bytes().into_iter().chain(numbers).collect()
     }
@@ -40,14 +40,21 @@ impl ProbeInfo {
         let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let process = u128::from_ne_bytes(bytes[..16].try_into().unwrap_or_default());
         let fd = Some(number(40)).filter(|&fd| fd != NO_FD);
-        let who = Identity { process, machine: number(16), namespaces: number(24) };
+        let limits_files = number(48) != 0;
+        let who = Identity { process, machine: number(16), namespaces: number(24), limits_files };
         Self { who, pid: number(32), fd }
     }
 
     /// Tries to map the probe segment and checks that it is the rank's own.
     fn try_mapping(&self) -> Result<()> {
         let refused = |why: String| Error::new(ErrorKind::External, why);
-        let fd = self.fd.ok_or_else(|| refused("it could not make any".into()))?;
+        let fd = self.fd.ok_or_else(|| match self.who.limits_files {
+            true => refused(
+                "it may not make files, nor memory by them, of that length (RLIMIT_FSIZE, `ulimit -f`)"
+                    .into(),
+            ),
+            false => refused("it could not make any".into()),
+        })?;
         let segment = Segment::open(self.pid, fd, 16, PageKind::Ordinary)
             .map_err(|error| refused(error.to_string()))?;
         let [low, high] = [0, 8].map(|at| segment.counter(at).load(Ordering::Acquire));
@@ -71,8 +78,12 @@ impl Communicator {
         }
         let process = self.transport().identity();
         let made = Segment::create(16, PageKind::Ordinary);
-        let who =
-            Identity { process, machine: machine().unwrap_or(process as u64), namespaces: namespaces() };
+        let who = Identity {
+            process,
+            machine: machine().unwrap_or(process as u64),
+            namespaces: namespaces(),
+            limits_files: longest_file().is_some(),
+        };
         let mut info = ProbeInfo { who, pid: u64::from(std::process::id()), fd: None };
         if let Ok((segment, file)) = &made {
             segment.counter(0).store(process as u64, Ordering::Release);
@@ -128,7 +139,7 @@ mod tests {
     #[test]
     fn infos_read_as_they_were_written() {
         let info = ProbeInfo {
-            who: Identity { process: 7 << 90 | 3, machine: 1, namespaces: 2 },
+            who: Identity { process: 7 << 90 | 3, machine: 1, namespaces: 2, limits_files: true },
             pid: 3,
             fd: Some(4),
         };
@@ -137,6 +148,7 @@ mod tests {
             (read.who.process, read.who.machine, read.who.namespaces, read.pid, read.fd),
             (7 << 90 | 3, 1, 2, 3, Some(4))
         );
+        assert!(read.who.limits_files);
         assert_eq!(ProbeInfo::from_bytes(&ProbeInfo { fd: None, ..info }.bytes()).fd, None);
     }
 }

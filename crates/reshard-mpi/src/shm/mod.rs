@@ -8,6 +8,7 @@
 mod discovery;
 mod segment;
 
+use segment::longest_file;
 pub(crate) use segment::{PageKind, Segment};
 
 use crate::agree::agree_on_result;

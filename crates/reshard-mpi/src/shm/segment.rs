@@ -66,8 +66,18 @@ impl Segment {
         let refused = |error: io::Error| {
             Error::new(ErrorKind::Memory, format!("{bytes} bytes of shared memory could not be had: {error}"))
         };
+        let taken = pages.taken(bytes) as u64;
+        if let Some(longest) = longest_file().filter(|&longest| longest < taken) {
+            return Err(Error::new(
+                ErrorKind::Memory,
+                format!(
+                    "{taken} bytes of shared memory are needed, and this process may not make files, nor memory by them, of more than {longest} \
+                     bytes (RLIMIT_FSIZE, `ulimit -f`); raise that limit, or choose the mover `messages`"
+                ),
+            ));
+        }
         let file = anonymous_file().map_err(refused)?;
-        file.set_len(pages.taken(bytes) as u64).map_err(refused)?;
+        file.set_len(taken).map_err(refused)?;
         seal(&file).map_err(refused)?;
         let segment = Self::map(&file, bytes, pages).map_err(refused)?;
         Ok((segment, file.into()))
@@ -149,6 +159,14 @@ impl Segment {
         // processes use these bytes as counters, too.
         unsafe { &*self.first().add(at).cast::<AtomicU64>() }
     }
+}
+
+/// The most bytes that a file of this process may have, if there is a limit: who makes one longer is killed (SIGXFSZ).
+pub fn longest_file() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the answer.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// Makes a file without a name.

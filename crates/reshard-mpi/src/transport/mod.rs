@@ -73,6 +73,11 @@ pub unsafe trait Transport: Any + Send + Sync {
         Ok(())
     }
 
+    /// Fails if this thread may not send or receive, while another one of the process may.
+    fn check_thread(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// A message may be in flight for ever: nothing that is made later may receive it.
     fn poison(&self) {}
 }

@@ -13,6 +13,7 @@ mod lent;
 mod programs;
 mod rank;
 mod rings;
+mod secret;
 mod strays;
 mod sums;
 mod trials;
@@ -172,6 +173,14 @@ fn trust(installation: &Installation) {
     play("larger-than-memory private", 2);
     play("larger-than-memory messages", 2);
     play("looks-do-not-wait", 3);
+    play("without-an-end", 2);
+    play("limited-files", 2);
+    // From the first run on, from the first of the trial on, and after the trial.
+    for (part, ranks) in [("ends", 2), ("middle", 2), ("middle", 4)] {
+        for run in [0, 3, 11] {
+            play(&format!("unreadable-{part}-{run} private"), ranks);
+        }
+    }
     for mover in ["private", "cma", "messages", "shared"] {
         play(&format!("forked {mover}"), 2);
     }

@@ -2,7 +2,7 @@
 
 use crate::installation::THREADS;
 use crate::world::{World, in_threads};
-use crate::{faults, help, lent, programs, rings, strays, sums, trials, trust, waits};
+use crate::{faults, help, lent, programs, rings, secret, strays, sums, trials, trust, waits};
 use reshard::engine::{Level, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan};
@@ -33,6 +33,10 @@ pub fn play(part: &str) {
 
 fn play_on(world: &dyn World, part: &str) {
     let words: Vec<&str> = part.split(' ').collect();
+    if words.last() == Some(&"limited-files") {
+        // Before ranks find out about each other.
+        waits::limit_files(4096);
+    }
     if !words.contains(&"nobody-comes-at-first") {
         // Many deadlines below are short. The first call takes longest, and on a busy machine ranks start far apart.
         world.communicator();
@@ -52,6 +56,8 @@ fn play_on(world: &dyn World, part: &str) {
         ["trust", what] => match what {
             "another-alpha-another-way" => trust::another_alpha_another_way(world),
             "scalapack-elsewhere" => trust::scalapack_elsewhere(world),
+            "limited-files" => waits::limited_files(world),
+            "without-an-end" => waits::without_an_end(world),
             "looks-do-not-wait" => waits::looks_do_not_wait(world),
             "hidden" => waits::hidden(world),
             _ => panic!("no part {part}"),
@@ -78,6 +84,7 @@ fn play_on(world: &dyn World, part: &str) {
                 "refused-by-one" => waits::refused_by_one(world, mover),
                 "larger-than-memory" => waits::larger_than_memory(world, mover),
                 "forked" => waits::forked(world, mover),
+                _ if what.starts_with("unreadable-") => secret::unreadable(world, what, mover),
                 _ => panic!("no part {part}"),
             }
         }

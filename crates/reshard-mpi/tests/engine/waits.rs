@@ -185,3 +185,43 @@ pub fn hidden(world: &dyn World) {
     }
     assert!(Shared::<u8>::zeroed(world, 1).is_err());
 }
+
+/// Runs that are waited for longer than any clock counts, with deadlines as long.
+pub fn without_an_end(world: &dyn World) {
+    let exchange = Exchange::new(world, 0);
+    let given = options(Mover::Messages, Duration::MAX).with_setup_deadline(Duration::MAX);
+    let mut engine = MpiEngine::new(exchange.plan(), world, given).unwrap();
+    let from = exchange.values(world.rank(), 0, 5);
+    let expected = exchange.values(world.rank(), 1, 5);
+    for time in [Duration::MAX, Duration::from_secs(u64::MAX / 4)] {
+        let mut to = vec![0; expected.len()];
+        let mut run = engine.start(Own::new(&from, &mut to)).unwrap();
+        assert!(run.wait_for(time).unwrap());
+        run.wait().unwrap();
+        assert!(to == expected);
+    }
+}
+
+/// From now on no file of this process may have more bytes.
+#[allow(unsafe_code)]
+pub fn limit_files(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a limit of this process.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+}
+
+/// Where files may not be long enough for shared memory, messages are sent; a mover that was asked for by name says why it cannot be had.
+pub fn limited_files(world: &dyn World) {
+    let exchange = Exchange::new(world, 0);
+    for mover in [Mover::Private, Mover::Mixed] {
+        let made = MpiEngine::new(exchange.plan(), world, options(mover, LONG));
+        let said = made.err().expect("it needs shared memory").to_string();
+        assert!(said.contains("more than 4096 bytes (RLIMIT_FSIZE, `ulimit -f`)"), "{said}");
+    }
+    let mut engine = MpiEngine::new(exchange.plan(), world, options(Mover::Auto, LONG)).unwrap();
+    assert_eq!(engine.mover(), Mover::Messages, "{}", engine.why());
+    assert!(engine.why().contains("RLIMIT_FSIZE"), "{}", engine.why());
+    let mut to = vec![0; exchange.values(world.rank(), 1, 0).len()];
+    engine.run(Own::new(&exchange.values(world.rank(), 0, 3), &mut to)).unwrap();
+    assert!(to == exchange.values(world.rank(), 1, 3));
+}

@@ -40,7 +40,7 @@ pub fn errors(world: &Comm) -> Result<()> {
     let begin = Instant::now();
     let error =
         wait(std::slice::from_mut(&mut never), Some(Duration::from_millis(200))).unwrap_err().to_string();
-    assert!(error.contains("waited 0.2") && error.contains("1 of 1"), "{error}");
+    assert!(error.contains("waited ") && error.contains("1 of 1"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(5));
     assert_eq!(never.received(), None);
     never.cancel()?;
@@ -91,7 +91,7 @@ fn lonely(comm: &Comm) -> Result<()> {
     if comm.rank() == 0 {
         let error =
             apart.all_reduce_within(&mut [1], Reduce::Sum, Some(Duration::from_millis(100))).unwrap_err();
-        assert!(error.to_string().contains("waited 0.1"), "{error}");
+        assert!(error.to_string().contains("waited "), "{error}");
     }
     comm.barrier_within(SOON)?;
     if comm.rank() == 1 {

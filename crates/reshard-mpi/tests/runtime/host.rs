@@ -2,18 +2,20 @@
 //! only some may call MPI, or only one at a time.
 
 use super::faults::from_nowhere;
-use super::rank::{SOON, engine};
+use super::rank::{SOON, engine, plan};
 use super::values::messages;
 use libloading::os::unix::Library;
-use reshard_mpi::{Mover, Mpi, Own};
+use reshard::ErrorKind;
+use reshard_mpi::{Mover, Mpi, MpiEngine, MpiOptions, Own};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
 /// A host's own use of MPI.
-struct Host {
-    library: Library,
-    mpi: &'static Mpi,
+pub struct Host {
+    pub library: Library,
+    pub mpi: &'static Mpi,
 }
 
 /// For how many threads a host begins it.
@@ -25,7 +27,7 @@ enum Level {
 
 impl Host {
     /// Finds the library, as a linked program has it from the beginning.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let asked = std::env::var("RESHARD_MPI").unwrap();
         let names = match asked.as_str() {
             "openmpi" => vec!["libmpi.so.40"],
@@ -43,7 +45,7 @@ impl Host {
         Self { library, mpi: Mpi::load(None).unwrap() }
     }
 
-    fn init(&self) {
+    pub fn init(&self) {
         let null = std::ptr::null_mut();
         // SAFETY: the function has this type.
         unsafe {
@@ -69,7 +71,7 @@ impl Host {
         assert_eq!(given, wanted, "otherwise nothing is tested");
     }
 
-    fn finalize(&self) {
+    pub fn finalize(&self) {
         // SAFETY: begun before, and the function has this type.
         unsafe {
             let finalize = self.library.get::<unsafe extern "C" fn() -> c_int>(b"MPI_Finalize").unwrap();
@@ -162,6 +164,59 @@ pub fn has_one_thread() {
     assert!(to.iter().all(|&value| value == 2.0));
     let line = format!("[{}/{} done]", world.rank(), world.size());
     drop((mine, session));
+    host.finalize();
+    println!("{line}");
+}
+
+/// MPI lets one thread in only, and a finalizer of another looks after runs of rank 0. One that it tests stays in flight, and ends as if
+/// nothing had been. One that it drops, and the engine with it, has failed: rank 1, who waits for it, is told by the next call of the
+/// thread that may, and not by its deadline.
+pub fn is_called_by_a_second_thread() {
+    let host = Host::new();
+    host.init_thread(Level::Funneled);
+    let session = host.mpi.init().unwrap();
+    let world = session.world();
+    for mover in [Mover::Messages, Mover::Private, Mover::Cma] {
+        let begin = |engine: MpiEngine| {
+            let (from, to) = (vec![2.0; engine.source_len(0)].leak(), vec![0.0; engine.target_len(0)].leak());
+            engine.start_owned(Own::new(from, to)).map_err(|(_, error)| error).unwrap()
+        };
+        let options = MpiOptions::default().with_mover(mover);
+        let mut run = match MpiEngine::new(plan(world), world, options) {
+            // The system may forbid it: then no rank has it.
+            Err(error) if mover == Mover::Cma && error.kind() == ErrorKind::Unsupported => continue,
+            made => begin(made.unwrap()),
+        };
+        if world.rank() == 0 {
+            let said = thread::scope(|scope| {
+                let second = || [run.test().map(drop), run.wait_for(Duration::ZERO).map(drop)];
+                scope.spawn(second).join().unwrap()
+            });
+            for outcome in said {
+                let error = outcome.unwrap_err();
+                assert!(error.to_string().contains("second thread"), "{mover}: {error}");
+            }
+        }
+        let (mut engine, outcome) = run.wait();
+        outcome.unwrap();
+        let (from, mut to) = (vec![3.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
+        engine.run(Own::new(&from, &mut to)).unwrap();
+        assert!(to.iter().all(|&value| value == 3.0));
+        // Rank 1 cannot end without rank 0.
+        let run = begin(engine);
+        if world.rank() == 0 {
+            thread::scope(|scope| scope.spawn(|| drop(run)).join().unwrap());
+        } else {
+            let error = run.wait().1.unwrap_err().to_string();
+            assert!(
+                error.contains("rank 0 cannot go on") && error.contains("second thread"),
+                "{mover}: {error}"
+            );
+        }
+        drop(super::rank::engine(world, Mover::Messages));
+    }
+    let line = format!("[{}/{} done]", world.rank(), world.size());
+    drop(session);
     host.finalize();
     println!("{line}");
 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod faults;
+mod groups;
 mod host;
 mod installation;
 mod rank;
@@ -49,7 +50,15 @@ fn right(installation: &Installation) {
     let outcome = installation.launch("unjoined", 1);
     outcome.failed(&["[given up]"]);
     outcome.took_less_than(Duration::from_secs(10));
-    for part in ["host", "host-serialized", "host-funneled", "two-begin"] {
+    for part in [
+        "host",
+        "host-serialized",
+        "host-funneled",
+        "host-second-thread",
+        "two-begin",
+        "on-itself",
+        "between-groups",
+    ] {
         installation.launch(part, 2).succeeded(2);
     }
 }

@@ -1,8 +1,8 @@
 //! What a launched process does: the part it was given, from the beginning of MPI to its end.
 
 use super::faults::errors;
-use super::host;
 use super::values::{collectives, datatypes, joins, messages, splits, unjoined};
+use super::{groups, host};
 use reshard_mpi::mpi::{Request, launched};
 use reshard_mpi::{Comm, Mover, Mpi, MpiEngine, MpiOptions, Own, RawComm};
 use reshard_plan::{Distribution, ErrorKind, Layout, MemoryOrder, Move, Plan, Result};
@@ -18,7 +18,10 @@ pub fn play(part: &str) {
         "host" => return host::goes_on(),
         "host-serialized" => return host::takes_turns(),
         "host-funneled" => return host::has_one_thread(),
+        "host-second-thread" => return host::is_called_by_a_second_thread(),
         "two-begin" => return host::two_threads_begin(),
+        "on-itself" => return groups::on_itself(),
+        "between-groups" => return groups::between_groups(),
         _ => {}
     }
     let mpi = match Mpi::load(None) {
@@ -127,14 +130,18 @@ fn many(world: &Comm) -> Result<()> {
     Ok(())
 }
 
-/// An engine that has run once.
-pub fn engine(world: &Comm, mover: Mover) -> MpiEngine {
+/// All ranks get something of each other.
+pub fn plan(world: &Comm) -> Arc<Plan> {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let size = world.size();
     let [from, to] = [3, 5].map(|block| layout(&format!("{size}/{block} of 400")));
-    let plan = Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap();
+    Arc::new(Plan::new(vec![Move::of::<f64>(from, to).unwrap()]).unwrap())
+}
+
+/// An engine that has run once.
+pub fn engine(world: &Comm, mover: Mover) -> MpiEngine {
     let options = MpiOptions::default().with_mover(mover);
-    let mut engine = MpiEngine::new(Arc::new(plan), world, options).unwrap();
+    let mut engine = MpiEngine::new(plan(world), world, options).unwrap();
     let (from, mut to) = (vec![1.0; engine.source_len(0)], vec![0.0; engine.target_len(0)]);
     engine.run(Own::new(&from, &mut to)).unwrap();
     assert!(to.iter().all(|&value| value == 1.0));

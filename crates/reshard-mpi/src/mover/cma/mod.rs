@@ -5,8 +5,9 @@
 //! of the source and a little for each page, so it is worth it where runs have [`MIN_RUN_BYTES`] and more. The mover `private`
 //! tries it there, and keeps it if it is faster.
 //!
-//! The system may forbid it (containers, Yama, processes that are not dumpable): every pair tries when the engine is made. An
-//! owner waits for its readers, and they for its confirmation, see [`Offers`]. What a rank reads of itself is a plain copy.
+//! The system may forbid it (containers, Yama, processes that are not dumpable): every pair tries when the engine is made. It may still
+//! refuse a source that comes later (memory that it shows nobody): then the mover `private` does that run again in its other way, for all ranks
+//! that are connected, and this one no more. An owner waits for its readers, and they for its confirmation, see [`Offers`]. What a rank reads of itself is a plain copy.
 
 pub(super) mod offers;
 mod system;
@@ -46,8 +47,10 @@ pub struct CmaMover {
     connected: Vec<usize>,
     /// Processors that the ranks may use, all together.
     processors: usize,
-    /// The number of arrays.
-    arrays: usize,
+    /// For each array, the bytes that this rank's source spans.
+    spans: Vec<usize>,
+    /// Another mover does a run again in which a rank cannot read.
+    tried: bool,
     list: ReadList,
     /// The run this rank is in, counted from 1.
     run: u64,
@@ -110,7 +113,8 @@ impl CmaMover {
             readers,
             connected: connected(plan, rank),
             processors,
-            arrays: plan.arrays().len(),
+            spans: plan.arrays().iter().map(|array| source_bytes(array, rank as u64)).collect(),
+            tried: false,
             list: ReadList::new(),
             run: 0,
             read: false,
@@ -120,6 +124,11 @@ impl CmaMover {
             calls: 0,
             counters: RunCounters::default(),
         })
+    }
+
+    /// This mover as one that is only tried: see [`CmaMover::advance_or_give_up`].
+    pub fn tried(self) -> Self {
+        Self { tried: true, ..self }
     }
 
     /// True if the mover `private` should try this one, by what all ranks know alike.
@@ -184,6 +193,40 @@ impl CmaMover {
         if late.is_empty() { self.connected.first().copied().into_iter().collect() } else { late }
     }
 
+    /// As [`MoverBackend::advance`], or none if a rank that is connected with this one cannot read: then all of them find that, and have
+    /// to do the run otherwise. Sources are as they were.
+    pub fn advance_or_give_up(&mut self, data: &mut Buffers<'_>) -> Result<Option<Progress>> {
+        let gives_up = |mover: &Self| {
+            let mut connected = mover.connected.iter();
+            connected.any(|&rank| mover.offers.is_unreadable(rank, mover.run))
+        };
+        if gives_up(self) {
+            return Ok(None);
+        }
+        let progress = self.advance(data)?;
+        Ok((!gives_up(self)).then_some(progress))
+    }
+
+    /// The ranks that end a run together.
+    fn together(&self) -> &[usize] {
+        if self.tried { &self.connected } else { &[] }
+    }
+
+    /// True if this process reads both ends of its own sources as others do.
+    fn reads_its_own(&mut self, data: &mut Buffers<'_>) -> bool {
+        let (rank, pid) = (self.offers.rank() as u64, std::process::id() as i32);
+        let mut ends = [0_u8; 2];
+        self.spans.iter().enumerate().filter(|(_, bytes)| **bytes > 0).all(|(array, bytes)| {
+            let first = data.own_of(array, rank).0;
+            self.list.clear();
+            for (end, place) in [0, bytes - 1].into_iter().zip(&mut ends) {
+                self.list.push(first.wrapping_add(end).expose_provenance() as u64, place, 1);
+            }
+            // SAFETY: two bytes of this function.
+            unsafe { self.list.read(pid) }.is_ok()
+        })
+    }
+
     /// Reads a part of what is still to be read from an open source. Returns false if there is none.
     fn read_some(&mut self, data: &mut Buffers<'_>) -> Result<bool> {
         let me = self.offers.rank();
@@ -221,8 +264,14 @@ impl CmaMover {
             }
             if source.rank != me {
                 // SAFETY: as above, for this rank's destination.
-                let read = unsafe { list.read(source.pid) };
-                read.map_err(|error| unreadable(source.rank, &error))?;
+                match unsafe { list.read(source.pid) } {
+                    // A process that has ended is missed in any way.
+                    Err(error) if self.tried && error.raw_os_error() != Some(libc::ESRCH) => {
+                        self.offers.publish_unreadable(self.run);
+                        return Ok(true);
+                    }
+                    read => read.map_err(|error| unreadable(source.rank, &error))?,
+                }
             }
             self.calls += 1;
             self.offers.publish_calls(self.calls);
@@ -249,9 +298,12 @@ impl MoverBackend for CmaMover {
         (self.read, self.confirmed) = (false, false);
         self.sources.iter_mut().for_each(|source| source.next = (0, 0));
         self.counters = RunCounters::default();
+        if self.tried && !self.reads_its_own(data) {
+            return self.offers.publish_unreadable(self.run);
+        }
         let rank = self.offers.rank() as u64;
         let address = |array: usize| data.own_of(array, rank).0.expose_provenance() as u64;
-        self.offers.offer(self.run, (0..self.arrays).map(address));
+        self.offers.offer(self.run, (0..self.spans.len()).map(address));
     }
 
     fn advance(&mut self, data: &mut Buffers<'_>) -> Result<Progress> {
@@ -269,12 +321,14 @@ impl MoverBackend for CmaMover {
         let mut others = self.sources.iter().filter(|source| source.rank != self.offers.rank());
         let over = self.read
             && self.confirmed
-            && others.all(|source| self.offers.is_confirmed(source.rank, self.run));
+            && others.all(|source| self.offers.is_confirmed(source.rank, self.run))
+            && self.together().iter().all(|&rank| self.offers.has_read(rank, self.run));
         if over {
             return Ok(Progress::Done);
         }
         // Somebody that this rank waits for goes on: the wait begins anew.
-        let readers = self.sources.iter().flat_map(|source| &source.readers).chain(&self.readers);
+        let readers = self.sources.iter().flat_map(|source| &source.readers);
+        let readers = readers.chain(&self.readers).chain(self.together());
         let calls = readers.fold(0_u64, |sum, &rank| sum.wrapping_add(self.offers.calls(rank)));
         Ok(Progress::of(std::mem::replace(&mut self.seen_calls, calls) != calls))
     }
@@ -294,6 +348,9 @@ impl MoverBackend for CmaMover {
                 late.extend(if others.is_empty() { vec![source.rank] } else { others });
             }
         }
+        if late.is_empty() {
+            late = unread(self.together());
+        }
         late.retain(|&rank| rank != me);
         rank_list(late)
     }
@@ -304,9 +361,15 @@ impl MoverBackend for CmaMover {
 
     fn scratch_bytes(&self) -> u64 {
         let runs: usize = self.sources.iter().map(|source| source.runs.len()).sum();
-        let bytes = Offers::<NodeMemory>::bytes(self.arrays);
+        let bytes = Offers::<NodeMemory>::bytes(self.spans.len());
         (runs * size_of::<ByteRun>() + NodeMemory::taken(bytes, PageKind::Ordinary)) as u64
     }
+}
+
+/// Bytes that the source of `rank` spans; 0 if it has none.
+fn source_bytes(array: &Array, rank: u64) -> usize {
+    let elems = array.source_of(rank).map_or(0, |source| array.sources()[source].span);
+    (elems * array.wanted().elem_bytes()) as usize
 }
 
 /// The pairs of what moves: an array, a target, a place of it.

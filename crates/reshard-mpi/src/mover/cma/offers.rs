@@ -4,6 +4,9 @@
 //! may end; it *confirms* that the source was there until then. A reader's run ends only with the confirmation of every source
 //! it read: an owner that gives up, dies or forgets its run never confirms, so nobody takes for data what was in its memory
 //! afterwards.
+//!
+//! Where another mover can do the run again, a rank that cannot read a source publishes that instead, *unreadable*, and nobody's run ends
+//! before all ranks that are connected have published one of the two: either all have read, or nobody finds that all have.
 
 use super::super::word::{OrderingSite, SharedMemory, Word};
 use std::sync::atomic::Ordering;
@@ -15,6 +18,7 @@ const LINE: usize = 64;
 const OFFERED: usize = 0;
 const READ: usize = LINE;
 const CALLS: usize = READ + WORD;
+const UNREADABLE: usize = READ + 2 * WORD;
 const CONFIRMED: usize = 2 * LINE;
 const TIMES: usize = 3 * LINE;
 const CHOICE: usize = 4 * LINE;
@@ -95,6 +99,16 @@ impl<M: SharedMemory> Offers<M> {
     /// True if `rank` has read all sources it needs in `run`.
     pub fn has_read(&self, rank: usize, run: u64) -> bool {
         self.memory.word(rank, READ).load(OrderingSite::SeesSourceRead.order()) >= run
+    }
+
+    /// Publishes, instead of having read, that this rank cannot read in `run`. Carries no data with it.
+    pub fn publish_unreadable(&self, run: u64) {
+        self.own(UNREADABLE).store(run, Ordering::Relaxed);
+    }
+
+    /// True if `rank` cannot read in `run`.
+    pub fn is_unreadable(&self, rank: usize, run: u64) -> bool {
+        self.memory.word(rank, UNREADABLE).load(Ordering::Relaxed) == run
     }
 
     /// Publishes how often this rank has read something: it goes on.

@@ -12,7 +12,8 @@
 //! non-temporal stores instead: that is measured, see [`Trial`]. What a rank packs for others and what it keeps for itself it
 //! reads together, in one pass where whole rows are its own. Pushing cache lines out from either side did not help.
 //!
-//! Where runs are long, one copy by the system ([`CmaMover`]) is tried, too, and kept if it is faster for all ranks.
+//! Where runs are long, one copy by the system ([`CmaMover`]) is tried, too, and kept if it is faster for all ranks. A run in which the
+//! system refuses it is done again through the buffers, and so are all that follow.
 
 pub(super) mod queue;
 mod trial;
@@ -360,11 +361,17 @@ impl MoverBackend for PrivateMover {
         }
         let began = (!self.trial.is_over()).then(processor_time);
         let progress = match (&mut self.cma, self.mode) {
-            (Some(cma), Mode::Cma) => {
-                let progress = cma.advance(data)?;
-                self.counters = cma.counters();
-                progress
-            }
+            (Some(cma), Mode::Cma) => match cma.advance_or_give_up(data)? {
+                Some(progress) => {
+                    self.counters = cma.counters();
+                    progress
+                }
+                // All ranks that are connected find the same.
+                None => {
+                    (self.cma, self.mode) = (None, Mode::Staged);
+                    Progress::Moved
+                }
+            },
             _ => self.advance_staged(data)?,
         };
         if let (Some(began), false) = (began, progress == Progress::Waits) {
@@ -421,7 +428,7 @@ fn try_cma(
     match CmaMover::new(&plan, comm, limit) {
         // All ranks have this error, and can do without.
         Err(_) if comm.check_usable().is_ok() => Ok(None),
-        made => made.map(Some),
+        made => made.map(|made| Some(made.tried())),
     }
 }
 
