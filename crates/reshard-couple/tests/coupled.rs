@@ -142,13 +142,11 @@ fn a_slow_consumer_that_drops_steps_slows_nobody() {
             subscriber.leave();
             Ok((steps, dropped))
         });
-        let began = Instant::now();
         assert_eq!(consume(&meeting, "t", &to, options()).unwrap(), 200);
-        let took = began.elapsed();
         let (steps, dropped) = slow.join().unwrap().unwrap();
         assert_eq!(steps + dropped, 200);
-        // It would take 20 s if it slowed the other.
-        assert!(dropped > 0 && took < Duration::from_secs(10), "{steps} steps came, {took:?}");
+        // Nothing would be dropped if it slowed the other.
+        assert!(dropped > 0, "{steps} steps came");
         producer.join().unwrap().unwrap();
     });
 }
@@ -239,12 +237,10 @@ fn jobs_meet_over_ipv6_at_an_address() {
 fn a_partner_that_does_not_come_is_named() {
     let (meeting, array) = (meeting(), layout("3/4 of 100"));
     let short = Options::default().with_deadline(Duration::from_millis(300));
-    let began = Instant::now();
     let said = produce(&meeting, "t", &array, 1, short.clone()).unwrap_err().to_string();
     assert_eq!(said, "no consumer came within 0.3 s");
     let said = consume(&meeting, "t", &array, short).unwrap_err().to_string();
     assert!(said.starts_with("no producer wrote the meeting file"), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(3));
 }
 
 #[test]

@@ -147,12 +147,10 @@ pub fn absence(world: &dyn World) {
     }
     if world.rank() != 1 {
         world.communicator();
-        let begin = Instant::now();
         let options = MpiOptions::default().with_deadline(Some(Duration::from_millis(300)));
         let error = MpiEngine::new(Arc::clone(&plan), world, options).err().expect("rank 1 is not here");
         assert!(error.to_string().contains("rank 1 did not answer"), "{error}");
         assert_eq!(error.kind(), ErrorKind::External);
-        assert!(begin.elapsed() < Duration::from_secs(4));
         refused(world, plan);
     }
     world.meet();
@@ -167,7 +165,6 @@ pub fn silence(world: &dyn World, mover: Mover) {
     let mut engine = MpiEngine::new(Arc::clone(&plan), world, options).unwrap();
     if world.rank() == 0 {
         let (from, mut to) = ([1.0; 60], [0.0; 60]);
-        let begin = Instant::now();
         let mut running = engine.start(Own::new(&from, &mut to)).unwrap();
         let error = loop {
             match running.test() {
@@ -181,7 +178,6 @@ pub fn silence(world: &dyn World, mover: Mover) {
         assert!(running.wait().is_err());
         let error = engine.run(Own::new(&from, &mut to)).unwrap_err();
         assert!(error.to_string().contains("an earlier run failed"), "{error}");
-        assert!(begin.elapsed() < Duration::from_secs(4));
     }
     world.meet();
     // Another engine on the same communicator is none the worse for it.
@@ -206,9 +202,10 @@ pub fn silence(world: &dyn World, mover: Mover) {
 /// A new engine on the same communicator fails at once.
 fn refused(world: &dyn World, plan: Arc<Plan>) {
     let begin = Instant::now();
-    let error = MpiEngine::new(plan, world, MpiOptions::default()).err().expect("the ranks are out of step");
+    let options = MpiOptions::default().with_deadline(Some(trust::LONG));
+    let error = MpiEngine::new(plan, world, options).err().expect("the ranks are out of step");
     assert!(error.to_string().contains("use another communicator"), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(1));
+    assert!(begin.elapsed() < trust::SOON, "long before the deadline");
 }
 
 /// A rank's parts, as the engine's mover wants them.
@@ -335,7 +332,7 @@ pub fn killed(world: &dyn World, mover: Mover, step: u64) {
     let options = options.with_deadline(Some(Duration::from_millis(2500)));
     let next = MpiEngine::new(plan, world, options).err().expect("rank 2 is gone").to_string();
     assert!(next.contains("rank 2 did not answer"), "{next}");
-    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert!(begin.elapsed() < trust::SOON);
     println!("[{}/2 done]", world.rank());
     if world.mpi().is_some() {
         // MPI cannot end without rank 2.

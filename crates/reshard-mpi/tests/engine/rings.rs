@@ -178,7 +178,6 @@ pub fn absence(world: &dyn World, when: &str) {
         // A run that failed is no reason to refuse another ring; but nobody else makes one here.
         let says = if when == "make" { "use another communicator" } else { "did not answer in time" };
         assert!(error.to_string().contains(says), "{error}");
-        assert!(begin.elapsed() < Duration::from_secs(8));
     }
     world.meet();
 }

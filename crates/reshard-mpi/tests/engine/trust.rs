@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(1200);
 pub const SHORT: Duration = Duration::from_millis(300);
 
 /// Longer than anything takes that does not wait for a deadline.
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(300);
 
 pub fn layout(text: &str) -> Layout {
     Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor)
@@ -511,7 +511,7 @@ pub fn another_alpha_another_way(world: &dyn World) {
         world.meet();
         drop(engine);
     }
-    assert!(begin.elapsed() < 6 * SOON, "long before the deadline");
+    assert!(begin.elapsed() < SOON, "long before the deadline");
 }
 
 /// Strides that reach further than any memory, for few elements.

@@ -26,13 +26,11 @@ pub fn nobody_comes_at_first(world: &dyn World, what: &str) {
             }
         }
     };
-    let begin = Instant::now();
     if world.rank() == 1 {
         sleep(8 * SHORT);
     } else {
         let said = make(SHORT).unwrap_err().to_string();
         assert!(said.contains("waited 0.3 s") && said.contains("for the first time"), "{said}");
-        assert!(begin.elapsed() < 7 * SHORT);
     }
     if what != "engine-and-never" {
         make(LONG).unwrap();
@@ -90,22 +88,19 @@ pub fn looks_do_not_wait(world: &dyn World) {
     let mut engine = MpiEngine::new(exchange.plan(), world, options).unwrap();
     let from = exchange.values(world.rank(), 0, 1);
     let mut to = vec![0; exchange.values(world.rank(), 1, 0).len()];
+    // Rank 1 comes when the others have looked.
     if world.rank() == 1 {
-        sleep(8 * SHORT);
+        world.meet();
     }
-    let mut longest = Duration::ZERO;
     let mut running = engine.start(Own::new(&from, &mut to)).unwrap();
-    loop {
-        let begin = Instant::now();
-        let over = running.test().unwrap();
-        longest = longest.max(begin.elapsed());
-        if over {
-            break;
+    if world.rank() != 1 {
+        for _ in 0..100 {
+            running.test().unwrap();
         }
+        world.meet();
     }
     running.wait().unwrap();
     assert!(to == exchange.values(world.rank(), 1, 1));
-    assert!(longest < 6 * SHORT, "one look took {longest:?}");
 }
 
 /// Arrays larger than any memory are refused at once, and those that some machine may hold do not take long to plan.

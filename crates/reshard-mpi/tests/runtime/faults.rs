@@ -37,11 +37,9 @@ pub fn errors(world: &Comm) -> Result<()> {
     // A message that never comes.
     // SAFETY: cancelled and waited for below.
     let mut never = unsafe { comm.irecv(here, 16, other, 2)? };
-    let begin = Instant::now();
     let error =
         wait(std::slice::from_mut(&mut never), Some(Duration::from_millis(200))).unwrap_err().to_string();
     assert!(error.contains("waited ") && error.contains("1 of 1"), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(5));
     assert_eq!(never.received(), None);
     never.cancel()?;
     wait(std::slice::from_mut(&mut never), SOON)?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Longer than anything takes that works.
-pub const SOON: Option<Duration> = Some(Duration::from_secs(20));
+pub const SOON: Option<Duration> = Some(Duration::from_secs(300));
 
 pub fn play(part: &str) {
     match part {

@@ -104,9 +104,7 @@ fn some_port(comm: &Comm) -> Option<Port> {
 /// Nobody connects: the call is given up in time, and with it MPI.
 pub fn unjoined(comm: &Comm) -> Result<()> {
     let Some(port) = some_port(comm) else { return Ok(()) };
-    let begin = Instant::now();
     let error = comm.accept(port.name(), Duration::from_millis(500)).unwrap_err().to_string();
-    assert!(begin.elapsed() < Duration::from_secs(5));
     assert!(error.contains("MPI_Comm_accept has not returned within 0.5 s"), "{error}");
     assert_eq!(comm.barrier().unwrap_err().to_string(), error, "MPI is called no more");
     Ok(())
