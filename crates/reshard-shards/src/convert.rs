@@ -12,7 +12,7 @@ use crate::options::{ConvertOptions, Converted, MIN_MEMORY};
 use crate::output::{Output, Wanted};
 use crate::parallel::for_each;
 use crate::processes::Processes;
-use crate::resumed::{check_boxes, check_complete};
+use crate::resumed::{check_boxes, check_complete, check_lines};
 use crate::set::{Shard, ShardSet};
 use crate::slab::Slab;
 use crate::staging::{Begun, Staging};
@@ -192,7 +192,12 @@ impl<'s> Conversion<'s> {
 
     /// The boxes of this process.
     fn share(&self) -> Range<u64> {
-        self.processes.share(self.arrays.iter().map(|array| array.boxes.count()).sum())
+        self.processes.share(self.boxes())
+    }
+
+    /// All boxes.
+    fn boxes(&self) -> u64 {
+        self.arrays.iter().map(|array| array.boxes.count()).sum()
     }
 
     /// What this run is: another one cannot continue it.
@@ -257,7 +262,11 @@ impl<'s> Conversion<'s> {
             Begun::Journals(texts) => (texts, false),
             Begun::Complete(texts) => (texts, true),
         };
-        let done = processes.agree(Journal::done_boxes(staging, &texts, &run))?;
+        let done = Journal::done_boxes(staging, &texts, &run).and_then(|done| {
+            check_lines(staging, self.boxes(), options.checksums, &done)?;
+            Ok(done)
+        });
+        let done = processes.agree(done)?;
         if complete {
             let leader = processes.leads() && !staging.is_named() && options.checksums;
             processes.agree(if leader { check_complete(staging) } else { Ok(()) })?;

@@ -168,3 +168,48 @@ fn what_is_changed_between_a_run_and_the_next_is_noticed() {
     resume().unwrap();
     ShardSet::open(&new).unwrap().verify(|_, _| {}).unwrap();
 }
+
+/// Lines that are whole by their own checksum, and that no run writes: somebody else has, so nothing is made of what is there.
+#[test]
+fn lines_that_no_run_writes_are_refused() {
+    let folder = Folder::new("forged");
+    let [made, new] = ["made", "new"].map(|name| folder.0.join(name));
+    make(&made, &"2x2/8x8 of 60x50".parse().unwrap(), "f64".parse().unwrap(), Format::Npy, 1, |_, _| {})
+        .unwrap();
+    let set = ShardSet::open(&made).unwrap();
+    let to: Layout = "3x1/7x9 of 60x50".parse().unwrap();
+    let partial = folder.0.join(".new.reshard-partial");
+    let all = ConvertOptions::default().with_box_bytes(60 * 8 * 7);
+    let without = all.clone().without_checksums();
+    let boxes = reshard_shards::outlook(&set, std::slice::from_ref(&to), &all).unwrap().boxes;
+    assert!(boxes > 6, "{boxes} boxes");
+    let beyond = format!("1..{}", boxes + 1);
+    // The options of the run, and the lines that somebody puts after the first one.
+    for (options, lines) in [
+        (&all, &["1..4"][..]),
+        (&all, &["0..1", "1..4 00000000"]),
+        (&all, &["1..18446744073709551615"]),
+        (&all, &["1..18446744073709551615 00000000"]),
+        (&all, &[&format!("{beyond} 00000000")]),
+        (&all, &["3..3 00000000"]),
+        (&all, &["4..2 00000000"]),
+        (&without, &["1..18446744073709551615"]),
+        (&without, &[&beyond]),
+        (&without, &["1..4", "2..5"]),
+    ] {
+        let interrupted =
+            std::panic::catch_unwind(|| convert(&set, &new, &to, options, |_, _| panic!("interrupted")));
+        assert!(interrupted.is_err() && partial.is_dir(), "{interrupted:?}");
+        let journal = std::fs::read_to_string(partial.join(".journal")).unwrap();
+        let mut forged = format!("{}\n", journal.lines().next().unwrap());
+        for line in lines {
+            forged.push_str(&format!("{:08x} {line}\n", reshard_shards::crc32c(line.as_bytes())));
+        }
+        std::fs::write(partial.join(".journal"), forged).unwrap();
+        let resumed = convert(&set, &new, &to, &options.clone().resuming(true), |_, _| {});
+        let said = resumed.map(|_| ()).unwrap_err().to_string();
+        assert!(said.contains("was changed since the run that is to be continued"), "{lines:?}: {said}");
+        assert!(!new.exists(), "{lines:?}");
+        std::fs::remove_dir_all(&partial).unwrap();
+    }
+}
