@@ -16,7 +16,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// Bytes in which most headers are.
 const FIRST_BYTES: usize = 4096;
@@ -241,18 +240,13 @@ impl ShardSet {
         )
     }
 
-    /// When each file was last written, and how long it is.
-    pub(crate) fn stamps(&self) -> Result<Vec<(SystemTime, u64)>> {
-        let stamp = |shard: &Shard| {
-            let metadata = shard.file.metadata();
-            let stamp = metadata.and_then(|metadata| Ok((metadata.modified()?, metadata.len())));
-            stamp.map_err(|error| self.failed(shard, "cannot be read", &error))
-        };
-        self.shards.iter().map(stamp).collect()
+    /// What changes if a file is written.
+    pub(crate) fn stamps(&self) -> Result<Vec<Stamp>> {
+        self.shards.iter().map(|shard| Stamp::of(&self.path, shard)).collect()
     }
 
     /// Fails if a file was written since.
-    pub(crate) fn is_unchanged_since(&self, stamps: &[(SystemTime, u64)]) -> Result<()> {
+    pub(crate) fn is_unchanged_since(&self, stamps: &[Stamp]) -> Result<()> {
         let now = self.stamps()?;
         match self.shards.iter().zip(now.iter().zip(stamps)).find(|(_, (now, before))| now != before) {
             None => Ok(()),
@@ -272,14 +266,37 @@ impl ShardSet {
     }
 }
 
+/// What the file system says of a file, and what changes if it is written.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Stamp {
+    bytes: u64,
+    /// Seconds and nanoseconds: when it was last written, which every program can set as it likes.
+    written: (i64, i64),
+    /// When anything of it was last changed, which no program can set; also a new name or mode, so it counts only where there are no
+    /// checksums.
+    changed: Option<(i64, i64)>,
+    number: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path, shard: &Shard) -> Result<Self> {
+        let known = shard.file.metadata();
+        let known = known.map_err(|error| external(path, &shard.name, "cannot be looked at", &error))?;
+        Ok(Self {
+            bytes: known.len(),
+            written: (known.mtime(), known.mtime_nsec()),
+            changed: shard.sums.is_none().then(|| (known.ctime(), known.ctime_nsec())),
+            number: known.ino(),
+        })
+    }
+}
+
 /// What changes if a file is written anew: without checksums, what the file system says of each must do.
 pub(crate) fn stamped(path: &Path, shards: &[Shard]) -> Result<String> {
     let mut text = String::new();
     for shard in shards {
-        let known = shard.file.metadata();
-        let known = known.map_err(|error| external(path, &shard.name, "cannot be looked at", &error))?;
-        let (seconds, nanoseconds, number) = (known.mtime(), known.mtime_nsec(), known.ino());
-        text.push_str(&format!("{} {} {seconds} {nanoseconds} {number}\n", shard.name, shard.bytes));
+        let Stamp { bytes, written, changed, number } = Stamp::of(path, shard)?;
+        text.push_str(&format!("{} {bytes} {written:?} {changed:?} {number}\n", shard.name));
     }
     Ok(format!("files {}", Digest::of(text.as_bytes())))
 }

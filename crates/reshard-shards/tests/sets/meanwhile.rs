@@ -2,9 +2,9 @@
 
 use crate::folder::Folder;
 use reshard::{Layout, Result};
-use reshard_shards::{ConvertOptions, Converted, Format, ShardSet, convert, make};
+use reshard_shards::{ConvertOptions, Converted, Format, Import, ShardSet, convert, make};
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// Converts a set box by box, in an order in which files are read at places, or one after the other; `event` happens after the first box.
@@ -212,4 +212,52 @@ fn lines_that_no_run_writes_are_refused() {
         assert!(!new.exists(), "{lines:?}");
         std::fs::remove_dir_all(&partial).unwrap();
     }
+}
+
+/// Changes a byte of a file, and puts its time back.
+fn change_in_secret(path: &Path, at: u64) {
+    let before = std::fs::metadata(path).unwrap();
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    // Clocks of file systems may tick every few milliseconds only.
+    while std::fs::metadata(path).unwrap().ctime_nsec() == before.ctime_nsec() {
+        file.write_all_at(&[255], at).unwrap();
+        file.set_modified(before.modified().unwrap()).unwrap();
+    }
+    assert_eq!(std::fs::metadata(path).unwrap().modified().unwrap(), before.modified().unwrap());
+}
+
+/// Files without checksums are those of before if the system says so by all it knows of them, not only by the time that everybody can set.
+#[test]
+fn files_without_checksums_that_were_changed_in_secret_are_noticed() {
+    let folder = Folder::new("secret");
+    let [made, new] = ["made", "new"].map(|name| folder.0.join(name));
+    let from: Layout = "1x8/9x2 of 60x50".parse().unwrap();
+    make(&made, &from, "f64".parse().unwrap(), Format::Npy, 1, |_, _| {}).unwrap();
+    let import = || {
+        let import = Import::default().with_layout("1x8/9x2".parse().unwrap()).with_order(from.order());
+        ShardSet::import(made.join("rank_{rank:04}.npy"), &import).unwrap()
+    };
+    let path = made.join("rank_0003.npy");
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    for at_places in [true, false] {
+        let error = disturbed(&import(), &new, at_places, || change_in_secret(&path, bytes - 20));
+        let said = error.unwrap_err().to_string();
+        assert!(said.contains("rank_0003.npy") && said.contains("nothing is made of it"), "{said}");
+        assert!(!new.exists());
+    }
+    let to: Layout = "3x1/7x9 of 60x50".parse().unwrap();
+    let options = ConvertOptions::default().with_box_bytes(60 * 8 * 7);
+    let set = import();
+    let interrupted = std::panic::catch_unwind(|| {
+        let mut boxes = 0;
+        convert(&set, &new, &to, &options, |_, _| {
+            boxes += 1;
+            assert!(boxes < 4, "interrupted");
+        })
+    });
+    assert!(interrupted.is_err(), "{interrupted:?}");
+    change_in_secret(&path, bytes - 30);
+    let error = convert(&import(), &new, &to, &options.resuming(true), |_, _| {});
+    let said = error.unwrap_err().to_string();
+    assert!(said.contains("or a file was changed") && !new.exists(), "{said}");
 }
