@@ -13,6 +13,11 @@
 //! A set of one file may be that file alone, without directory and manifest: the file is renamed instead, and the staging directory removed. If it
 //! is still there, without the file, whoever continues only has to remove it.
 //!
+//! Where the file system cannot rename without replacing, a file is linked under its name, which fails if something has it, and then unlinked
+//! from the staging directory; between the two it has both names, and whoever continues only has to remove the staging directory. A directory
+//! is renamed, which replaces nothing but an empty directory: no data is ever lost. Where there are no links either, a file keeps its old name and
+//! the sentence says where it is.
+//!
 //! A signal that interrupts a call is no failure: the call is made again.
 
 use crate::manifest::MANIFEST_NAME;
@@ -270,7 +275,10 @@ impl Staging {
             let staging =
                 Self { destination, parent, directory, partial, name, named: there, file, resumable: true };
             let begun = staging.begun()?;
-            let is_ours = !file || matches!(exists(&staging.directory, &staging.name), Ok(false));
+            // The file has its new name, and may have the old one still.
+            let is_ours = !file
+                || matches!(exists(&staging.directory, &staging.name), Ok(false))
+                || is_same(&staging.directory, &staging.parent, &staging.name);
             if there && !(matches!(begun, Begun::Complete(_)) && is_ours) {
                 if file && begun == Begun::New {
                     // Killed while it was removed, when the file had its name.
@@ -417,7 +425,9 @@ impl Staging {
         let (from, old) = if self.file { (directory, name) } else { (parent, partial) };
         let flags = RenameFlags::NOREPLACE;
         let renamed = match retry_on_intr(|| sys::renameat_with(from, old, parent, name, flags)) {
-            // A file system that cannot: this process has the lock, so nobody else of us does it now.
+            // A file system that cannot, as NFS.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if self.file => self.link(),
+            // A directory takes the place of an empty one and of nothing else.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match exists(parent, name) {
                 Ok(false) => retry_on_intr(|| sys::renameat(from, old, parent, name)),
                 Ok(true) => Err(Errno::EXIST),
@@ -427,18 +437,34 @@ impl Staging {
         };
         match renamed {
             Ok(()) => Ok(()),
-            Err(Errno::EXIST | Errno::NOTEMPTY) if self.resumable => Err(external(format!(
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) if self.resumable => Err(external(format!(
                 "{} exists already, and did not when this run began; what was written is in {}: remove the first and continue with \
                  --resume, or remove the second",
                 self.destination.display(),
                 self.path().display()
             ))),
-            Err(Errno::EXIST | Errno::NOTEMPTY) => {
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {
                 let _ = self.remove();
                 Err(exists_already(&self.destination))
             }
+            Err(error) if self.file => {
+                let name = self.name();
+                let what = format!("is whole, and cannot be given the name {}", self.destination.display());
+                Err(self.failed(&name, &what, &error.into()))
+            }
             Err(error) => Err(self.failed("", "cannot be given its name", &error.into())),
         }
+    }
+
+    /// Gives the file its name by a link, which never replaces anything, and takes the old name away.
+    fn link(&self) -> rustix::io::Result<()> {
+        let Self { parent, directory, name, .. } = self;
+        match retry_on_intr(|| sys::linkat(directory, name, parent, name, AtFlags::empty())) {
+            // Over a network the answer to a call may be lost, and the call made again.
+            Err(Errno::EXIST) if is_same(directory, parent, name) => {}
+            done => done?,
+        }
+        retry_on_intr(|| sys::unlinkat(directory, name, AtFlags::empty()))
     }
 
     /// Removes it, with everything in it: what went wrong will go wrong again.
@@ -527,6 +553,12 @@ fn exists(parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<bool> {
         Err(Errno::NOENT) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// True if a name stands for the same file in two directories.
+fn is_same(one: &OwnedFd, other: &OwnedFd, name: &OsStr) -> bool {
+    let [one, other] = [one, other].map(|directory| sys::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW));
+    matches!((one, other), (Ok(one), Ok(other)) if one.st_ino == other.st_ino && one.st_dev == other.st_dev)
 }
 
 /// True if a name still stands for an open directory.
