@@ -1,7 +1,8 @@
 //! How a set comes to be: its files are written in a directory beside it, made durable, and then take the destination's name at once. So
 //! the destination is absent or complete, whatever happens in between; what was begun can be continued.
 //!
-//! 1. The staging directory `.NAME.reshard-partial` is made and locked (`flock`): two who write one destination notice each other.
+//! 1. The staging directory `.NAME.reshard-partial` is made, for its owner alone, and locked (`flock`): two who write one destination notice
+//!    each other. One that was there must be of the same user, and nobody else may write in it; new files are nobody else's either (`O_EXCL`).
 //! 2. Files and a journal are written there.
 //! 3. All files are flushed, then the manifest is written and flushed, then the directory.
 //! 4. The directory is renamed to the destination's name, which never replaces anything, and the parent directory is flushed. The journal is
@@ -225,7 +226,7 @@ impl Staging {
             // Of a complete set no more than the journal of its run is left to be removed; of a file, the staging directory.
             let partial = if there && !file { name.clone() } else { partial.clone() };
             let made = !there
-                && match retry_on_intr(|| sys::mkdirat(&parent, &partial, Mode::from_raw_mode(0o777))) {
+                && match retry_on_intr(|| sys::mkdirat(&parent, &partial, Mode::RWXU)) {
                     Ok(()) => true,
                     Err(Errno::EXIST) => false,
                     Err(error) => return Err(failed("nothing can be written beside it", error)),
@@ -261,6 +262,12 @@ impl Staging {
                     ));
                 }
                 Err(error) => return Err(failed("its staging directory cannot be locked", error)),
+            }
+            if !made && !there {
+                check_owner(&directory).map_err(|why| {
+                    let path = destination.with_file_name(&partial);
+                    external(format!("{} {why}; remove it, or give another destination", path.display()))
+                })?;
             }
             // Between the opening and the lock it may have got its name, or been removed.
             if !is_still(&parent, &partial, &directory) {
@@ -363,12 +370,18 @@ impl Staging {
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// Opens a file of it, new or as it was left.
+    /// Opens a file of it, new or as it was left. What has the name of a new one is removed: it may be a link to something else.
     pub fn open(&self, name: &str, new: bool) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let flags = if new { flags | OFlags::CREATE | OFlags::TRUNC } else { flags };
+        let flags = if new { flags | OFlags::CREATE | OFlags::EXCL } else { flags };
         let mode = Mode::from_raw_mode(0o666);
-        let opened = retry_on_intr(|| sys::openat(&self.directory, name, flags, mode));
+        let open = || retry_on_intr(|| sys::openat(&self.directory, name, flags, mode));
+        let opened = match open() {
+            Err(Errno::EXIST) if new => {
+                retry_on_intr(|| sys::unlinkat(&self.directory, name, AtFlags::empty())).and_then(|()| open())
+            }
+            opened => opened,
+        };
         opened.map(File::from).map_err(|error| self.failed(name, "cannot be written", &error.into()))
     }
 
@@ -552,6 +565,23 @@ fn exists(parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<bool> {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Fails unless a directory that was there is of the user who runs this, and nobody else may write in it: whoever may could put files there, or
+/// own the set in the end.
+fn check_owner(directory: &OwnedFd) -> std::result::Result<(), String> {
+    let known = sys::fstat(directory).map_err(|error| format!("cannot be looked at: {error}"))?;
+    let user = rustix::process::geteuid().as_raw();
+    if known.st_uid != user {
+        return Err(format!(
+            "belongs to another user, number {}, and this one has number {user}",
+            known.st_uid
+        ));
+    }
+    match known.st_mode & 0o022 {
+        0 => Ok(()),
+        _ => Err(format!("has the mode {:o}, by which others may write in it", known.st_mode & 0o7777)),
     }
 }
 

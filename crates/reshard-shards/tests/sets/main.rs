@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod access;
 #[cfg(feature = "mpi")]
 mod collective;
 mod convert;
