@@ -103,6 +103,7 @@ pub(crate) fn convert_by(
     let (staging, begun) = Staging::begin_by(processes, destination, || {
         Staging::begin(destination, options.resume, options.file)
     })?;
+    let staging = staging.with_modes(source.modes);
     match conversion.write(&staging, begun, &mut converted, progress) {
         Ok(()) => {
             let committing = Instant::now();

@@ -1,6 +1,7 @@
 //! Sets without a manifest: files that some program wrote, of which the user says how they are named and distributed. What `.npy` headers
 //! say is taken from them, and everything that is said twice must agree.
 
+use crate::access::Modes;
 use crate::array::{Array, Part};
 use crate::confined::Directory;
 use crate::element::same_in_npy;
@@ -158,7 +159,8 @@ impl ShardSet {
         }
         let identity = stamped(parent, &shards)?;
         let words = common_words(&headers);
-        Ok(Self { path: parent.into(), arrays, shards, words, identity, owns_directory: false })
+        let modes = Modes::of(parent, &directory, &shards)?;
+        Ok(Self { path: parent.into(), arrays, shards, words, identity, owns_directory: false, modes })
     }
 }
 

@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod array;
 mod boxes;
 mod checked;

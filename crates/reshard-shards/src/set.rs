@@ -1,5 +1,6 @@
 //! A set that can be read: its arrays, and an open file for each rank whose header and length were checked.
 
+use crate::access::Modes;
 use crate::array::{Array, Part};
 use crate::checksum::Digest;
 use crate::confined::Directory;
@@ -33,6 +34,8 @@ pub struct ShardSet {
     pub(crate) identity: String,
     /// All files in its directory are of it.
     pub(crate) owns_directory: bool,
+    /// Who may read it.
+    pub(crate) modes: Modes,
 }
 
 /// The file of one rank.
@@ -126,7 +129,8 @@ impl ShardSet {
         }
         arrays.sort_by(|one, other| one.place().cmp(&other.place()));
         let words = common_words(&headers);
-        Ok(Self { path: path.into(), arrays, shards, words, identity, owns_directory: true })
+        let modes = Modes::of(path, &directory, &shards)?;
+        Ok(Self { path: path.into(), arrays, shards, words, identity, owns_directory: true, modes })
     }
 
     /// Its arrays: one, or in files of tensors any number, larger elements first, then by name.

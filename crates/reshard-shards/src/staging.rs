@@ -5,8 +5,8 @@
 //!    each other. One that was there must be of the same user, and nobody else may write in it; new files are nobody else's either (`O_EXCL`).
 //! 2. Files and a journal are written there.
 //! 3. All files are flushed, then the manifest is written and flushed, then the directory.
-//! 4. The directory is renamed to the destination's name, which never replaces anything, and the parent directory is flushed. The journal is
-//!    removed.
+//! 4. The directory is renamed to the destination's name, which never replaces anything, and the parent directory is flushed. It gets its mode,
+//!    and the journal is removed.
 //!
 //! After a power failure between 3 and 4 the staging directory is complete: whoever continues only has to rename it. If the process is killed
 //! between the renaming and the end, the journal stays in the destination: whoever continues only has to remove it.
@@ -21,6 +21,7 @@
 //!
 //! A signal that interrupts a call is no failure: the call is made again.
 
+use crate::access::{Modes, check_owner};
 use crate::manifest::MANIFEST_NAME;
 use crate::processes::Processes;
 use reshard::{Error, ErrorKind, Result};
@@ -59,6 +60,8 @@ pub struct Staging {
     file: bool,
     /// True if a run that fails can be continued.
     resumable: bool,
+    /// Of what gets the destination's name.
+    modes: Modes,
 }
 
 /// What is known of a staging directory that was there.
@@ -158,6 +161,7 @@ impl Staging {
             named,
             file: false,
             resumable: true,
+            modes: Modes::default(),
         })
     }
 
@@ -279,8 +283,9 @@ impl Staging {
                 return Err(exists_already(destination));
             }
             let destination = destination.to_path_buf();
+            let (named, modes) = (there, Modes::default());
             let staging =
-                Self { destination, parent, directory, partial, name, named: there, file, resumable: true };
+                Self { destination, parent, directory, partial, name, named, file, resumable: true, modes };
             let begun = staging.begun()?;
             // The file has its new name, and may have the old one still.
             let is_ours = !file
@@ -299,6 +304,11 @@ impl Staging {
             }
             return Ok((staging, begun));
         }
+    }
+
+    /// The same, for a destination with these modes.
+    pub fn with_modes(self, modes: Modes) -> Self {
+        Self { modes, ..self }
     }
 
     /// The name of the destination.
@@ -374,7 +384,9 @@ impl Staging {
     pub fn open(&self, name: &str, new: bool) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = if new { flags | OFlags::CREATE | OFlags::EXCL } else { flags };
-        let mode = Mode::from_raw_mode(0o666);
+        // The journal keeps the mode that the directory is to have, as the umask leaves it.
+        let mode = if name.starts_with(JOURNAL_NAME) { self.modes.directory } else { self.modes.file };
+        let mode = Mode::from_raw_mode(mode);
         let open = || retry_on_intr(|| sys::openat(&self.directory, name, flags, mode));
         let opened = match open() {
             Err(Errno::EXIST) if new => {
@@ -383,6 +395,15 @@ impl Staging {
             opened => opened,
         };
         opened.map(File::from).map_err(|error| self.failed(name, "cannot be written", &error.into()))
+    }
+
+    /// Gives the destination the mode that it is to have, if it is a directory: until then it is its owner's alone.
+    fn give_mode(&self) -> rustix::io::Result<()> {
+        match sys::statat(&self.directory, JOURNAL_NAME, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(journal) if !self.file => Modes::give(&self.directory, journal.st_mode),
+            Ok(_) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes the names of its files durable.
@@ -415,9 +436,10 @@ impl Staging {
             self.rename()?;
         }
         let synced = durable(&self.parent);
-        synced.and_then(|()| self.remove_journals()).map_err(|error| {
+        let given = synced.and_then(|()| self.give_mode());
+        given.and_then(|()| self.remove_journals()).map_err(|error| {
             external(format!(
-                "{} is complete, but its name could not be made durable, or its journal removed: {error}{}",
+                "{} is complete, but its name could not be made durable, its mode given, or its journal removed: {error}{}",
                 self.destination.display(),
                 if self.resumable { "; run this again with --resume" } else { "" }
             ))
@@ -565,23 +587,6 @@ fn exists(parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<bool> {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-/// Fails unless a directory that was there is of the user who runs this, and nobody else may write in it: whoever may could put files there, or
-/// own the set in the end.
-fn check_owner(directory: &OwnedFd) -> std::result::Result<(), String> {
-    let known = sys::fstat(directory).map_err(|error| format!("cannot be looked at: {error}"))?;
-    let user = rustix::process::geteuid().as_raw();
-    if known.st_uid != user {
-        return Err(format!(
-            "belongs to another user, number {}, and this one has number {user}",
-            known.st_uid
-        ));
-    }
-    match known.st_mode & 0o022 {
-        0 => Ok(()),
-        _ => Err(format!("has the mode {:o}, by which others may write in it", known.st_mode & 0o7777)),
     }
 }
 

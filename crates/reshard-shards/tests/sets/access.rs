@@ -86,3 +86,51 @@ fn new_files_are_made_anew() {
     assert!(found == b"precious", "{} bytes", found.len());
     ShardSet::open(&new).unwrap().verify(|_, _| {}).unwrap();
 }
+
+/// Others may do with new files, and with their directory, what they may with every file of the source and with its directory.
+#[test]
+fn a_new_set_is_as_private_as_its_source() {
+    let folder = Folder::new("private");
+    let left = left_by_umask(&folder);
+    let set = made(&folder);
+    let source = set_path(&folder);
+    let (new, whole) = (folder.0.join("new"), folder.0.join("whole.npy"));
+    let import = Import::default().with_layout("2x2/8x8".parse().unwrap()).with_order(MemoryOrder::ColMajor);
+    drop(set);
+    // Mode of the directory, of one file, of the others; of the new directory and its files.
+    for (directory, one, others, expected_directory, expected_file) in [
+        (0o700, 0o600, 0o600, 0o700, 0o600),
+        (0o755, 0o644, 0o644, 0o755, 0o644),
+        (0o755, 0o640, 0o604, 0o755, 0o600),
+        (0o750, 0o644, 0o666, 0o750, 0o640),
+        (0o700, 0o644, 0o644, 0o700, 0o600),
+        (0o777, 0o666, 0o666, 0o777, 0o666),
+        (0o755, 0o440, 0o444, 0o755, 0o640),
+    ] {
+        for number in 0..4 {
+            allow(&source.join(format!("rank_000{number}.npy")), if number == 2 { one } else { others });
+        }
+        allow(&source, directory);
+        let sets = [ShardSet::open(&source), ShardSet::import(source.join("rank_{rank:04}.npy"), &import)];
+        for set in sets.map(Result::unwrap) {
+            let to: Layout = "3x1/7x9 of 60x50".parse().unwrap();
+            convert(&set, &new, &to, &ConvertOptions::default(), |_, _| {}).unwrap();
+            let found = ["rank_0000.npy", "rank_0002.npy", "reshard.json"].map(|name| mode(&new.join(name)));
+            let when = format!("directory {directory:o}, files {one:o} and {others:o}");
+            assert_eq!(found, [expected_file & left; 3], "{when}");
+            assert_eq!(mode(&new), expected_directory & left, "{when}: {:o}", mode(&new));
+            let to = "1x1/60x50 of 60x50".parse().unwrap();
+            let options = ConvertOptions::default().as_one_file();
+            convert(&set, &whole, &to, &options, |_, _| {}).unwrap();
+            assert_eq!(mode(&whole), expected_file & left, "{when}: {:o}", mode(&whole));
+            std::fs::remove_dir_all(&new).unwrap();
+            std::fs::remove_file(&whole).unwrap();
+        }
+    }
+    allow(&source, 0o755);
+    assert_eq!(mode(&source), 0o755);
+}
+
+fn set_path(folder: &Folder) -> std::path::PathBuf {
+    folder.0.join("made")
+}
