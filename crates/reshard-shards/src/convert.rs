@@ -10,18 +10,16 @@ use crate::manifest::Manifest;
 use crate::one_array::{OneArray, check_one_rank};
 use crate::options::{ConvertOptions, Converted, MIN_MEMORY};
 use crate::output::{Output, Wanted};
-use crate::parallel::for_each;
+use crate::parallel::{engine, for_each};
 use crate::processes::Processes;
 use crate::resumed::{check_boxes, check_complete, check_lines};
 use crate::set::{Shard, ShardSet};
 use crate::slab::Slab;
 use crate::staging::{Begun, Staging};
-use reshard::engine::{Threads, ThreadsOptions};
 use reshard::error::counted;
 use reshard::{Error, ErrorKind, Layout, Move, Plan, Redistribution, Result};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -463,11 +461,9 @@ impl<'s> Conversion<'s> {
         let at = match moving.engines.iter().position(|(known, _)| *known == wanted) {
             Some(at) => at,
             None => {
-                let plan = Arc::new(Plan::new(vec![wanted.clone()])?);
-                let threads =
-                    ThreadsOptions::default().with_threads(self.threads_for(array.bytes_of(region)));
+                let plan = Plan::new(vec![wanted.clone()])?;
                 moving.engines.truncate(kept - 1);
-                let engine = Redistribution::with(Threads::with_options(plan, threads)?);
+                let engine = engine(plan, self.threads_for(array.bytes_of(region)))?;
                 moving.engines.insert(0, (wanted, engine));
                 0
             }

@@ -5,17 +5,15 @@
 
 use crate::array::{Array, Part};
 use crate::boxes::{Boxes, Files};
-use crate::parallel::for_each;
+use crate::parallel::{engine, for_each};
 use crate::selection::{Amount, Selection};
 use crate::set::{Shard, ShardSet};
 use reshard::axis::{Axis, Deal, Piece};
 use reshard::distribution::Distribution;
-use reshard::engine::{Threads, ThreadsOptions};
 use reshard::grid::Grid;
-use reshard::{Error, ErrorKind, Layout, MemoryOrder, Move, Plan, Redistribution, Result, bytemuck};
+use reshard::{Error, ErrorKind, Layout, MemoryOrder, Move, Plan, Result, bytemuck};
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of elements that are read before they are put where they belong.
@@ -188,10 +186,8 @@ impl ShardSet {
         loaded.reads += reads.into_inner();
         loaded.checked_bytes += checked.into_inner();
         let moving = Plan::new(vec![Move::of::<u8>(from, only)?.of_bytes(elem)?])?;
-        let engine =
-            Threads::with_options(Arc::new(moving), ThreadsOptions::default().with_threads(threads))?;
         let start = (start * elem) as usize;
-        Redistribution::with(engine).run_bytes(&parts, &mut [&mut part[start..start + bytes]])?;
+        engine(moving, threads)?.run_bytes(&parts, &mut [&mut part[start..start + bytes]])?;
         Ok(())
     }
 

@@ -541,6 +541,9 @@ impl Staging {
         let then = if self.resumable { "then continue with --resume" } else { "then begin again" };
         let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOSPC | Errno::DQUOT) => format!("; make room, {then}"),
+            Some(Errno::FBIG) => format!(
+                "; files may not be as long here: allow more with `ulimit -f`, or write more files to another file system, {then}"
+            ),
             Some(Errno::MFILE) => format!("; allow more with `ulimit -n`, {then}"),
             _ => String::new(),
         };

@@ -86,10 +86,21 @@ impl Site {
             Found::Plan(query) => {
                 let site = Arc::clone(&self);
                 let _turn = self.plans.acquire().await;
-                let planned = tokio::task::spawn_blocking(move || site.planned(&query)).await;
-                let (status, text) = planned.unwrap_or_else(|_| {
-                    (StatusCode::INTERNAL_SERVER_ERROR, wrong("planning these layouts failed", None))
-                });
+                let (done, planned) = tokio::sync::oneshot::channel();
+                // The runtime's own threads are a panic where the system gives no more.
+                let thread = std::thread::Builder::new().name("reshard-plan".into());
+                let (status, text) = match thread.spawn(move || done.send(site.planned(&query))) {
+                    Err(error) => (
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        wrong(
+                            &format!("a thread that plans cannot be started: {error}; try again later"),
+                            None,
+                        ),
+                    ),
+                    Ok(_) => planned.await.unwrap_or_else(|_| {
+                        (StatusCode::INTERNAL_SERVER_ERROR, wrong("planning these layouts failed", None))
+                    }),
+                };
                 reply(status, "application/json", text)
             }
         };

@@ -11,6 +11,7 @@ mod crashes;
 mod errors;
 mod folder;
 mod hostile;
+mod limits;
 mod ranks;
 mod tensors;
 mod two;
