@@ -121,12 +121,13 @@ impl ShardSet {
             let mut header_bytes = 0;
             let failed = |error: Error| in_file(parent, &name, &error);
             if is_tensors {
-                let header = read_tensors(&file, bytes).map_err(failed)?;
+                let (header, _) = read_tensors(&file, bytes).map_err(failed)?;
                 header_bytes = header.data_start();
                 headers.push(header);
             } else {
                 let npy =
                     name.ends_with(".npy").then(|| read_npy(&file, bytes).map_err(failed)).transpose()?;
+                let npy = npy.map(|(npy, _)| npy);
                 header_bytes = npy.as_ref().map_or(header_bytes, Npy::data_start);
                 npys.push(npy);
             }
@@ -160,7 +161,16 @@ impl ShardSet {
         let identity = stamped(parent, &shards)?;
         let words = common_words(&headers);
         let modes = Modes::of(parent, &directory, &shards)?;
-        Ok(Self { path: parent.into(), arrays, shards, words, identity, owns_directory: false, modes })
+        Ok(Self {
+            path: parent.into(),
+            arrays,
+            shards,
+            words,
+            identity,
+            owns_directory: false,
+            modes,
+            whole_blocks: false,
+        })
     }
 }
 

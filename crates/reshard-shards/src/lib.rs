@@ -25,6 +25,7 @@
 
 mod access;
 mod array;
+mod blocks;
 mod boxes;
 mod checked;
 mod checksum;

@@ -2,6 +2,7 @@
 
 use crate::access::Modes;
 use crate::array::{Array, Part};
+use crate::blocks::{Block, BlockSums};
 use crate::checksum::Digest;
 use crate::confined::Directory;
 use crate::element::{called, shown};
@@ -36,6 +37,8 @@ pub struct ShardSet {
     pub(crate) owns_directory: bool,
     /// Who may read it.
     pub(crate) modes: Modes,
+    /// Parts are read in whole blocks of checksums.
+    pub(crate) whole_blocks: bool,
 }
 
 /// The file of one rank.
@@ -54,6 +57,8 @@ pub(crate) struct KnownSums {
     pub blake3: Digest,
     pub block_bytes: u64,
     pub crc32c: Vec<u32>,
+    /// Of its header, as it was read.
+    pub header: Vec<Block>,
 }
 
 impl ShardSet {
@@ -81,26 +86,28 @@ impl ShardSet {
                 ));
             }
             let in_file = |error: Error| in_file(path, &listed.name, &error);
-            let header_bytes = match manifest.format {
-                Format::Raw => 0,
+            let header = match manifest.format {
+                Format::Raw => Vec::new(),
                 Format::Npy => {
-                    let npy = read_npy(&file, length).map_err(in_file)?;
+                    let (npy, header) = read_npy(&file, length).map_err(in_file)?;
                     for (array, layout) in manifest.arrays.iter().zip(&layouts) {
                         array.check_npy(layout, rank, listed, &npy).map_err(|error| within(path, &error))?;
                     }
-                    npy.data_start()
+                    header
                 }
                 Format::Safetensors => {
-                    let tensors = read_tensors(&file, length).map_err(in_file)?;
+                    let (tensors, header) = read_tensors(&file, length).map_err(in_file)?;
                     headers.push(tensors);
-                    headers.last().map_or(0, Tensors::data_start)
+                    header
                 }
             };
-            let sums = listed.blake3.map(|blake3| KnownSums {
-                blake3,
-                block_bytes: manifest.block_bytes,
-                crc32c: listed.crc32c.clone(),
-            });
+            let block_bytes = manifest.block_bytes;
+            let known = |blake3| -> Result<KnownSums> {
+                let start = BlockSums::of_start(length, block_bytes, &header)?;
+                Ok(KnownSums { blake3, block_bytes, crc32c: listed.crc32c.clone(), header: start })
+            };
+            let sums = listed.blake3.map(known).transpose()?;
+            let header_bytes = header.len() as u64;
             shards.push(Shard { rank, name: listed.name.clone(), file, header_bytes, bytes: length, sums });
         }
         let mut identity = Manifest::checksum(&text)?.to_string();
@@ -130,7 +137,23 @@ impl ShardSet {
         arrays.sort_by(|one, other| one.place().cmp(&other.place()));
         let words = common_words(&headers);
         let modes = Modes::of(path, &directory, &shards)?;
-        Ok(Self { path: path.into(), arrays, shards, words, identity, owns_directory: true, modes })
+        Ok(Self {
+            path: path.into(),
+            arrays,
+            shards,
+            words,
+            identity,
+            owns_directory: true,
+            modes,
+            whole_blocks: false,
+        })
+    }
+
+    /// Makes [`load_as`](Self::load_as) and its like read whole blocks of checksums, so that every byte of files that have checksums is checked:
+    /// up to two blocks (1 MiB each, in most sets) more for each place at which something is read.
+    #[must_use]
+    pub fn with_whole_blocks(self, whole_blocks: bool) -> Self {
+        Self { whole_blocks, ..self }
     }
 
     /// Its arrays: one, or in files of tensors any number, larger elements first, then by name.
@@ -305,8 +328,8 @@ pub(crate) fn stamped(path: &Path, shards: &[Shard]) -> Result<String> {
     Ok(format!("files {}", Digest::of(text.as_bytes())))
 }
 
-/// Reads the header of a `.npy` file.
-pub(crate) fn read_npy(file: &File, length: u64) -> Result<Npy> {
+/// Reads the header of a `.npy` file. Returns its bytes as well.
+pub(crate) fn read_npy(file: &File, length: u64) -> Result<(Npy, Vec<u8>)> {
     let mut first = Vec::new();
     for most in [FIRST_BYTES, Npy::MAX_HEADER_BYTES] {
         first.resize(most.min(usize::try_from(length).unwrap_or(usize::MAX)), 0);
@@ -316,11 +339,13 @@ pub(crate) fn read_npy(file: &File, length: u64) -> Result<Npy> {
             break;
         }
     }
-    Npy::read(&first, length)
+    let npy = Npy::read(&first, length)?;
+    first.truncate(npy.data_start() as usize);
+    Ok((npy, first))
 }
 
-/// Reads the header of a safetensors file.
-pub(crate) fn read_tensors(file: &File, length: u64) -> Result<Tensors> {
+/// Reads the header of a safetensors file. Returns its bytes as well.
+pub(crate) fn read_tensors(file: &File, length: u64) -> Result<(Tensors, Vec<u8>)> {
     let mut first = Vec::new();
     let mut wanted = FIRST_BYTES as u64;
     loop {
@@ -330,7 +355,9 @@ pub(crate) fn read_tensors(file: &File, length: u64) -> Result<Tensors> {
         // At most 100 MB, and no longer than the file.
         wanted = Tensors::header_bytes(&first, length)?;
         if wanted <= first.len() as u64 {
-            return Tensors::read(&first, length);
+            let tensors = Tensors::read(&first, length)?;
+            first.truncate(tensors.data_start() as usize);
+            return Ok((tensors, first));
         }
     }
 }

@@ -30,7 +30,7 @@ use rustix::io::{Errno, retry_on_intr};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -423,9 +423,18 @@ impl Staging {
         // No file of a set has a name that begins with a dot.
         let new = format!(".{MANIFEST_NAME}.new");
         let mut file = self.open(&new, true)?;
+        let mut found = Vec::new();
         file.write_all(manifest)
             .and_then(|()| file.sync_all())
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| file.read_to_end(&mut found))
             .map_err(|error| self.failed(&new, "cannot be written", &error))?;
+        if found != manifest {
+            return Err(external(format!(
+                "{} is not what was written into it; the disk or another program changed it",
+                self.path().join(new).display()
+            )));
+        }
         self.rename_in(&new, MANIFEST_NAME)
     }
 

@@ -9,6 +9,7 @@
 mod arguments;
 mod crashes;
 mod errors;
+mod flips;
 mod folder;
 mod hostile;
 mod limits;

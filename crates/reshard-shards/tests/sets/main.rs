@@ -10,6 +10,7 @@ mod convert;
 mod damage;
 mod folder;
 mod import;
+mod kept;
 mod load;
 mod meanwhile;
 mod python;
