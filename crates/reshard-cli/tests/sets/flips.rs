@@ -2,7 +2,7 @@
 //! destination. A conversion of a set with checksums ends well only with the elements that an undisturbed one writes, and a bit that was flipped
 //! in the source is named with its file. The program maps no files into its memory, so calls are all there is.
 
-use crate::folder::{Folder, Outcome, PROGRAM};
+use crate::folder::{Folder, KILLED, Outcome, PROGRAM, tracer};
 use reshard_testkit::{Random, full_sweep};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -139,10 +139,14 @@ impl<'l> Case<'l> {
             if let [what, offset, _, byte, path] = words[..]
                 && path.contains("/source/")
             {
-                // Headers are read with some of what follows them, which is read again when it is moved.
+                // Headers are read with some of what follows them, which is read again when it is moved, and so is a header that seems longer.
+                let again = log.lines().last().is_some_and(|line| line != format!("count {calls} 0 0 -"));
                 let header = header_bytes(&std::fs::read(path).unwrap(), path);
                 let place = offset.parse::<u64>().unwrap() + byte.parse::<u64>().unwrap();
-                assert!(what == "read" && offset == "0" && place >= header && place < 4096, "{when}");
+                assert!(
+                    what == "read" && offset == "0" && place < 4096 && (place >= header || again),
+                    "{when}"
+                );
             }
         } else {
             assert!(found.is_none() && outcome.code != 101, "{when}");
@@ -220,6 +224,49 @@ fn bits_that_a_disk_flips_while_a_set_is_made_are_noticed() {
     let _ = std::fs::remove_file(library);
     println!("{noticed} flips were noticed");
     assert!(noticed > 5, "{noticed}");
+}
+
+/// A disk lies to a run that is killed, and no more to the one that continues it: what the first has moved, and not checked to the end, is not taken.
+#[test]
+fn what_an_interrupted_run_has_moved_is_checked_by_the_next() {
+    let Some(tracer) = tracer() else { return };
+    let folder = Folder::new("flips-resumed");
+    folder.good("make source --shape 40x30 --layout 2x2/8x8");
+    for convert in [
+        "convert source new --to 3x1/7x9 --box-bytes 800",
+        "convert source new --to 3x1/7x9|memory=row --box-bytes 800",
+    ] {
+        folder.good(convert);
+        let expected = folder.files("new").unwrap();
+        folder.remove("new");
+        let calls = folder.calls(tracer, "changing", convert).len();
+        folder.remove("new");
+        let file = folder.path("source/rank_0000.npy");
+        let good = std::fs::read(&file).unwrap();
+        let (mut refused, mut continued) = (0, 0);
+        for at in (20..calls - 10).step_by(7) {
+            let mut bad = good.clone();
+            bad[128 + 9] ^= 4;
+            std::fs::write(&file, bad).unwrap();
+            let killed = folder.fault(tracer, "kill", &at.to_string(), "changing", convert);
+            std::fs::write(&file, &good).unwrap();
+            if killed.code == KILLED {
+                let resumed = folder.run(&format!("{convert} --resume"));
+                if resumed.code == 0 {
+                    assert!(folder.files("new").unwrap() == expected, "{resumed}, after {killed}");
+                    continued += 1;
+                } else {
+                    resumed.refused(1, "is not what was written into it");
+                    assert!(!folder.path("new").exists());
+                    refused += 1;
+                }
+            }
+            folder.remove("new");
+        }
+        // Before the journal has a box nothing was moved.
+        println!("{refused} runs were refused, {continued} continued");
+        assert!(refused > 3, "{refused} refused, {continued} continued");
+    }
 }
 
 #[test]
