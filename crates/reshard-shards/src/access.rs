@@ -1,9 +1,9 @@
 //! Who may read what is written, and whose directory it is written in.
 
-use crate::set::Shard;
 use reshard::{Error, ErrorKind, Result};
 use rustix::fs::{self as sys, Mode};
 use rustix::io::{Errno, retry_on_intr};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -24,14 +24,14 @@ impl Default for Modes {
 
 impl Modes {
     /// No more than with every file of a source and with the directory that has them.
-    pub fn of(path: &Path, directory: &impl AsFd, shards: &[Shard]) -> Result<Self> {
+    pub fn of<'f>(path: &Path, directory: &impl AsFd, files: impl Iterator<Item = &'f File>) -> Result<Self> {
         let failed = |error: std::io::Error| {
             Error::new(ErrorKind::External, format!("{} cannot be looked at: {error}", path.display()))
         };
         let directory = sys::fstat(directory).map_err(|error| failed(error.into()))?.st_mode & 0o777;
         let mut file = 0o666;
-        for shard in shards {
-            file &= shard.file.metadata().map_err(failed)?.mode();
+        for one in files {
+            file &= one.metadata().map_err(failed)?.mode();
         }
         // Who may not enter a directory reads no file in it, whatever the file's mode is.
         for class in [0o070, 0o007] {

@@ -129,7 +129,8 @@ impl BlockSums {
             self.last.crc = after(self.last.crc, now);
             self.last.bytes += now.len() as u32;
             self.end = at + now.len() as u64;
-            if u64::from(self.blocks[block].bytes + self.last.bytes) == range.end - range.start {
+            let come = u64::from(self.blocks[block].bytes) + u64::from(self.last.bytes);
+            if come == range.end - range.start {
                 self.settle();
                 if known.get(block).is_some_and(|&known| self.crc(block) != Some(known)) {
                     return Err(range);

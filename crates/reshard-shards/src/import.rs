@@ -160,7 +160,7 @@ impl ShardSet {
         }
         let identity = stamped(parent, &shards)?;
         let words = common_words(&headers);
-        let modes = Modes::of(parent, &directory, &shards)?;
+        let modes = Modes::of(parent, &directory, shards.iter().map(|shard| &shard.file))?;
         Ok(Self {
             path: parent.into(),
             arrays,

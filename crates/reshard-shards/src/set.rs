@@ -136,7 +136,7 @@ impl ShardSet {
         }
         arrays.sort_by(|one, other| one.place().cmp(&other.place()));
         let words = common_words(&headers);
-        let modes = Modes::of(path, &directory, &shards)?;
+        let modes = Modes::of(path, &directory, shards.iter().map(|shard| &shard.file))?;
         Ok(Self {
             path: path.into(),
             arrays,
