@@ -106,7 +106,7 @@ impl<'l> Case<'l> {
         match launcher {
             None => by.extend(with),
             Some((launcher, rank)) => {
-                by.extend(launcher.iter().map(|word| word.to_string()));
+                by.extend(launcher.iter().map(ToString::to_string));
                 let words = self.convert.split_whitespace().map(|word| word.replace('|', " "));
                 for other in 0..3 {
                     by.extend((other > 0).then(|| ":".into()));
