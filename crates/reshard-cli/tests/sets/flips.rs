@@ -16,9 +16,10 @@ fn wanted() -> (usize, usize) {
     if full_sweep() { (1800, 200) } else { (190, 10) }
 }
 
-/// The library; none, with a sentence, where there is no compiler.
-fn library() -> Option<PathBuf> {
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("flips-{}.so", std::process::id()));
+/// The library of a test; none, with a sentence, where there is no compiler.
+fn library(test: &str) -> Option<PathBuf> {
+    let name = format!("flips-{test}-{}.so", std::process::id());
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut compile = Command::new("cc");
     compile.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&library);
     let compiled =
@@ -47,7 +48,7 @@ impl<'l> Case<'l> {
         launcher: Option<(&'static [&'static str], usize)>,
         random: &mut Random,
     ) -> Self {
-        let folder = Folder::new("flips");
+        let folder = Folder::new(if launcher.is_some() { "flips-ranks" } else { "flips" });
         let one_of =
             |random: &mut Random, all: &[&'static str]| all[random.within(0, all.len() as u64 - 1) as usize];
         let dims = random.within(1, 3);
@@ -174,7 +175,7 @@ fn header_bytes(file: &[u8], path: &str) -> u64 {
 }
 
 fn flips(launchers: &[Option<&'static [&'static str]>], wanted: usize, each: usize, seed: u64) {
-    let Some(library) = library() else { return };
+    let Some(library) = library(&seed.to_string()) else { return };
     let mut random = Random::new(seed);
     let (mut noticed, mut done) = (0, 0);
     while done < wanted {
@@ -204,7 +205,7 @@ fn bits_that_a_disk_flips_once_are_noticed() {
 /// What is made goes the same way to its files.
 #[test]
 fn bits_that_a_disk_flips_while_a_set_is_made_are_noticed() {
-    let Some(library) = library() else { return };
+    let Some(library) = library("make") else { return };
     let mut random = Random::new(19);
     let mut noticed = 0;
     for make in ["--layout 2x2/8x8", "--layout 3x2/7x300|memory=row --format raw --type f32"] {
