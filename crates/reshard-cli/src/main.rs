@@ -17,6 +17,7 @@ mod files;
 mod json;
 mod layout;
 mod level;
+mod limit;
 mod manual;
 mod memory;
 mod message_table;
@@ -53,6 +54,7 @@ fn command() -> Option<String> {
 }
 
 fn main() -> ExitCode {
+    limit::ignore_signal();
     let args = Args::try_parse();
     if let Ok(args) = &args {
         memory::set_activity(args.command.activity());

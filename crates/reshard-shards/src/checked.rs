@@ -65,11 +65,6 @@ impl Checked {
         self.read_to(set, shard, self.bytes.next_multiple_of(sums.block_bytes).min(shard.bytes))
     }
 
-    /// Checks all of a file.
-    pub fn whole(set: &ShardSet, shard: &Shard, threads: usize) -> Result<()> {
-        Self::new(threads).read_to(set, shard, shard.bytes)
-    }
-
     /// Reads the bytes up to some place, for their checksums alone.
     fn read_to(&mut self, set: &ShardSet, shard: &Shard, end: u64) -> Result<()> {
         if shard.sums.is_none() || end <= self.bytes {

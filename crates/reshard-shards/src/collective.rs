@@ -89,6 +89,17 @@ impl Ranks {
         self.0.agree(loaded)
     }
 
+    /// Reads the part of this rank as [`load_as`](Self::load_as) from a set that every rank has opened, in whole blocks if it says so
+    /// ([`ShardSet::with_whole_blocks`]). Collective.
+    pub fn load_of<T: bytemuck::Pod>(&self, set: &ShardSet, to: &Layout, part: &mut [T]) -> Result<Loaded> {
+        let rank = self.0.mine() as u64;
+        self.0.agree(self.check(to))?;
+        self.0.agree(match to.distribution().grid().contains(rank) {
+            true => set.load_as(to, rank, part),
+            false => Ok(Loaded::default()),
+        })
+    }
+
     /// Opens a set on every rank. Collective.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<ShardSet> {
         self.0.agree(ShardSet::open(path))

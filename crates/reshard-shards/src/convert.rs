@@ -2,7 +2,7 @@
 //! engine, and written to its files. Several processes share the boxes, and afterwards the checksums of the files.
 
 use crate::array::{Array, Part};
-use crate::checked::Checked;
+use crate::blocks::BlockSums;
 use crate::checksum::{Digest, append_crc};
 use crate::contents::lay_out;
 use crate::journal::{Done, Journal};
@@ -10,18 +10,17 @@ use crate::manifest::Manifest;
 use crate::one_array::{OneArray, check_one_rank};
 use crate::options::{ConvertOptions, Converted, MIN_MEMORY};
 use crate::output::{Output, Wanted};
-use crate::parallel::for_each;
+use crate::parallel::{engine, for_each};
 use crate::processes::Processes;
-use crate::resumed::{check_boxes, check_complete};
+use crate::resumed::{check_boxes, check_complete, check_lines};
 use crate::set::{Shard, ShardSet};
 use crate::slab::Slab;
 use crate::staging::{Begun, Staging};
-use reshard::engine::{Threads, ThreadsOptions};
 use reshard::error::counted;
 use reshard::{Error, ErrorKind, Layout, Move, Plan, Redistribution, Result};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -34,9 +33,6 @@ const SMALL_BOX_BYTES: u64 = 256 << 10;
 
 /// Engines that are kept for small boxes: a model has tensors of few shapes, in turns.
 const KEPT_ENGINES: usize = 16;
-
-/// Bytes that are checked as soon as they were read, while the caches have them.
-const CHUNK_BYTES: usize = 256 << 10;
 
 /// Converts a set to the layout `to`, as a new set at `destination`, which must not exist: a directory, or one file if the options say
 /// so. `progress` is told how many bytes of how many are done.
@@ -103,6 +99,7 @@ pub(crate) fn convert_by(
     let (staging, begun) = Staging::begin_by(processes, destination, || {
         Staging::begin(destination, options.resume, options.file)
     })?;
+    let staging = staging.with_modes(source.modes);
     match conversion.write(&staging, begun, &mut converted, progress) {
         Ok(()) => {
             let committing = Instant::now();
@@ -138,9 +135,6 @@ struct Conversion<'s> {
     /// As their parts follow each other in the files.
     arrays: Vec<OneArray<'s>>,
     threads: usize,
-    /// Source files are read from the first byte to the last, and destination files written so.
-    reads_in_order: bool,
-    writes_in_order: bool,
 }
 
 impl<'s> Conversion<'s> {
@@ -180,9 +174,7 @@ impl<'s> Conversion<'s> {
         lay_out(options.format, &mut wanted(&arrays), &source.words)?;
         let threads =
             options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let reads_in_order = arrays.iter().all(|array| array.reads_in_order);
-        let writes_in_order = arrays.iter().all(|array| array.writes_in_order);
-        Ok(Self { processes, source, options, arrays, threads, reads_in_order, writes_in_order })
+        Ok(Self { processes, source, options, arrays, threads })
     }
 
     /// Threads for a box of so many bytes: to begin one takes longer than to copy a small tensor.
@@ -192,7 +184,12 @@ impl<'s> Conversion<'s> {
 
     /// The boxes of this process.
     fn share(&self) -> Range<u64> {
-        self.processes.share(self.arrays.iter().map(|array| array.boxes.count()).sum())
+        self.processes.share(self.boxes())
+    }
+
+    /// All boxes.
+    fn boxes(&self) -> u64 {
+        self.arrays.iter().map(|array| array.boxes.count()).sum()
     }
 
     /// What this run is: another one cannot continue it.
@@ -257,7 +254,11 @@ impl<'s> Conversion<'s> {
             Begun::Journals(texts) => (texts, false),
             Begun::Complete(texts) => (texts, true),
         };
-        let done = processes.agree(Journal::done_boxes(staging, &texts, &run))?;
+        let done = Journal::done_boxes(staging, &texts, &run).and_then(|done| {
+            check_lines(staging, self.boxes(), options.checksums, &done)?;
+            Ok(done)
+        });
+        let done = processes.agree(done)?;
         if complete {
             let leader = processes.leads() && !staging.is_named() && options.checksums;
             processes.agree(if leader { check_complete(staging) } else { Ok(()) })?;
@@ -283,6 +284,9 @@ impl<'s> Conversion<'s> {
         processes.agree(moved)?;
         let syncing = Instant::now();
         processes.agree(output.sync_all(staging, self.threads))?;
+        if options.checksums {
+            output.merge(processes)?;
+        }
         let share = processes.share(output.files().len() as u64);
         let files = output.finish(staging, self.threads, share, &mut converted.reread_bytes);
         let texts = processes.gather(processes.agree(files)?)?;
@@ -302,19 +306,10 @@ impl<'s> Conversion<'s> {
         converted: &mut Converted,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        let Self { processes, source, arrays, threads, options, .. } = self;
+        let Self { processes, source, arrays, options, .. } = self;
         let before = processes.agree(source.stamps())?;
-        if options.checksums && !self.reads_in_order {
-            converted.reread_bytes += self.check_source()?;
-        }
         let (share, done) = (self.share(), Journal::joined(done));
         let is_done = |number: u64| done.iter().any(|range| range.contains(&number));
-        // Checksums are worked out on the way if one process writes everything, one box after the other.
-        let prefix = done.first().filter(|first| first.start == 0).map_or(0, |first| first.end);
-        let sums = options.checksums
-            && self.writes_in_order
-            && processes.count() == 1
-            && !(prefix..share.end).any(is_done);
         let mine = |array: &OneArray<'_>| {
             let numbers = array.numbers();
             numbers.start.max(share.start)..numbers.end.min(share.end)
@@ -324,69 +319,92 @@ impl<'s> Conversion<'s> {
         let total: u64 =
             all.clone().map(|(at, number)| arrays[at].bytes_of(&arrays[at].region(number))).sum();
         let mut moving = Moving {
-            checked: source.shards.iter().map(|_| Checked::new(*threads)).collect(),
+            sums: processes.agree(self.sums())?,
             from: Slab::default(),
             into: Slab::default(),
             engines: Vec::new(),
         };
-        if options.checksums && self.reads_in_order {
-            // No box has anything of the headers.
-            let all = source.shards.iter().zip(&mut moving.checked).collect();
-            for_each(*threads, all, |(shard, checked): (&Shard, &mut Checked)| {
-                checked.go_on_at(source, shard, shard.header_bytes)
-            })?;
-        }
         let line_bytes = options.box_bytes.unwrap_or(BYTES_PER_JOURNAL_LINE);
         // Short runs write no lines.
         let kept = options.checksums && (total > line_bytes || !done.is_empty());
-        let (mut moved, mut unsaved, mut first_unsaved, mut unsaved_crc) = (0, 0, share.start, 0);
-        for (at, number) in all {
-            let array = &arrays[at];
-            let region = array.region(number);
-            let bytes = array.bytes_of(&region);
-            moved += bytes;
-            if is_done(number) {
-                (converted.resumed, first_unsaved) = (converted.resumed + 1, number + 1);
-                continue;
+        let mut boxes = || {
+            let (mut moved, mut unsaved, mut first_unsaved, mut unsaved_crc) = (0, 0, share.start, 0);
+            for (at, number) in all.clone() {
+                let array = &arrays[at];
+                let region = array.region(number);
+                let bytes = array.bytes_of(&region);
+                moved += bytes;
+                let is_written = is_done(number);
+                if is_written {
+                    (converted.resumed, first_unsaved) = (converted.resumed + 1, number + 1);
+                }
+                // What an earlier run has moved it had not checked to the end: it is moved again, and not written.
+                if is_written && !options.checksums {
+                    continue;
+                }
+                self.read_box(array, &region, &mut moving, converted)?;
+                let parts = self.move_box(array, &region, &mut moving, converted)?;
+                let writing = Instant::now();
+                let threads = self.threads_for(bytes);
+                let (writes, crc) =
+                    output.write(staging, threads, at, &region, &parts, is_written, kept && !is_written)?;
+                converted.writes += writes;
+                converted.write_seconds += writing.elapsed().as_secs_f64();
+                if is_written {
+                    progress(moved, total);
+                    continue;
+                }
+                unsaved_crc = append_crc(unsaved_crc, crc);
+                unsaved += bytes;
+                let next_is_done = number + 1 == share.end || is_done(number + 1);
+                if (unsaved >= line_bytes || next_is_done) && number + 1 < share.end {
+                    let syncing = Instant::now();
+                    output.sync(staging, self.threads)?;
+                    let boxes = first_unsaved..number + 1;
+                    journal.done(staging, &Done { boxes, crc: kept.then_some(unsaved_crc) })?;
+                    (unsaved, first_unsaved, unsaved_crc) = (0, number + 1, 0);
+                    converted.sync_seconds += syncing.elapsed().as_secs_f64();
+                }
+                progress(moved, total);
             }
-            self.read_box(array, &region, &mut moving, converted)?;
-            let parts = self.move_box(array, &region, &mut moving, converted)?;
-            let writing = Instant::now();
-            let (writes, crc) =
-                output.write(staging, self.threads_for(bytes), at, &region, &parts, sums, kept)?;
-            converted.writes += writes;
-            unsaved_crc = append_crc(unsaved_crc, crc);
-            converted.write_seconds += writing.elapsed().as_secs_f64();
-            unsaved += bytes;
-            let next_is_done = number + 1 == share.end || is_done(number + 1);
-            if (unsaved >= line_bytes || next_is_done) && number + 1 < share.end {
-                let syncing = Instant::now();
-                output.sync(staging, *threads)?;
-                let boxes = first_unsaved..number + 1;
-                journal.done(staging, &Done { boxes, crc: kept.then_some(unsaved_crc) })?;
-                (unsaved, first_unsaved, unsaved_crc) = (0, number + 1, 0);
-                converted.sync_seconds += syncing.elapsed().as_secs_f64();
-            }
-            progress(moved, total);
-        }
-        if options.checksums && self.reads_in_order {
-            let all = source.shards.iter().zip(&mut moving.checked).collect();
-            for_each(*threads, all, |(shard, checked): (&Shard, &mut Checked)| {
-                checked.finish(source, shard)
-            })?;
-        }
-        // Files that were checked first and read later must be the same.
+            Ok(())
+        };
+        processes.agree(boxes())?;
+        self.check_source(&mut moving.sums)?;
+        // Files without checksums must be the same that they were.
         source.is_unchanged_since(&before)
     }
 
-    /// Checks all of the source before any of it is used, each process some of its files. Returns how many bytes they have.
-    fn check_source(&self) -> Result<u64> {
-        let Self { processes, source, threads, .. } = self;
-        let share = processes.share(source.shards.len() as u64);
-        let mine: Vec<&Shard> = source.shards[share.start as usize..share.end as usize].iter().collect();
-        let bytes = mine.iter().filter(|shard| shard.sums.is_some()).map(|shard| shard.bytes).sum();
-        processes.agree(for_each(*threads, mine, |shard| Checked::whole(source, shard, *threads)))?;
-        Ok(bytes)
+    /// The checksums of what will be read of each file, if it has some; of its header if no other process does this.
+    fn sums(&self) -> Result<Vec<Option<BlockSums>>> {
+        let alone = self.processes.count() == 1;
+        let sums = |shard: &Shard| {
+            let Some(known) = shard.sums.as_ref().filter(|_| self.options.checksums) else { return Ok(None) };
+            let mut sums = BlockSums::new(shard.bytes, known.block_bytes)?;
+            if alone {
+                sums.add_start(&known.header);
+            }
+            Ok(Some(sums))
+        };
+        self.source.shards.iter().map(sums).collect()
+    }
+
+    /// Fails unless all that was read, by all processes, is what was written: each block of each file, of which every byte was read once.
+    fn check_source(&self, sums: &mut [Option<BlockSums>]) -> Result<()> {
+        let Self { processes, source, .. } = self;
+        BlockSums::merge(processes, sums.iter_mut().flatten().collect())?;
+        let all = source.shards.iter().zip(sums);
+        for (shard, sums) in all.filter_map(|(shard, sums)| Some((shard, sums.as_mut()?))) {
+            let Some(known) = &shard.sums else { continue };
+            if processes.count() > 1 {
+                // Each has read the headers for itself.
+                sums.add_start(&known.header);
+            }
+            if let Some(block) = sums.difference(&known.crc32c) {
+                return Err(source.not_what_was_written(shard, block));
+            }
+        }
+        Ok(())
     }
 
     fn read_box(
@@ -397,36 +415,31 @@ impl<'s> Conversion<'s> {
         converted: &mut Converted,
     ) -> Result<()> {
         let (source, from) = (self.source, array.from);
-        let in_order = self.options.checksums && self.reads_in_order;
         let from_region = array.source_region(region);
         let (reading, reads) = (Instant::now(), AtomicU64::new(0));
         let mut parts = moving.from.cut(&lengths(from, &from_region)?)?;
         // The parts ascend as the files do.
-        let mut checked = moving.checked.iter_mut().enumerate();
+        let mut sums = moving.sums.iter_mut().enumerate();
         let all = from.parts.iter().zip(&mut parts).filter_map(|(part, memory)| {
-            let (_, checked) = checked.find(|(file, _)| *file == part.file)?;
-            Some((part, memory, checked))
+            let (_, sums) = sums.find(|(file, _)| *file == part.file)?;
+            Some((part, memory, sums))
         });
+        type Item<'i, 'm> = (&'i Part, &'i mut &'m mut [u8], &'i mut Option<BlockSums>);
         let threads = self.threads_for(array.bytes_of(region));
-        for_each(
-            threads,
-            all.collect(),
-            |(part, memory, checked): (&Part, &mut &mut [u8], &mut Checked)| {
-                let (shard, place) = (source.shard(part), from.region(part, &from_region)?);
-                reads.fetch_add(place.runs(), Ordering::Relaxed);
-                let failed = |error| source.failed(shard, "cannot be read", &error);
-                let Some(run) = place.only_run().filter(|run| in_order && run.start < run.end) else {
-                    return place.read(&shard.file, memory).map_err(failed);
-                };
-                checked.go_on_at(source, shard, run.start)?;
-                for (number, chunk) in memory.chunks_mut(CHUNK_BYTES).enumerate() {
-                    let at = run.start + (number * CHUNK_BYTES) as u64;
-                    std::os::unix::fs::FileExt::read_exact_at(&shard.file, chunk, at).map_err(failed)?;
-                    checked.update(source, shard, chunk)?;
+        for_each(threads, all.collect(), |(part, memory, sums): Item<'_, '_>| {
+            let (shard, place) = (source.shard(part), from.region(part, &from_region)?);
+            reads.fetch_add(place.runs(), Ordering::Relaxed);
+            let known = shard.sums.as_ref().map_or(&[][..], |known| &known.crc32c);
+            for (at, piece) in place.pieces_mut(memory) {
+                let read = shard.file.read_exact_at(piece, at);
+                read.map_err(|error| source.failed(shard, "cannot be read", &error))?;
+                if let Some(sums) = sums {
+                    let added = sums.add(at, piece, known);
+                    added.map_err(|block| source.not_what_was_written(shard, block))?;
                 }
-                Ok(())
-            },
-        )?;
+            }
+            Ok(())
+        })?;
         source.check_copies(from, &array.firsts, &parts)?;
         converted.reads += reads.into_inner();
         converted.read_seconds += reading.elapsed().as_secs_f64();
@@ -453,11 +466,9 @@ impl<'s> Conversion<'s> {
         let at = match moving.engines.iter().position(|(known, _)| *known == wanted) {
             Some(at) => at,
             None => {
-                let plan = Arc::new(Plan::new(vec![wanted.clone()])?);
-                let threads =
-                    ThreadsOptions::default().with_threads(self.threads_for(array.bytes_of(region)));
+                let plan = Plan::new(vec![wanted.clone()])?;
                 moving.engines.truncate(kept - 1);
-                let engine = Redistribution::with(Threads::with_options(plan, threads)?);
+                let engine = engine(plan, self.threads_for(array.bytes_of(region)))?;
                 moving.engines.insert(0, (wanted, engine));
                 0
             }
@@ -480,8 +491,8 @@ fn lengths(array: &Array, region: &[Range<u64>]) -> Result<Vec<u64>> {
 
 /// What is kept from box to box.
 struct Moving {
-    /// How far each source file was checked.
-    checked: Vec<Checked>,
+    /// Of what was read of each source file.
+    sums: Vec<Option<BlockSums>>,
     /// The box, in the parts of the source and of the destination.
     from: Slab,
     into: Slab,

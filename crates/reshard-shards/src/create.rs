@@ -79,7 +79,7 @@ fn write(
             ranks.iter().zip(&mut parts).collect(),
             |(&rank, part): (&u64, &mut &mut [u8])| elements.fill(layout, rank, &local(rank)?, part),
         )?;
-        output.write(staging, threads, 0, &region, &parts, boxes.are_in_order(&files.slow_first), false)?;
+        output.write(staging, threads, 0, &region, &parts, false, false)?;
         done += element.bytes() * region.iter().map(|range| range.end - range.start).product::<u64>();
         progress(done, total);
     }

@@ -1,6 +1,7 @@
 //! Sets without a manifest: files that some program wrote, of which the user says how they are named and distributed. What `.npy` headers
 //! say is taken from them, and everything that is said twice must agree.
 
+use crate::access::Modes;
 use crate::array::{Array, Part};
 use crate::confined::Directory;
 use crate::element::same_in_npy;
@@ -120,12 +121,13 @@ impl ShardSet {
             let mut header_bytes = 0;
             let failed = |error: Error| in_file(parent, &name, &error);
             if is_tensors {
-                let header = read_tensors(&file, bytes).map_err(failed)?;
+                let (header, _) = read_tensors(&file, bytes).map_err(failed)?;
                 header_bytes = header.data_start();
                 headers.push(header);
             } else {
                 let npy =
                     name.ends_with(".npy").then(|| read_npy(&file, bytes).map_err(failed)).transpose()?;
+                let npy = npy.map(|(npy, _)| npy);
                 header_bytes = npy.as_ref().map_or(header_bytes, Npy::data_start);
                 npys.push(npy);
             }
@@ -158,7 +160,17 @@ impl ShardSet {
         }
         let identity = stamped(parent, &shards)?;
         let words = common_words(&headers);
-        Ok(Self { path: parent.into(), arrays, shards, words, identity, owns_directory: false })
+        let modes = Modes::of(parent, &directory, shards.iter().map(|shard| &shard.file))?;
+        Ok(Self {
+            path: parent.into(),
+            arrays,
+            shards,
+            words,
+            identity,
+            owns_directory: false,
+            modes,
+            whole_blocks: false,
+        })
     }
 }
 

@@ -23,7 +23,9 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod array;
+mod blocks;
 mod boxes;
 mod checked;
 mod checksum;

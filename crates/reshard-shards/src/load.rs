@@ -5,17 +5,16 @@
 
 use crate::array::{Array, Part};
 use crate::boxes::{Boxes, Files};
-use crate::parallel::for_each;
+use crate::checked::Checked;
+use crate::parallel::{engine, for_each};
 use crate::selection::{Amount, Selection};
 use crate::set::{Shard, ShardSet};
 use reshard::axis::{Axis, Deal, Piece};
 use reshard::distribution::Distribution;
-use reshard::engine::{Threads, ThreadsOptions};
 use reshard::grid::Grid;
-use reshard::{Error, ErrorKind, Layout, MemoryOrder, Move, Plan, Redistribution, Result, bytemuck};
+use reshard::{Error, ErrorKind, Layout, MemoryOrder, Move, Plan, Result, bytemuck};
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of elements that are read before they are put where they belong.
@@ -31,6 +30,8 @@ pub struct Loaded {
     pub read_bytes: u64,
     /// Those of them that were checked: blocks of checksums that were read whole.
     pub checked_bytes: u64,
+    /// The others, which nobody has checked; none with [`ShardSet::with_whole_blocks`], if the files have checksums.
+    pub unchecked_bytes: u64,
     /// Calls that read.
     pub reads: u64,
 }
@@ -40,7 +41,7 @@ impl ShardSet {
     /// rank's memory, `to.span(rank)` elements.
     ///
     /// Blocks of checksums (1 MiB, in most sets) that one call reads whole are checked on the way: many, where runs are long, none where they are
-    /// short. [`Loaded::checked_bytes`] says how much that was; [`ShardSet::verify`] checks everything.
+    /// short. [`Loaded::unchecked_bytes`] says how much was not; [`with_whole_blocks`](Self::with_whole_blocks) reads what is needed to check all of it.
     ///
     /// ```
     /// use reshard_shards::{Format, ShardSet, make};
@@ -132,6 +133,7 @@ impl ShardSet {
             self.load_box(array, to, rank, &boxes.region(number), part, &mut loaded)?;
         }
         self.is_unchanged_since(&before)?;
+        loaded.unchecked_bytes = loaded.read_bytes - loaded.checked_bytes;
         Ok(loaded)
     }
 
@@ -171,15 +173,26 @@ impl ShardSet {
             let shape = here.local_shape(part.rank)?;
             let wanted = Selection::new(&shape, array.layout.order(), &ranges, elem, part.start);
             *memory = vec![0; wanted.bytes() as usize];
+            let mut whole = Some(Checked::new(threads)).filter(|_| self.whole_blocks && shard.sums.is_some());
             let amount = wanted.read(&shard.file, memory, |at, bytes| {
-                let blocks = self.check_blocks(shard, at, bytes).map_err(io::Error::other)?;
-                checked.fetch_add(blocks, Ordering::Relaxed);
+                let blocks = match &mut whole {
+                    None => self.check_blocks(shard, at, bytes),
+                    // What lies between is read for the checksums alone.
+                    Some(whole) => whole
+                        .go_on_at(self, shard, at)
+                        .and_then(|()| whole.update(self, shard, bytes))
+                        .map(|()| bytes.len() as u64),
+                };
+                checked.fetch_add(blocks.map_err(io::Error::other)?, Ordering::Relaxed);
                 Ok(())
             });
             let Amount { bytes, calls } = amount.map_err(|error| match error.downcast::<Error>() {
                 Ok(error) => error,
                 Err(error) => self.failed(shard, "cannot be read", &error),
             })?;
+            if let Some(whole) = &mut whole {
+                whole.finish(self, shard)?;
+            }
             read.fetch_add(bytes, Ordering::Relaxed);
             reads.fetch_add(calls, Ordering::Relaxed);
             Ok(())
@@ -188,10 +201,8 @@ impl ShardSet {
         loaded.reads += reads.into_inner();
         loaded.checked_bytes += checked.into_inner();
         let moving = Plan::new(vec![Move::of::<u8>(from, only)?.of_bytes(elem)?])?;
-        let engine =
-            Threads::with_options(Arc::new(moving), ThreadsOptions::default().with_threads(threads))?;
         let start = (start * elem) as usize;
-        Redistribution::with(engine).run_bytes(&parts, &mut [&mut part[start..start + bytes]])?;
+        engine(moving, threads)?.run_bytes(&parts, &mut [&mut part[start..start + bytes]])?;
         Ok(())
     }
 

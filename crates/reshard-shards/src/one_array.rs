@@ -27,9 +27,6 @@ pub struct OneArray<'s> {
     pub boxes: Boxes,
     /// The number of its first box.
     pub first_box: u64,
-    /// Source files are read from the first byte to the last, and destination files written so.
-    pub reads_in_order: bool,
-    pub writes_in_order: bool,
     /// Which parts of the source must be equal.
     pub firsts: Vec<usize>,
 }
@@ -76,10 +73,8 @@ impl<'s> OneArray<'s> {
         // Where files are passed through from the first byte to the last anyway, what is read stays in the caches until it is written.
         let cached = Some(of(budget.min(CACHED_BOX_BYTES))).filter(in_order);
         let boxes = cached.unwrap_or_else(|| of(budget));
-        let reads_in_order = boxes.are_in_order(&source.slow_first);
-        let writes_in_order = boxes.are_in_order(&there.slow_first);
         let firsts = from.first_copies()?;
-        Ok(Self { from, to: array, axes, boxes, first_box: 0, reads_in_order, writes_in_order, firsts })
+        Ok(Self { from, to: array, axes, boxes, first_box: 0, firsts })
     }
 
     /// What is moved: another run does not continue it.

@@ -133,13 +133,13 @@ pub struct Converted {
     pub bytes: u64,
     /// Boxes, each of which was read, moved and written; if several processes share them, those of this one.
     pub boxes: u64,
-    /// Boxes that an earlier run had done.
+    /// Boxes that an earlier run had done: they are read and moved for their checksums, and not written.
     pub resumed: u64,
     /// Calls that read a run of elements, and that wrote one.
     pub reads: u64,
     /// See `reads`.
     pub writes: u64,
-    /// Bytes of files that were read once more for their checksums alone.
+    /// Bytes of new files that were read once more for their checksums; if several processes share them, those of this one.
     pub reread_bytes: u64,
     /// Duration of all, and of its parts.
     pub seconds: f64,

@@ -1,11 +1,13 @@
 //! The files of a set while they are written, with their checksums.
 
 use crate::array::{Array, Part};
+use crate::blocks::BlockSums;
 use crate::checksum::{Sums, append_crc, crc32c};
 use crate::contents::{Contents, lay_out};
 use crate::manifest::{Format, Manifest, ManifestArray, ShardFile};
 use crate::names::NamePattern;
 use crate::parallel::{chunk_bytes, for_each};
+use crate::processes::Processes;
 use crate::region::Region;
 use crate::slab::Slab;
 use crate::staging::Staging;
@@ -54,9 +56,10 @@ pub struct OutputFile {
     header: Vec<u8>,
     /// The whole file.
     bytes: u64,
-    /// Of the bytes up to some place, while they are written in order.
-    sums: Sums,
-    summed: u64,
+    /// Of what is written, as it is in memory.
+    sums: BlockSums,
+    /// Elements that were written one after the other, in bytes.
+    appended: u64,
 }
 
 impl Output {
@@ -96,15 +99,8 @@ impl Output {
             }
             let begun = file.set_len(bytes).and_then(|()| file.write_all_at(&header, 0));
             begun.map_err(|error| staging.failed(&name, "cannot be written", &error))?;
-            output.files.push(OutputFile {
-                rank,
-                name,
-                file,
-                header,
-                bytes,
-                sums: Sums::new(block_bytes),
-                summed: 0,
-            });
+            let sums = BlockSums::new(if checked { bytes } else { 0 }, block_bytes)?;
+            output.files.push(OutputFile { rank, name, file, header, bytes, sums, appended: 0 });
         }
         Ok(output)
     }
@@ -113,7 +109,7 @@ impl Output {
         &self.files
     }
 
-    /// Writes a box of all parts of an array. Returns in how many runs, and a checksum of it if `summed`.
+    /// Writes a box of all parts of an array, unless an earlier run has. Returns in how many runs, and a checksum of it if `summed`.
     #[allow(clippy::too_many_arguments)]
     pub fn write(
         &mut self,
@@ -122,13 +118,12 @@ impl Output {
         number: usize,
         region: &[Range<u64>],
         boxes: &[&mut [u8]],
-        in_order: bool,
+        is_written: bool,
         summed: bool,
     ) -> Result<(u64, u32)> {
-        let Self { arrays, files, .. } = self;
+        let Self { arrays, files, checked, .. } = self;
         let (writes, array) = (AtomicU64::new(0), &arrays[number]);
         let mut crcs = vec![0; array.parts.len()];
-        let chunk = chunk_bytes(threads.min(files.len()), CHUNK_BYTES);
         // Both ascend by rank, and all ranks are hosted.
         let mut files = files.iter_mut();
         let all = array.parts.iter().zip(boxes).zip(&mut crcs).filter_map(|((part, bytes), crc)| {
@@ -137,17 +132,14 @@ impl Output {
         type Item<'i> = (&'i mut OutputFile, &'i Part, &'i &'i mut [u8], &'i mut u32);
         for_each(threads, all.collect(), |(one, part, bytes, crc): Item<'_>| {
             let place = array.region(part, region)?;
-            writes.fetch_add(place.runs(), Ordering::Relaxed);
             if summed {
                 *crc = crc32c(bytes);
             }
-            let Some(run) = place.only_run().filter(|run| in_order && run.start < run.end) else {
-                let written = place.write(&one.file, bytes);
-                return written.map_err(|error| staging.failed(&one.name, "cannot be written", &error));
-            };
-            // The header, and what an earlier run has written.
-            one.sum_up_to(staging, run.start, chunk)?;
-            one.write_next(staging, bytes)
+            for (at, piece) in place.pieces(bytes) {
+                one.put(staging, at, piece, *checked, is_written)?;
+            }
+            writes.fetch_add(if is_written { 0 } else { place.runs() }, Ordering::Relaxed);
+            Ok(())
         })?;
         Ok((writes.into_inner(), crcs.into_iter().fold(0, append_crc)))
     }
@@ -188,8 +180,17 @@ impl Output {
     /// The next elements of the part of the only rank, tight and in the order of its file.
     pub fn append(&mut self, staging: &Staging, bytes: &[u8]) -> Result<()> {
         let Some(one) = self.files.first_mut() else { return Ok(()) };
-        one.sum_up_to(staging, one.header.len() as u64, CHUNK_BYTES)?;
-        one.write_next(staging, bytes)
+        for piece in bytes.chunks(CHUNK_BYTES) {
+            let at = one.header.len() as u64 + one.appended;
+            one.put(staging, at, piece, self.checked, false)?;
+            one.appended += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Adds up what all processes have written, each some boxes of the same files. Collective.
+    pub fn merge(&mut self, processes: &Processes) -> Result<()> {
+        BlockSums::merge(processes, self.files.iter_mut().map(|one| &mut one.sums).collect())
     }
 
     /// Makes all durable.
@@ -199,7 +200,8 @@ impl Output {
         })
     }
 
-    /// What all processes have written whole: a line for each file in `share`. Adds the bytes that are read for their checksums alone.
+    /// What all processes have written whole: a line for each file in `share`. Each is read once, and must be what was written, block by
+    /// block as it was in memory. Adds the bytes that are read.
     pub fn finish(
         &mut self,
         staging: &Staging,
@@ -207,30 +209,21 @@ impl Output {
         share: Range<u64>,
         reread: &mut u64,
     ) -> Result<Vec<u8>> {
-        let mine = &mut self.files[share.start as usize..share.end as usize];
+        let (block_bytes, mine) =
+            (self.block_bytes, &mut self.files[share.start as usize..share.end as usize]);
         if !self.checked {
             let line = |one: &OutputFile| format!("{} {NO_DIGEST}  {}\n", one.bytes, one.name);
             return Ok(mine.iter().map(line).collect::<String>().into_bytes());
         }
-        *reread += mine.iter().map(|one| one.bytes - one.summed).sum::<u64>();
+        *reread += mine.iter().map(|one| one.bytes).sum::<u64>();
         let chunk = chunk_bytes(threads.min(mine.len()), CHUNK_BYTES);
-        for_each(threads, mine.iter_mut().collect(), |one: &mut OutputFile| {
-            one.sum_up_to(staging, one.bytes, chunk)
+        let mut lines = vec![String::new(); mine.len()];
+        let all = mine.iter_mut().zip(&mut lines).collect();
+        for_each(threads, all, |(one, line): (&mut OutputFile, &mut String)| {
+            *line = one.line(staging, block_bytes, chunk)?;
+            Ok(())
         })?;
-        let mut text = String::new();
-        for one in mine {
-            let (bytes, blake3, crcs) =
-                std::mem::replace(&mut one.sums, Sums::new(self.block_bytes)).finish();
-            if bytes != one.bytes {
-                return Err(Error::new(
-                    ErrorKind::Failed,
-                    format!("the file {} was not summed up whole", one.name),
-                ));
-            }
-            let crcs: Vec<String> = crcs.iter().map(|crc| format!("{crc:x}")).collect();
-            text.push_str(&format!("{bytes} {blake3} {} {}\n", crcs.join(","), one.name));
-        }
-        Ok(text.into_bytes())
+        Ok(lines.concat().into_bytes())
     }
 
     /// The files that all processes say they have finished, by ascending rank.
@@ -273,29 +266,56 @@ impl Output {
 }
 
 impl OutputFile {
-    /// Writes the bytes that follow those that were summed up, and sums them up.
-    fn write_next(&mut self, staging: &Staging, bytes: &[u8]) -> Result<()> {
-        for chunk in bytes.chunks(CHUNK_BYTES) {
-            let written = self.file.write_all_at(chunk, self.summed);
-            written.map_err(|error| staging.failed(&self.name, "cannot be written", &error))?;
-            self.sums.update(chunk);
-            self.summed += chunk.len() as u64;
+    /// Sums up some bytes, and writes them unless an earlier run has.
+    fn put(
+        &mut self,
+        staging: &Staging,
+        at: u64,
+        bytes: &[u8],
+        checked: bool,
+        is_written: bool,
+    ) -> Result<()> {
+        if checked {
+            let added = self.sums.add(at, bytes, &[]);
+            added.map_err(|place| self.differs(staging, &place))?;
         }
-        Ok(())
+        if is_written {
+            return Ok(());
+        }
+        let written = self.file.write_all_at(bytes, at);
+        written.map_err(|error| staging.failed(&self.name, "cannot be written", &error))
     }
 
-    /// Reads what has not been summed up, up to some place, so many bytes at a time.
-    fn sum_up_to(&mut self, staging: &Staging, end: u64, chunk: usize) -> Result<()> {
-        let mut memory = Vec::new();
-        while self.summed < end {
-            let length = usize::try_from(end - self.summed).unwrap_or(chunk).min(chunk);
-            memory.resize(length, 0);
-            let read = self.file.read_exact_at(&mut memory, self.summed);
+    /// Reads all of it. Returns what is said of it: its length, its checksums and its name.
+    fn line(&mut self, staging: &Staging, block_bytes: u64, chunk: usize) -> Result<String> {
+        let (mut sums, mut memory, mut at) = (Sums::new(block_bytes), vec![0; chunk], 0);
+        while at < self.bytes {
+            let some = &mut memory[..(chunk as u64).min(self.bytes - at) as usize];
+            let read = self.file.read_exact_at(some, at);
             read.map_err(|error| staging.failed(&self.name, "cannot be read", &error))?;
-            self.sums.update(&memory);
-            self.summed += length as u64;
+            sums.update(some);
+            at += some.len() as u64;
         }
-        Ok(())
+        let (bytes, blake3, crcs) = sums.finish();
+        let header = self.sums.add(0, &self.header, &[]).err();
+        if let Some(place) = header.or_else(|| self.sums.difference(&crcs)) {
+            return Err(self.differs(staging, &place));
+        }
+        let crcs: Vec<String> = crcs.iter().map(|crc| format!("{crc:x}")).collect();
+        Ok(format!("{bytes} {blake3} {} {}\n", crcs.join(","), self.name))
+    }
+
+    fn differs(&self, staging: &Staging, place: &Range<u64>) -> Error {
+        Error::new(
+            ErrorKind::Failed,
+            format!(
+                "{} is not what was written into it: its bytes {} to {}, read once more, have another checksum than in memory; the disk \
+                 or another program changed them, and nothing is made of it; begin again",
+                staging.path().join(&self.name).display(),
+                place.start,
+                place.end.saturating_sub(1)
+            ),
+        )
     }
 }
 

@@ -1,7 +1,8 @@
 //! Some threads that take one piece of work after the other.
 
-use reshard::{Error, ErrorKind, Result};
-use std::sync::Mutex;
+use reshard::engine::{Threads, ThreadsOptions};
+use reshard::{Error, ErrorKind, Plan, Redistribution, Result};
+use std::sync::{Arc, Mutex};
 
 /// What threads that only read bytes for their checksums may take for them, all together: `--memory` leaves room for that.
 const CHECKING_BYTES: usize = 4 << 20;
@@ -11,6 +12,18 @@ const MIN_CHUNK_BYTES: usize = 4 << 10;
 /// How many bytes each of some threads reads at a time to sum them up, `most` if they are few.
 pub fn chunk_bytes(threads: usize, most: usize) -> usize {
     (CHECKING_BYTES / threads.max(1)).max(MIN_CHUNK_BYTES).min(most)
+}
+
+/// An engine with up to so many threads: if the system gives no more, with the calling one alone.
+pub fn engine(plan: Plan, threads: usize) -> Result<Redistribution> {
+    let plan = Arc::new(plan);
+    let with =
+        |threads| Threads::with_options(Arc::clone(&plan), ThreadsOptions::default().with_threads(threads));
+    let engine = match with(threads) {
+        Err(error) if error.kind() == ErrorKind::Memory && threads > 1 => with(1),
+        made => made,
+    };
+    Ok(Redistribution::with(engine?))
 }
 
 /// Does `work` with each item on up to `threads` threads. The first error ends it.
@@ -36,7 +49,9 @@ pub fn for_each<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) -> Resu
                 }
             }
         };
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(turn)).collect();
+        // Where the system gives no more threads, those that are there do all of it.
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, turn).ok();
+        let others: Vec<_> = (1..threads).map_while(spawn).collect();
         turn();
         // All are waited for, also if one panicked.
         let panicked = others.into_iter().filter_map(|other| other.join().err()).count() > 0;

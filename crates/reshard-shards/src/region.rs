@@ -6,6 +6,9 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+/// Bytes that are read or written at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// A box of a part, as equal runs of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -50,11 +53,6 @@ impl Region {
         self.repeats.iter().map(|&(count, _)| count).product()
     }
 
-    /// The bytes of the file, if they are one run.
-    pub fn only_run(&self) -> Option<Range<u64>> {
-        self.repeats.is_empty().then(|| self.start..self.start + self.run_bytes)
-    }
-
     /// Where each run begins, ascending.
     fn starts(&self) -> impl Iterator<Item = u64> {
         (0..self.runs()).map(|number| {
@@ -67,26 +65,28 @@ impl Region {
         })
     }
 
-    /// Reads it, run after run.
-    pub fn read(&self, file: &File, into: &mut [u8]) -> io::Result<()> {
-        match self.bytes() {
-            0 => Ok(()),
-            _ => {
-                let runs = into.chunks_exact_mut(self.run_bytes as usize);
-                runs.zip(self.starts()).try_for_each(|(run, at)| file.read_exact_at(run, at))
-            }
-        }
+    /// Some memory in the pieces that are read or written at a time, each with its place in the file, ascending: runs, or parts of long ones,
+    /// which the caches have.
+    pub fn pieces_mut<'m>(&'m self, memory: &'m mut [u8]) -> impl Iterator<Item = (u64, &'m mut [u8])> {
+        let runs = memory.chunks_exact_mut((self.run_bytes as usize).max(1));
+        runs.zip(self.starts()).flat_map(|(run, start)| {
+            let pieces = run.chunks_mut(PIECE_BYTES).enumerate();
+            pieces.map(move |(number, piece)| (start + (number * PIECE_BYTES) as u64, piece))
+        })
     }
 
-    /// Writes it, run after run.
-    pub fn write(&self, file: &File, from: &[u8]) -> io::Result<()> {
-        match self.bytes() {
-            0 => Ok(()),
-            _ => {
-                let runs = from.chunks_exact(self.run_bytes as usize);
-                runs.zip(self.starts()).try_for_each(|(run, at)| file.write_all_at(run, at))
-            }
-        }
+    /// Memory in pieces as [`pieces_mut`](Self::pieces_mut).
+    pub fn pieces<'m>(&'m self, memory: &'m [u8]) -> impl Iterator<Item = (u64, &'m [u8])> {
+        let runs = memory.chunks_exact((self.run_bytes as usize).max(1));
+        runs.zip(self.starts()).flat_map(|(run, start)| {
+            let pieces = run.chunks(PIECE_BYTES).enumerate();
+            pieces.map(move |(number, piece)| (start + (number * PIECE_BYTES) as u64, piece))
+        })
+    }
+
+    /// Reads it, run after run.
+    pub fn read(&self, file: &File, into: &mut [u8]) -> io::Result<()> {
+        self.pieces_mut(into).try_for_each(|(at, piece)| file.read_exact_at(piece, at))
     }
 }
 

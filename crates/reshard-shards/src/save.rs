@@ -6,9 +6,10 @@ use crate::journal::Journal;
 use crate::load::of_one;
 use crate::manifest::{Format, Manifest};
 use crate::output::{Output, Wanted};
+use crate::parallel::engine;
 use crate::processes::Processes;
 use crate::staging::{Begun, Staging};
-use reshard::{ElementType, Error, ErrorKind, Layout, Move, Redistribution, Result, bytemuck};
+use reshard::{ElementType, Error, ErrorKind, Layout, Move, Plan, Result, bytemuck};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -171,6 +172,7 @@ fn write_part(
     }
     let files = Files::of_one(&shape, layout.order());
     let boxes = Boxes::new(&shape, elem, BOX_BYTES, &files, &files);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut into = Vec::new();
     for number in 0..boxes.count() {
         let region = boxes.region(number);
@@ -182,7 +184,7 @@ fn write_part(
         let from_bytes = &part[(start * elem) as usize..((start + span) * elem) as usize];
         into.resize((to.span(0)? * elem) as usize, 0);
         let moving = Move::of::<u8>(from, to)?.of_bytes(elem)?;
-        Redistribution::new(moving)?.run_bytes(&[from_bytes], &mut [&mut into[..]])?;
+        engine(Plan::new(vec![moving])?, threads)?.run_bytes(&[from_bytes], &mut [&mut into[..]])?;
         output.append(staging, &into)?;
     }
     Ok(())

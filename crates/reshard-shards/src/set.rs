@@ -1,6 +1,8 @@
 //! A set that can be read: its arrays, and an open file for each rank whose header and length were checked.
 
+use crate::access::Modes;
 use crate::array::{Array, Part};
+use crate::blocks::{Block, BlockSums};
 use crate::checksum::Digest;
 use crate::confined::Directory;
 use crate::element::{called, shown};
@@ -16,7 +18,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// Bytes in which most headers are.
 const FIRST_BYTES: usize = 4096;
@@ -34,6 +35,10 @@ pub struct ShardSet {
     pub(crate) identity: String,
     /// All files in its directory are of it.
     pub(crate) owns_directory: bool,
+    /// Who may read it.
+    pub(crate) modes: Modes,
+    /// Parts are read in whole blocks of checksums.
+    pub(crate) whole_blocks: bool,
 }
 
 /// The file of one rank.
@@ -52,6 +57,8 @@ pub(crate) struct KnownSums {
     pub blake3: Digest,
     pub block_bytes: u64,
     pub crc32c: Vec<u32>,
+    /// Of its header, as it was read.
+    pub header: Vec<Block>,
 }
 
 impl ShardSet {
@@ -79,26 +86,28 @@ impl ShardSet {
                 ));
             }
             let in_file = |error: Error| in_file(path, &listed.name, &error);
-            let header_bytes = match manifest.format {
-                Format::Raw => 0,
+            let header = match manifest.format {
+                Format::Raw => Vec::new(),
                 Format::Npy => {
-                    let npy = read_npy(&file, length).map_err(in_file)?;
+                    let (npy, header) = read_npy(&file, length).map_err(in_file)?;
                     for (array, layout) in manifest.arrays.iter().zip(&layouts) {
                         array.check_npy(layout, rank, listed, &npy).map_err(|error| within(path, &error))?;
                     }
-                    npy.data_start()
+                    header
                 }
                 Format::Safetensors => {
-                    let tensors = read_tensors(&file, length).map_err(in_file)?;
+                    let (tensors, header) = read_tensors(&file, length).map_err(in_file)?;
                     headers.push(tensors);
-                    headers.last().map_or(0, Tensors::data_start)
+                    header
                 }
             };
-            let sums = listed.blake3.map(|blake3| KnownSums {
-                blake3,
-                block_bytes: manifest.block_bytes,
-                crc32c: listed.crc32c.clone(),
-            });
+            let block_bytes = manifest.block_bytes;
+            let known = |blake3| -> Result<KnownSums> {
+                let start = BlockSums::of_start(length, block_bytes, &header)?;
+                Ok(KnownSums { blake3, block_bytes, crc32c: listed.crc32c.clone(), header: start })
+            };
+            let sums = listed.blake3.map(known).transpose()?;
+            let header_bytes = header.len() as u64;
             shards.push(Shard { rank, name: listed.name.clone(), file, header_bytes, bytes: length, sums });
         }
         let mut identity = Manifest::checksum(&text)?.to_string();
@@ -127,7 +136,24 @@ impl ShardSet {
         }
         arrays.sort_by(|one, other| one.place().cmp(&other.place()));
         let words = common_words(&headers);
-        Ok(Self { path: path.into(), arrays, shards, words, identity, owns_directory: true })
+        let modes = Modes::of(path, &directory, shards.iter().map(|shard| &shard.file))?;
+        Ok(Self {
+            path: path.into(),
+            arrays,
+            shards,
+            words,
+            identity,
+            owns_directory: true,
+            modes,
+            whole_blocks: false,
+        })
+    }
+
+    /// Makes [`load_as`](Self::load_as) and its like read whole blocks of checksums, so that every byte of files that have checksums is checked:
+    /// up to two blocks (1 MiB each, in most sets) more for each place at which something is read.
+    #[must_use]
+    pub fn with_whole_blocks(self, whole_blocks: bool) -> Self {
+        Self { whole_blocks, ..self }
     }
 
     /// Its arrays: one, or in files of tensors any number, larger elements first, then by name.
@@ -241,18 +267,13 @@ impl ShardSet {
         )
     }
 
-    /// When each file was last written, and how long it is.
-    pub(crate) fn stamps(&self) -> Result<Vec<(SystemTime, u64)>> {
-        let stamp = |shard: &Shard| {
-            let metadata = shard.file.metadata();
-            let stamp = metadata.and_then(|metadata| Ok((metadata.modified()?, metadata.len())));
-            stamp.map_err(|error| self.failed(shard, "cannot be read", &error))
-        };
-        self.shards.iter().map(stamp).collect()
+    /// What changes if a file is written.
+    pub(crate) fn stamps(&self) -> Result<Vec<Stamp>> {
+        self.shards.iter().map(|shard| Stamp::of(&self.path, shard)).collect()
     }
 
     /// Fails if a file was written since.
-    pub(crate) fn is_unchanged_since(&self, stamps: &[(SystemTime, u64)]) -> Result<()> {
+    pub(crate) fn is_unchanged_since(&self, stamps: &[Stamp]) -> Result<()> {
         let now = self.stamps()?;
         match self.shards.iter().zip(now.iter().zip(stamps)).find(|(_, (now, before))| now != before) {
             None => Ok(()),
@@ -272,20 +293,43 @@ impl ShardSet {
     }
 }
 
+/// What the file system says of a file, and what changes if it is written.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Stamp {
+    bytes: u64,
+    /// Seconds and nanoseconds: when it was last written, which every program can set as it likes.
+    written: (i64, i64),
+    /// When anything of it was last changed, which no program can set; also a new name or mode, so it counts only where there are no
+    /// checksums.
+    changed: Option<(i64, i64)>,
+    number: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path, shard: &Shard) -> Result<Self> {
+        let known = shard.file.metadata();
+        let known = known.map_err(|error| external(path, &shard.name, "cannot be looked at", &error))?;
+        Ok(Self {
+            bytes: known.len(),
+            written: (known.mtime(), known.mtime_nsec()),
+            changed: shard.sums.is_none().then(|| (known.ctime(), known.ctime_nsec())),
+            number: known.ino(),
+        })
+    }
+}
+
 /// What changes if a file is written anew: without checksums, what the file system says of each must do.
 pub(crate) fn stamped(path: &Path, shards: &[Shard]) -> Result<String> {
     let mut text = String::new();
     for shard in shards {
-        let known = shard.file.metadata();
-        let known = known.map_err(|error| external(path, &shard.name, "cannot be looked at", &error))?;
-        let (seconds, nanoseconds, number) = (known.mtime(), known.mtime_nsec(), known.ino());
-        text.push_str(&format!("{} {} {seconds} {nanoseconds} {number}\n", shard.name, shard.bytes));
+        let Stamp { bytes, written, changed, number } = Stamp::of(path, shard)?;
+        text.push_str(&format!("{} {bytes} {written:?} {changed:?} {number}\n", shard.name));
     }
     Ok(format!("files {}", Digest::of(text.as_bytes())))
 }
 
-/// Reads the header of a `.npy` file.
-pub(crate) fn read_npy(file: &File, length: u64) -> Result<Npy> {
+/// Reads the header of a `.npy` file. Returns its bytes as well.
+pub(crate) fn read_npy(file: &File, length: u64) -> Result<(Npy, Vec<u8>)> {
     let mut first = Vec::new();
     for most in [FIRST_BYTES, Npy::MAX_HEADER_BYTES] {
         first.resize(most.min(usize::try_from(length).unwrap_or(usize::MAX)), 0);
@@ -295,11 +339,13 @@ pub(crate) fn read_npy(file: &File, length: u64) -> Result<Npy> {
             break;
         }
     }
-    Npy::read(&first, length)
+    let npy = Npy::read(&first, length)?;
+    first.truncate(npy.data_start() as usize);
+    Ok((npy, first))
 }
 
-/// Reads the header of a safetensors file.
-pub(crate) fn read_tensors(file: &File, length: u64) -> Result<Tensors> {
+/// Reads the header of a safetensors file. Returns its bytes as well.
+pub(crate) fn read_tensors(file: &File, length: u64) -> Result<(Tensors, Vec<u8>)> {
     let mut first = Vec::new();
     let mut wanted = FIRST_BYTES as u64;
     loop {
@@ -309,7 +355,9 @@ pub(crate) fn read_tensors(file: &File, length: u64) -> Result<Tensors> {
         // At most 100 MB, and no longer than the file.
         wanted = Tensors::header_bytes(&first, length)?;
         if wanted <= first.len() as u64 {
-            return Tensors::read(&first, length);
+            let tensors = Tensors::read(&first, length)?;
+            first.truncate(tensors.data_start() as usize);
+            return Ok((tensors, first));
         }
     }
 }

@@ -1,11 +1,12 @@
 //! How a set comes to be: its files are written in a directory beside it, made durable, and then take the destination's name at once. So
 //! the destination is absent or complete, whatever happens in between; what was begun can be continued.
 //!
-//! 1. The staging directory `.NAME.reshard-partial` is made and locked (`flock`): two who write one destination notice each other.
+//! 1. The staging directory `.NAME.reshard-partial` is made, for its owner alone, and locked (`flock`): two who write one destination notice
+//!    each other. One that was there must be of the same user, and nobody else may write in it; new files are nobody else's either (`O_EXCL`).
 //! 2. Files and a journal are written there.
 //! 3. All files are flushed, then the manifest is written and flushed, then the directory.
-//! 4. The directory is renamed to the destination's name, which never replaces anything, and the parent directory is flushed. The journal is
-//!    removed.
+//! 4. The directory is renamed to the destination's name, which never replaces anything, and the parent directory is flushed. It gets its mode,
+//!    and the journal is removed.
 //!
 //! After a power failure between 3 and 4 the staging directory is complete: whoever continues only has to rename it. If the process is killed
 //! between the renaming and the end, the journal stays in the destination: whoever continues only has to remove it.
@@ -13,19 +14,27 @@
 //! A set of one file may be that file alone, without directory and manifest: the file is renamed instead, and the staging directory removed. If it
 //! is still there, without the file, whoever continues only has to remove it.
 //!
+//! Where the file system cannot rename without replacing, a file is linked under its name, which fails if something has it, and then unlinked
+//! from the staging directory; between the two it has both names, and whoever continues only has to remove the staging directory. A directory
+//! is renamed, which replaces nothing but an empty directory: no data is ever lost. Where there are no links either, a file keeps its old name and
+//! the sentence says where it is.
+//!
 //! A signal that interrupts a call is no failure: the call is made again.
 
+use crate::access::{Modes, check_owner};
 use crate::manifest::MANIFEST_NAME;
 use crate::processes::Processes;
 use reshard::{Error, ErrorKind, Result};
-use rustix::fs::{self as sys, AtFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{self as sys, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+mod finish;
 
 /// The leader's journal of a staging directory; those of others have a number after it.
 pub const JOURNAL_NAME: &str = ".journal";
@@ -53,6 +62,8 @@ pub struct Staging {
     file: bool,
     /// True if a run that fails can be continued.
     resumable: bool,
+    /// Of what gets the destination's name.
+    modes: Modes,
 }
 
 /// What is known of a staging directory that was there.
@@ -152,6 +163,7 @@ impl Staging {
             named,
             file: false,
             resumable: true,
+            modes: Modes::default(),
         })
     }
 
@@ -220,7 +232,7 @@ impl Staging {
             // Of a complete set no more than the journal of its run is left to be removed; of a file, the staging directory.
             let partial = if there && !file { name.clone() } else { partial.clone() };
             let made = !there
-                && match retry_on_intr(|| sys::mkdirat(&parent, &partial, Mode::from_raw_mode(0o777))) {
+                && match retry_on_intr(|| sys::mkdirat(&parent, &partial, Mode::RWXU)) {
                     Ok(()) => true,
                     Err(Errno::EXIST) => false,
                     Err(error) => return Err(failed("nothing can be written beside it", error)),
@@ -257,6 +269,12 @@ impl Staging {
                 }
                 Err(error) => return Err(failed("its staging directory cannot be locked", error)),
             }
+            if !made && !there {
+                check_owner(&directory).map_err(|why| {
+                    let path = destination.with_file_name(&partial);
+                    external(format!("{} {why}; remove it, or give another destination", path.display()))
+                })?;
+            }
             // Between the opening and the lock it may have got its name, or been removed.
             if !is_still(&parent, &partial, &directory) {
                 continue;
@@ -267,10 +285,14 @@ impl Staging {
                 return Err(exists_already(destination));
             }
             let destination = destination.to_path_buf();
+            let (named, modes) = (there, Modes::default());
             let staging =
-                Self { destination, parent, directory, partial, name, named: there, file, resumable: true };
+                Self { destination, parent, directory, partial, name, named, file, resumable: true, modes };
             let begun = staging.begun()?;
-            let is_ours = !file || matches!(exists(&staging.directory, &staging.name), Ok(false));
+            // The file has its new name, and may have the old one still.
+            let is_ours = !file
+                || matches!(exists(&staging.directory, &staging.name), Ok(false))
+                || is_same(&staging.directory, &staging.parent, &staging.name);
             if there && !(matches!(begun, Begun::Complete(_)) && is_ours) {
                 if file && begun == Begun::New {
                     // Killed while it was removed, when the file had its name.
@@ -284,6 +306,11 @@ impl Staging {
             }
             return Ok((staging, begun));
         }
+    }
+
+    /// The same, for a destination with these modes.
+    pub fn with_modes(self, modes: Modes) -> Self {
+        Self { modes, ..self }
     }
 
     /// The name of the destination.
@@ -355,12 +382,20 @@ impl Staging {
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    /// Opens a file of it, new or as it was left.
+    /// Opens a file of it, new or as it was left. What has the name of a new one is removed: it may be a link to something else.
     pub fn open(&self, name: &str, new: bool) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let flags = if new { flags | OFlags::CREATE | OFlags::TRUNC } else { flags };
-        let mode = Mode::from_raw_mode(0o666);
-        let opened = retry_on_intr(|| sys::openat(&self.directory, name, flags, mode));
+        let flags = if new { flags | OFlags::CREATE | OFlags::EXCL } else { flags };
+        // The journal keeps the mode that the directory is to have, as the umask leaves it.
+        let mode = if name.starts_with(JOURNAL_NAME) { self.modes.directory } else { self.modes.file };
+        let mode = Mode::from_raw_mode(mode);
+        let open = || retry_on_intr(|| sys::openat(&self.directory, name, flags, mode));
+        let opened = match open() {
+            Err(Errno::EXIST) if new => {
+                retry_on_intr(|| sys::unlinkat(&self.directory, name, AtFlags::empty())).and_then(|()| open())
+            }
+            opened => opened,
+        };
         opened.map(File::from).map_err(|error| self.failed(name, "cannot be written", &error.into()))
     }
 
@@ -381,98 +416,19 @@ impl Staging {
         // No file of a set has a name that begins with a dot.
         let new = format!(".{MANIFEST_NAME}.new");
         let mut file = self.open(&new, true)?;
+        let mut found = Vec::new();
         file.write_all(manifest)
             .and_then(|()| file.sync_all())
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| file.read_to_end(&mut found))
             .map_err(|error| self.failed(&new, "cannot be written", &error))?;
+        if found != manifest {
+            return Err(external(format!(
+                "{} is not what was written into it; the disk or another program changed it",
+                self.path().join(new).display()
+            )));
+        }
         self.rename_in(&new, MANIFEST_NAME)
-    }
-
-    /// Gives a staging directory that has all its files their name.
-    pub fn finish(self) -> Result<()> {
-        if !self.named {
-            self.sync()?;
-            self.rename()?;
-        }
-        let synced = durable(&self.parent);
-        synced.and_then(|()| self.remove_journals()).map_err(|error| {
-            external(format!(
-                "{} is complete, but its name could not be made durable, or its journal removed: {error}{}",
-                self.destination.display(),
-                if self.resumable { "; run this again with --resume" } else { "" }
-            ))
-        })?;
-        // Without a journal nothing is continued, so a manifest that is left says nothing.
-        let removed = if self.file { self.remove() } else { Ok(()) };
-        removed.map_err(|error| {
-            external(format!(
-                "{} is complete, but {} could not be removed: {error}; remove it",
-                self.destination.display(),
-                self.path().display()
-            ))
-        })
-    }
-
-    fn rename(&self) -> Result<()> {
-        let Self { parent, directory, partial, name, .. } = self;
-        let (from, old) = if self.file { (directory, name) } else { (parent, partial) };
-        let flags = RenameFlags::NOREPLACE;
-        let renamed = match retry_on_intr(|| sys::renameat_with(from, old, parent, name, flags)) {
-            // A file system that cannot: this process has the lock, so nobody else of us does it now.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match exists(parent, name) {
-                Ok(false) => retry_on_intr(|| sys::renameat(from, old, parent, name)),
-                Ok(true) => Err(Errno::EXIST),
-                Err(error) => Err(error),
-            },
-            done => done,
-        };
-        match renamed {
-            Ok(()) => Ok(()),
-            Err(Errno::EXIST | Errno::NOTEMPTY) if self.resumable => Err(external(format!(
-                "{} exists already, and did not when this run began; what was written is in {}: remove the first and continue with \
-                 --resume, or remove the second",
-                self.destination.display(),
-                self.path().display()
-            ))),
-            Err(Errno::EXIST | Errno::NOTEMPTY) => {
-                let _ = self.remove();
-                Err(exists_already(&self.destination))
-            }
-            Err(error) => Err(self.failed("", "cannot be given its name", &error.into())),
-        }
-    }
-
-    /// Removes it, with everything in it: what went wrong will go wrong again.
-    pub fn discard(self) {
-        if !self.named {
-            let _ = self.remove();
-        }
-    }
-
-    /// Removes the directory.
-    fn remove(&self) -> rustix::io::Result<()> {
-        self.clear();
-        retry_on_intr(|| sys::unlinkat(&self.parent, &self.partial, AtFlags::REMOVEDIR))
-    }
-
-    /// Removes everything in it, the leader's journal last.
-    fn clear(&self) {
-        let mut names = self.names().unwrap_or_default();
-        names.sort_by_key(|name| name.to_bytes() == JOURNAL_NAME.as_bytes());
-        for name in names {
-            let _ = retry_on_intr(|| sys::unlinkat(&self.directory, &name, AtFlags::empty()));
-        }
-    }
-
-    /// Removes the leader's journal last: as long as it is there, somebody may continue.
-    fn remove_journals(&self) -> rustix::io::Result<()> {
-        let others = self.other_journals()?;
-        for name in others.iter().map(|name| &name[..]).chain([JOURNAL_NAME]) {
-            match retry_on_intr(|| sys::unlinkat(&self.directory, name, AtFlags::empty())) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                failed => return failed,
-            }
-        }
-        Ok(())
     }
 
     /// What went wrong with a file of it.
@@ -480,6 +436,9 @@ impl Staging {
         let then = if self.resumable { "then continue with --resume" } else { "then begin again" };
         let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOSPC | Errno::DQUOT) => format!("; make room, {then}"),
+            Some(Errno::FBIG) => format!(
+                "; files may not be as long here: allow more with `ulimit -f`, or write more files to another file system, {then}"
+            ),
             Some(Errno::MFILE) => format!("; allow more with `ulimit -n`, {then}"),
             _ => String::new(),
         };
@@ -527,6 +486,12 @@ fn exists(parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<bool> {
         Err(Errno::NOENT) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// True if a name stands for the same file in two directories.
+fn is_same(one: &OwnedFd, other: &OwnedFd, name: &OsStr) -> bool {
+    let [one, other] = [one, other].map(|directory| sys::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW));
+    matches!((one, other), (Ok(one), Ok(other)) if one.st_ino == other.st_ino && one.st_dev == other.st_dev)
 }
 
 /// True if a name still stands for an open directory.

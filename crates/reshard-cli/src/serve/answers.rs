@@ -87,15 +87,26 @@ impl Site {
             Found::Plan(query) => {
                 let site = Arc::clone(&self);
                 let turn = Arc::clone(&self.plans).acquire_owned().await;
-                let planned = tokio::task::spawn_blocking(move || {
+                let (done, planned) = tokio::sync::oneshot::channel();
+                // The runtime's own threads are a panic where the system gives no more.
+                let thread = std::thread::Builder::new().name("reshard-plan".into());
+                let plan = move || {
                     let planned = site.planned(&query);
                     drop(turn);
-                    planned
-                });
-                let planned = planned.await;
-                let (status, text) = planned.unwrap_or_else(|_| {
-                    (StatusCode::INTERNAL_SERVER_ERROR, wrong("planning these layouts failed", None))
-                });
+                    done.send(planned)
+                };
+                let (status, text) = match thread.spawn(plan) {
+                    Err(error) => (
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        wrong(
+                            &format!("a thread that plans cannot be started: {error}; try again later"),
+                            None,
+                        ),
+                    ),
+                    Ok(_) => planned.await.unwrap_or_else(|_| {
+                        (StatusCode::INTERNAL_SERVER_ERROR, wrong("planning these layouts failed", None))
+                    }),
+                };
                 reply(status, "application/json", text)
             }
         };

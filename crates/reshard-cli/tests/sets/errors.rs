@@ -209,6 +209,57 @@ fn sets_get_their_name_where_none_can_be_reserved() {
     }
 }
 
+/// A file system that cannot rename without replacing, and a file that appears just before the destination gets its name: it is not replaced. A run
+/// that is killed then leaves what can be continued.
+#[test]
+fn what_appears_at_the_last_moment_is_not_replaced() {
+    let Some(tracer) = tracer() else { return };
+    for (new, to, calls) in [("new", "3x1/7x9", "renameat"), ("whole.npy", "1x1/40x30", "renameat,linkat")] {
+        let folder = Folder::new("errors-appears");
+        folder.good("make source --shape 40x30 --layout 2x2/8x8");
+        let convert = format!("convert source {new} --to {to}");
+        folder.good(&convert);
+        let expected = folder.files(new);
+        folder.remove(new);
+        // The last of these calls gives the name: the others are those of the journal and of the manifest.
+        let put = format!("put={}", folder.path(new).display());
+        let undisturbed = folder.fault(tracer, &put, "99", calls, &convert);
+        assert_eq!(undisturbed.code, 0, "{undisturbed}");
+        assert!(folder.files(new) == expected, "{undisturbed}");
+        folder.remove(new);
+        folder.fault(tracer, &put, "3", calls, &convert).refused(1, "exists already, and did not");
+        assert_eq!(folder.bytes_of(new), b"precious");
+        std::fs::remove_file(folder.path(new)).unwrap();
+        folder.good(&format!("{convert} --resume"));
+        assert!(folder.files(new) == expected && folder.partial().is_empty());
+        folder.remove(new);
+        // Killed after each of the calls that follow, as a file has two names for a moment.
+        let calls = "renameat,linkat,unlinkat,fsync";
+        for at in 1..20 {
+            let outcome = folder.fault(tracer, "put=kill", &at.to_string(), calls, &convert);
+            if outcome.code == 0 {
+                assert!(at > 5, "{outcome}");
+                break;
+            }
+            assert_eq!(outcome.code, crate::folder::KILLED, "{outcome}");
+            let there = folder.files(new).map(|mut files| {
+                files.remove(".journal");
+                files
+            });
+            assert!(there.is_none() || there == expected, "{outcome}");
+            let resumed = folder.run(&format!("{convert} --resume"));
+            if there.is_some() && new != "new" && resumed.code != 0 {
+                // Of a file that has its name, no more than an empty directory was left.
+                resumed.refused(1, "exists already");
+            } else {
+                assert_eq!(resumed.code, 0, "{resumed}, after {outcome}");
+            }
+            assert!(folder.files(new) == expected && folder.partial().is_empty(), "{outcome}");
+            folder.remove(new);
+        }
+    }
+}
+
 /// A file system that has no locks, or none for directories: whoever makes the staging directory has it.
 #[test]
 fn sets_are_written_where_there_are_no_locks() {

@@ -6,6 +6,8 @@
           kill       the program is killed before the call
           short      the call reads or writes half of what it was to
           ERRNO      the call is not made and returns this number
+          put=PATH   before the call somebody else makes this file; all calls of renameat2 return EINVAL
+          put=kill   the program is killed before the call; all calls of renameat2 return EINVAL
    AT     which call, from 1 on; N+ means all from there on
    CALLS  names with commas between them, or "all", "changing" (all but reads)
    LOG    each counted call: its name, and for those with a path the path; "-" for none
@@ -152,6 +154,15 @@ static void refuse(pid_t thread, long result)
 #endif
 }
 
+/* Somebody else makes a file that is not there. */
+static void put(const char *path)
+{
+    FILE *file = fopen(path, "wx");
+    if (!file) impossible(path);
+    fputs("precious", file);
+    fclose(file);
+}
+
 /* The call gets another length. */
 static void shorten(pid_t thread, int argument, unsigned long length)
 {
@@ -232,17 +243,20 @@ int main(int argc, char **argv)
             }
             if (call->descriptor >= 0 && info.seccomp.args[call->descriptor] < 3) ours = 0;
             int named = !strcmp(calls, "all") || (!strcmp(calls, "changing") && !call->reads) || is_among(call->name, calls);
+            if (!strncmp(what, "put=", 4) && call->number == SYS_renameat2) refuse(thread, -EINVAL);
             if (counting && ours && named) {
                 number++;
                 /* Where a path counts from: the working directory, or an open one. */
                 int here = call->path < 1 || (int)info.seccomp.args[call->path - 1] == -100;
                 if (log) fprintf(log, "%s %s %s\n", call->name, call->path < 0 ? "-" : here ? "here" : "inside", path);
                 if (number == first || (onwards && number > first)) {
-                    if (!strcmp(what, "kill")) {
+                    if (!strcmp(what, "kill") || !strcmp(what, "put=kill")) {
                         kill(program, SIGKILL);
                     } else if (!strcmp(what, "short")) {
                         if (call->length >= 0 && info.seccomp.args[call->length] > 1)
                             shorten(thread, call->length, info.seccomp.args[call->length] / 2);
+                    } else if (!strncmp(what, "put=", 4)) {
+                        put(what + 4);
                     } else if (strcmp(what, "count")) {
                         refuse(thread, -atol(what));
                     }

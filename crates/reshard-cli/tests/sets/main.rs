@@ -9,8 +9,10 @@
 mod arguments;
 mod crashes;
 mod errors;
+mod flips;
 mod folder;
 mod hostile;
+mod limits;
 mod ranks;
 mod recipe;
 mod tensors;

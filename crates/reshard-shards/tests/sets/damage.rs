@@ -189,3 +189,26 @@ fn all_damage_is_noticed() {
     }
     println!("{trials} times something was damaged");
 }
+
+/// Five bytes that somebody changes so that CRC-32C is the same: `convert` takes them, as docs/files.md says, and `verify` does not.
+#[test]
+fn what_is_forged_is_found_by_verify() {
+    let folder = Folder::new("forged-crc");
+    let [made, new] = ["made", "new"].map(|name| folder.0.join(name));
+    let layout: Layout = "2x2/8x8 of 60x50".parse().unwrap();
+    make(&made, &layout, "f64".parse().unwrap(), Format::Npy, 1, |_, _| {}).unwrap();
+    let file = made.join("rank_0002.npy");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let before = reshard_shards::crc32c(&bytes);
+    // A bit, and what it makes of the CRC, without the inversion at both ends.
+    let crc = reshard_shards::crc32c(&[0, 0, 0, 0, 1]) ^ reshard_shards::crc32c(&[0; 5]);
+    for (byte, change) in bytes[1000..].iter_mut().zip([1].into_iter().chain(crc.to_le_bytes())) {
+        *byte ^= change;
+    }
+    assert_eq!(reshard_shards::crc32c(&bytes), before);
+    std::fs::write(&file, bytes).unwrap();
+    let set = ShardSet::open(&made).unwrap();
+    let said = set.verify(|_, _| {}).unwrap_err().to_string();
+    assert!(said.contains("rank_0002.npy is not what was written"), "{said}");
+    convert(&set, &new, &"3x1/7x9 of 60x50".parse().unwrap(), &ConvertOptions::default(), |_, _| {}).unwrap();
+}

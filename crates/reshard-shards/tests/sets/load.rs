@@ -107,6 +107,41 @@ fn blocks_that_are_read_whole_are_checked() {
     assert!(error.contains("rank_0001.npy") && error.contains("bytes 1048576 to 2097151"), "{error}");
 }
 
+/// Whatever bit of what is read was flipped, and however short the pieces are.
+#[test]
+fn whole_blocks_leave_nothing_unchecked() {
+    let folder = Folder::new("load-whole");
+    let mut random = Random::new(41);
+    for case in 0..12 {
+        let (from, to): (Layout, Layout) = [
+            ("2x2/7x9 of 700x900", "3x1/5x900 of 700x900 memory=row"),
+            ("3x1/1x900 of 700x900 memory=row", "1x3/700x2 of 700x900 memory=row"),
+            ("1x1/700x900 of 700x900", "2x2/350x450 of 700x900"),
+        ]
+        .map(|(from, to)| (from.parse().unwrap(), to.parse().unwrap()))[case % 3]
+            .clone();
+        let path = folder.0.join("set");
+        make(&path, &from, "f64".parse().unwrap(), Format::Npy, case as u64, |_, _| {}).unwrap();
+        let (mut part, mut whole) = (to.allocate::<f64>(1).unwrap(), to.allocate::<f64>(1).unwrap());
+        let loaded = ShardSet::open(&path).unwrap().load_as(&to, 1, &mut part).unwrap();
+        assert_eq!(loaded.unchecked_bytes, loaded.read_bytes - loaded.checked_bytes, "{loaded:?}");
+        let set = ShardSet::open(&path).unwrap().with_whole_blocks(true);
+        let loaded = set.load_as(&to, 1, &mut whole).unwrap();
+        assert!(part == whole && loaded.unchecked_bytes == 0 && loaded.checked_bytes > 0, "{loaded:?}");
+        let name = format!("rank_{:04}.npy", random.within(0, set.names().count() as u64 - 1));
+        let mut bytes = std::fs::read(path.join(&name)).unwrap();
+        let bit = random.within(8 * 200, 8 * bytes.len() as u64 - 1) as usize;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(path.join(&name), bytes).unwrap();
+        match set.load_as(&to, 1, &mut whole) {
+            Err(error) => assert!(error.to_string().contains(&name), "{error}"),
+            // No block with that bit was asked for.
+            Ok(loaded) => assert!(part == whole && loaded.unchecked_bytes == 0, "{loaded:?}"),
+        }
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let folder = Folder::new("load-refused");

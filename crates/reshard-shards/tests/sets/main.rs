@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod access;
 #[cfg(feature = "mpi")]
 mod collective;
 mod convert;
 mod damage;
 mod folder;
 mod import;
+mod kept;
 mod load;
 mod meanwhile;
 mod python;
