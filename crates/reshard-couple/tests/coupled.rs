@@ -9,7 +9,7 @@ use reshard_couple::{
     ElementType, Job, Meeting, Options, Publisher, Secret, StepInfo, Subscriber, Subscription,
 };
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A producer of one array.
 fn produce(meeting: &Meeting, name: &str, from: &Layout, steps: u64, options: Options) -> Result<()> {

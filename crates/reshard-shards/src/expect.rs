@@ -59,7 +59,7 @@ impl Expected {
         let file = File::open(path).map_err(unread)?;
         let bytes = file.metadata().map_err(unread)?.len();
         let expected = if path.extension().is_some_and(|ending| ending == "safetensors") {
-            read_tensors(&file, bytes).and_then(|header| {
+            read_tensors(&file, bytes).and_then(|(header, _)| {
                 let tensors = header.tensors().iter();
                 Self::new(tensors.map(|tensor| (tensor.name.clone(), tensor.element, tensor.shape.clone())))
             })

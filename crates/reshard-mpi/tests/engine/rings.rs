@@ -10,7 +10,7 @@ use reshard_mpi::{MpiRing, MpiRingOptions};
 use reshard_ring::{Direction, Program, RingPlan, RingProblem, Side, Transfer};
 use reshard_testkit::Random;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// All ranks draw the same rings, of as many processes as there are ranks or fewer, and each looks at its own part. Twice:
 /// what one run leaves behind must not disturb the next.
@@ -147,7 +147,6 @@ pub fn disagreement(world: &dyn World, seed: u64) {
 pub fn absence(world: &dyn World, when: &str) {
     let options = MpiRingOptions::default().with_deadline(Some(Duration::from_millis(300)));
     let ring = || RingProblem::new(vec![40, 0, 0], vec![0, 20, 20]);
-    let begin = Instant::now();
     world.communicator();
     if when == "make" {
         if world.rank() != 1 {

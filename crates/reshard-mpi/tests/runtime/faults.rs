@@ -5,7 +5,7 @@ use super::values::messages;
 use reshard_mpi::Comm;
 use reshard_mpi::mpi::{Datatype, LARGEST_TAG, LONGEST_MESSAGE, Reduce, wait};
 use reshard_plan::{ErrorKind, Result};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub fn errors(world: &Comm) -> Result<()> {
     let comm = world.private()?;
