@@ -22,6 +22,9 @@ use reshard_mpi::mpi::launched;
 use reshard_mpi::{Mpi, Session};
 use reshard_plan::notation::{parse_pattern, parse_shape};
 use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -271,6 +274,8 @@ impl<'a> CoupleRequest<'a> {
     ) -> Result<Outcome, Stopped> {
         let steps = self.args.steps;
         let began = Instant::now();
+        remove_files_on_signals()
+            .map_err(|error| Failure::failed(format!("signals cannot be waited for: {error}")))?;
         let mut publisher = Publisher::new(job, self.options.clone());
         let array = publisher.publish(&self.args.name, &self.layout, self.element).map_err(stopped)?;
         publisher.open(meeting).map_err(stopped)?;
@@ -437,6 +442,29 @@ impl Parts {
         };
         self.spans.iter().map(part).collect()
     }
+}
+
+/// Starts a thread that removes the meeting file when a signal ends the program, as the next consumer would wait at its address. A signal that
+/// the program ignores, as under `nohup`, stays ignored.
+fn remove_files_on_signals() -> std::io::Result<()> {
+    let ignored = ignored_signals();
+    let ending = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let mut signals = Signals::new(ending)?;
+    let wait = move || {
+        if let Some(signal) = signals.forever().next() {
+            reshard_couple::remove_meeting_files();
+            // Ends the program as the signal does.
+            let _ = emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new().name("reshard-signals".into()).spawn(wait).map(drop)
+}
+
+/// The signals that this process ignores, a bit for each; none where the system does not say.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Reads a time: a number with ms, s or m.

@@ -263,3 +263,24 @@ fn a_partner_that_is_killed_or_stopped_is_noticed() {
         let _ = std::fs::remove_file(&meet);
     }
 }
+
+/// A producer that a signal ends takes its meeting file with it, and ends as the signal ends any program.
+#[test]
+fn a_signal_leaves_no_meeting_file() {
+    use std::os::unix::process::ExitStatusExt;
+    for (name, number) in [("-TERM", 15), ("-INT", 2), ("-HUP", 1)] {
+        let meet = meeting();
+        let words =
+            ["produce", "--name", "t", "--shape", "12", "--layout", "1/3", "--steps", "2", "--meet", &meet];
+        // Tests that run in the background may ignore SIGINT, which their children inherit.
+        let mut child = start(&["env", "--default-signal"], &[&words[..], &["--deadline", "300s"]].concat());
+        let since = Instant::now();
+        while !std::path::Path::new(&meet).exists() {
+            assert!(since.elapsed() < Duration::from_secs(120), "no meeting file comes");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().signal(), Some(number));
+        assert!(!std::path::Path::new(&meet).exists(), "it stays behind after {name}");
+    }
+}

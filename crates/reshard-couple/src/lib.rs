@@ -47,6 +47,7 @@ pub use element::ElementType;
 pub use job::Job;
 pub use meeting::Meeting;
 pub use options::Options;
+pub use private_file::remove_meeting_files;
 pub use publisher::Publisher;
 pub use secret::Secret;
 pub use subscriber::{Setup, StepInfo, Subscriber, Subscription};

@@ -4,9 +4,37 @@ use reshard::{Error, ErrorKind, Result};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A longer file is none of ours.
 const MAX_FILE_BYTES: u64 = 4096;
+
+/// The files of this process that are there, and their texts.
+static WRITTEN: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
+
+/// Removes the meeting files of this process, each if it is still its own: the last act of a program that a signal ends, which drops nothing.
+/// Another job would find such a file, and wait at its address. Threads that write or remove meeting files wait for ever from then on, so
+/// that none comes after it. It takes a lock: a thread may call it, a signal handler may not.
+pub fn remove_meeting_files() {
+    let written = written();
+    for (path, text) in written.iter() {
+        remove_own(path, text);
+    }
+    std::mem::forget(written);
+}
+
+fn written() -> MutexGuard<'static, Vec<(PathBuf, String)>> {
+    WRITTEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes a file that has this text. False if it is gone already, or another's by now.
+fn remove_own(path: &Path, text: &str) -> bool {
+    let found = open(path).and_then(|(file, meta)| match is_short_file(&meta) {
+        true => short_text(file),
+        false => Ok(String::new()),
+    });
+    found.is_ok_and(|found| found == text) && fs::remove_file(path).is_ok()
+}
 
 /// A file that this process wrote. It is removed when this is dropped, if it is still the same.
 pub struct WrittenFile {
@@ -20,6 +48,8 @@ pub struct WrittenFile {
 impl WrittenFile {
     /// Writes the file at once, whole, readable by its owner alone. It is locked as long as this lives.
     pub fn write(path: &Path, text: String) -> Result<Self> {
+        // Held until the file has its name: a signal that ends the program leaves neither.
+        let mut written = written();
         let beside = beside(path);
         let failed = |error: io::Error| {
             let _ = fs::remove_file(&beside);
@@ -35,6 +65,7 @@ impl WrittenFile {
         let mut file = options.open(&beside).map_err(failed)?;
         let locked = file.try_lock().is_ok();
         file.write_all(text.as_bytes()).and_then(|()| fs::rename(&beside, path)).map_err(failed)?;
+        written.push((path.into(), text.clone()));
         Ok(Self { path: path.into(), text, held: Some(file).filter(|_| locked) })
     }
 
@@ -46,18 +77,18 @@ impl WrittenFile {
 
     /// Removes the file. False if it is gone already, or another's by now.
     pub fn remove(&self) -> bool {
-        let found = open(&self.path).and_then(|(file, meta)| match is_short_file(&meta) {
-            true => short_text(file),
-            false => Ok(String::new()),
-        });
-        found.is_ok_and(|text| text == self.text) && fs::remove_file(&self.path).is_ok()
+        remove_own(&self.path, &self.text)
     }
 }
 
 impl Drop for WrittenFile {
     fn drop(&mut self) {
+        let mut written = written();
         // Another producer may have written its own there.
         self.remove();
+        if let Some(at) = written.iter().position(|(path, text)| *path == self.path && *text == self.text) {
+            written.swap_remove(at);
+        }
     }
 }
 
