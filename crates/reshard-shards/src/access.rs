@@ -13,12 +13,14 @@ use std::path::Path;
 pub struct Modes {
     pub file: u32,
     pub directory: u32,
+    /// The group that the source belongs to; none if there is no source.
+    group: Option<u32>,
 }
 
 impl Default for Modes {
     /// Of a set that is made of nothing that has a mode.
     fn default() -> Self {
-        Self { file: 0o666, directory: 0o777 }
+        Self { file: 0o666, directory: 0o777, group: None }
     }
 }
 
@@ -28,10 +30,15 @@ impl Modes {
         let failed = |error: std::io::Error| {
             Error::new(ErrorKind::External, format!("{} cannot be looked at: {error}", path.display()))
         };
-        let directory = sys::fstat(directory).map_err(|error| failed(error.into()))?.st_mode & 0o777;
-        let mut file = 0o666;
+        let known = sys::fstat(directory).map_err(|error| failed(error.into()))?;
+        let (mut directory, mut file) = (known.st_mode & 0o777, 0o666);
         for one in files {
-            file &= one.metadata().map_err(failed)?.mode();
+            let one = one.metadata().map_err(failed)?;
+            file &= one.mode();
+            if one.gid() != known.st_gid {
+                // No group is that of all of it.
+                directory &= !0o070;
+            }
         }
         // Who may not enter a directory reads no file in it, whatever the file's mode is.
         for class in [0o070, 0o007] {
@@ -39,7 +46,18 @@ impl Modes {
                 file &= !class;
             }
         }
-        Ok(Self { file: file | 0o600, directory: directory | 0o700 })
+        Ok(Self { file: file | 0o600, directory: directory | 0o700, group: Some(known.st_gid) })
+    }
+
+    /// The modes in a directory: where new files belong to another group than the source, that group gets no more than all others.
+    pub fn within(self, directory: &OwnedFd) -> Self {
+        let is_same =
+            self.group.is_none_or(|group| sys::fstat(directory).is_ok_and(|known| known.st_gid == group));
+        let as_others = |mode: u32| mode & !0o070 | mode & (mode & 0o007) << 3;
+        match is_same {
+            true => self,
+            false => Self { file: as_others(self.file), directory: as_others(self.directory), ..self },
+        }
     }
 
     /// Gives a directory a mode.
@@ -54,9 +72,9 @@ impl Modes {
     }
 }
 
-/// Fails unless a directory that was there is of the user who runs this, and nobody else may write in it: whoever may could put files there, or
-/// own the set in the end.
-pub fn check_owner(directory: &OwnedFd) -> std::result::Result<(), String> {
+/// Fails unless a directory that was there belongs to the user of this process, and no other user may write in it, as files could be put there,
+/// and the set would be another user's in the end. One that `is_done` has the mode of a new set already, and is only read.
+pub fn check_owner(directory: &OwnedFd, is_done: bool) -> std::result::Result<(), String> {
     let known = sys::fstat(directory).map_err(|error| format!("cannot be looked at: {error}"))?;
     let user = rustix::process::geteuid().as_raw();
     if known.st_uid != user {
@@ -67,6 +85,7 @@ pub fn check_owner(directory: &OwnedFd) -> std::result::Result<(), String> {
     }
     match known.st_mode & 0o022 {
         0 => Ok(()),
+        _ if is_done => Ok(()),
         _ => Err(format!("has the mode {:o}, by which others may write in it", known.st_mode & 0o7777)),
     }
 }

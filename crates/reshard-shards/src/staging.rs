@@ -269,9 +269,13 @@ impl Staging {
                 }
                 Err(error) => return Err(failed("its staging directory cannot be locked", error)),
             }
-            if !made && !there {
-                check_owner(&directory).map_err(|why| {
-                    let path = destination.with_file_name(&partial);
+            if !made {
+                check_owner(&directory, there).map_err(|why| {
+                    let path = if there && !file {
+                        destination.into()
+                    } else {
+                        destination.with_file_name(&partial)
+                    };
                     external(format!("{} {why}; remove it, or give another destination", path.display()))
                 })?;
             }
@@ -310,6 +314,7 @@ impl Staging {
 
     /// The same, for a destination with these modes.
     pub fn with_modes(self, modes: Modes) -> Self {
+        let modes = modes.within(&self.directory);
         Self { modes, ..self }
     }
 

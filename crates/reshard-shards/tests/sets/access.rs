@@ -59,6 +59,13 @@ fn staging_directories_of_others_are_not_taken() {
     }
     convert(&set, &new, &to, &ConvertOptions::default(), |_, _| {}).unwrap();
     ShardSet::open(&new).unwrap().verify(|_, _| {}).unwrap();
+    // A destination that looks like a run that was killed at the very last, and was made by somebody else.
+    std::fs::write(new.join(".journal"), "x").unwrap();
+    if std::os::unix::fs::chown(&new, Some(65534), None).is_ok() {
+        let options = ConvertOptions::default().resuming(true);
+        let said = convert(&set, &new, &to, &options, |_, _| {}).map(|_| ()).unwrap_err().to_string();
+        assert!(said.contains("new belongs to another user"), "{said}");
+    }
 }
 
 /// What has the name of a new file is somebody else's, whatever it is a link to.
@@ -129,6 +136,34 @@ fn a_new_set_is_as_private_as_its_source() {
     }
     allow(&source, 0o755);
     assert_eq!(mode(&source), 0o755);
+}
+
+#[test]
+fn another_group_gets_no_more_than_all_others() {
+    let folder = Folder::new("group");
+    let left = left_by_umask(&folder);
+    drop(made(&folder));
+    let (source, new) = (set_path(&folder), folder.0.join("new"));
+    let files = || (0..4).map(|number| source.join(format!("rank_000{number}.npy")));
+    let all = || files().chain([source.clone()]);
+    // A group that new files do not get; only root may give it.
+    if all().any(|path| std::os::unix::fs::chown(path, None, Some(54_321)).is_err()) {
+        println!(
+            "this user gives files to no other group: what such a group may do with new files is not tested"
+        );
+        return;
+    }
+    for (directory, file, expected_directory, expected_file) in
+        [(0o750, 0o640, 0o700, 0o600), (0o755, 0o644, 0o755, 0o644), (0o775, 0o664, 0o755, 0o644)]
+    {
+        files().for_each(|path| allow(&path, file));
+        allow(&source, directory);
+        let to: Layout = "3x1/7x9 of 60x50".parse().unwrap();
+        convert(&ShardSet::open(&source).unwrap(), &new, &to, &ConvertOptions::default(), |_, _| {}).unwrap();
+        let found = (mode(&new), mode(&new.join("rank_0000.npy")));
+        assert_eq!(found, (expected_directory & left, expected_file & left), "{directory:o}: {found:?}");
+        std::fs::remove_dir_all(&new).unwrap();
+    }
 }
 
 fn set_path(folder: &Folder) -> std::path::PathBuf {
