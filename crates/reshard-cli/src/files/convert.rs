@@ -145,10 +145,11 @@ fn convert_with(args: &args::ConvertSet, job: Option<(&Ranks, bool)>) -> Result<
         options = options.with_names(names);
     }
     let failed = |error: reshard::Error| Failure::while_running(&error);
-    let expected = args.expect.as_ref().map(Expected::read).transpose().map_err(failed)?;
     let source = opened(&args.source, &args.described, ranks)?;
-    if let Some(expected) = expected {
-        expected.check(&source).map_err(failed)?;
+    if let Some(expect) = &args.expect {
+        // The file may be another one on each node.
+        let checked = Expected::read(expect).and_then(|expected| expected.check(&source));
+        ranks.map_or_else(|| checked.clone(), |ranks| ranks.agree(checked.clone())).map_err(failed)?;
     }
     let usual = if has_tensors(&source) { Format::Safetensors } else { Format::Npy };
     options = options.with_format(format.or(said).unwrap_or(usual));

@@ -9,7 +9,7 @@ use std::process::Command;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-const LAUNCHERS: [&[&str]; 2] =
+pub const LAUNCHERS: [&[&str]; 2] =
     [&["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"], &["mpirun.mpich"]];
 
 /// Which ranks are killed at which calls. Only rank 0 gives files their names.

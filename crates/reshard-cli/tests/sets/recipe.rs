@@ -2,6 +2,7 @@
 //! that are wrong, which are noticed before a byte is written.
 
 use crate::folder::{Folder, PROGRAM};
+use crate::ranks::LAUNCHERS;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -213,4 +214,49 @@ fn what_is_expected_is_checked_before_a_byte_is_written() {
         code == 0 && said.contains("warning: '1x1x1/1x1x1' is the layout of no tensor"),
         "{code}: {said}"
     );
+}
+
+/// What is expected differs on one rank of a job: all fail, and none waits for the others.
+#[test]
+fn ranks_that_expect_something_else_are_an_error_of_all() {
+    let folder = Folder::new("recipe-ranks");
+    folder.good("make made --shape 40x30 --layout 2x1/20x30 --format safetensors");
+    let list =
+        |shape: [u64; 2]| serde_json::json!([{"name": "array", "type": "f64", "shape": shape}]).to_string();
+    std::fs::write(folder.path("right.json"), list([40, 30])).unwrap();
+    std::fs::write(folder.path("wrong.json"), list([30, 40])).unwrap();
+    for launcher in LAUNCHERS {
+        if !Command::new(launcher[0]).arg("--version").output().is_ok_and(|output| output.status.success()) {
+            println!("there is no {}: what ranks of it expect is not tested", launcher[0]);
+            continue;
+        }
+        let launched = |second: &str| {
+            let mut by: Vec<&str> = [&["timeout", "300"], launcher].concat();
+            for (rank, expected) in ["right.json", second].into_iter().enumerate() {
+                by.extend((rank > 0).then_some(":"));
+                by.extend([
+                    "-n",
+                    "1",
+                    PROGRAM,
+                    "convert",
+                    "made",
+                    "new",
+                    "--to",
+                    "3x1/14x30",
+                    "--expect",
+                    expected,
+                ]);
+            }
+            folder.run_by(&by[..by.len() - 1], by[by.len() - 1])
+        };
+        for wrong in ["wrong.json", "none.json"] {
+            let outcome = launched(wrong);
+            let expected = if wrong == "none.json" { "none.json" } else { "is f64 40x30, not f64 30x40" };
+            assert!(outcome.code != 124 && outcome.said.contains(expected), "{outcome}");
+            assert!(outcome.code != 0 && !folder.path("new").exists(), "{outcome}");
+        }
+        let outcome = launched("right.json");
+        assert_eq!(outcome.code, 0, "{outcome}");
+        folder.remove("new");
+    }
 }
