@@ -12,6 +12,8 @@ use serde::Serialize;
 pub const MAX_RANKS: u64 = 512;
 /// The most messages of a strategy.
 const MAX_MESSAGES: usize = 50_000;
+/// The most messages of a page that a server plans by async, whose time grows with their square: half a second.
+const MAX_LIVE_ASYNC: u128 = 10_000;
 /// The most messages of all strategies together: beyond, only that which was asked for is carried.
 const MAX_IN_ALL: usize = 60_000;
 /// The most blocks of an axis.
@@ -115,6 +117,11 @@ impl PageData {
         if messages > MAX_MESSAGES as u128 {
             return Err(Failure::usage(&format!(
                 "{messages} messages are too many for a page, at most {MAX_MESSAGES} can be; take smaller grids"
+            )));
+        }
+        if live.is_some() && messages > MAX_LIVE_ASYNC && request.options.strategy == Strategy::Async {
+            return Err(Failure::usage(&format!(
+                "{messages} messages are too many for async on a page that is served, at most {MAX_LIVE_ASYNC} can be; use optimal"
             )));
         }
         let (schedule, timeline) = request.run()?;

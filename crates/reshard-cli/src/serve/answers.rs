@@ -280,6 +280,8 @@ mod tests {
         assert!(text.contains("\"field\":\"from\",\"text\":\"4;3\",\"position\":1"), "{text}");
         let (_, text) = site.planned("from=600%2F3&to=2%2F5");
         assert!(text.contains("at most 512"), "{text}");
+        let (_, text) = site.planned("from=150%2F1&to=149%2F1&shape=22350&strategy=async");
+        assert!(text.contains("22350 messages are too many for async"), "{text}");
         let (_, text) = site.planned("from=4%2F3+--html%3Dx&to=2%2F5");
         assert!(text.contains("\"field\":\"from\""), "{text}");
     }
