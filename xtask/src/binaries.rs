@@ -23,15 +23,35 @@ const LISTED: usize = 12;
 /// Programs that run are named again and again, so that one that hangs is known.
 const REMINDER: Duration = Duration::from_secs(180);
 
-/// A program that has ended has written nothing for so long: all of its output was read.
+/// All output of a program that ended so long ago was read.
 const AFTER_THE_END: Duration = Duration::from_secs(2);
 
 /// Packages whose tests take longest: they begin first, where no earlier run says how long each takes.
-const LONGEST_FIRST: [&str; 6] =
-    ["reshard-mpi", "reshard", "reshard-scalapack", "reshard-cli", "reshard-couple", "reshard-shards"];
+const LONGEST_FIRST: [&str; 7] = [
+    "reshard-mpi",
+    "reshard-scalapack-lp64",
+    "reshard",
+    "reshard-scalapack",
+    "reshard-cli",
+    "reshard-couple",
+    "reshard-shards",
+];
 
-/// The package that looks at all sources, and at the programs of all packages.
-const LOOKS_AT_ALL: &str = "xtask";
+/// Packages whose tests look at all sources, or build other programs of them.
+const LOOK_AT_ALL: [&str; 2] = ["xtask", "reshard-scalapack-lp64"];
+
+/// Programs that some tests need, and how each says its version.
+const TOOLS: [(&str, &str); 9] = [
+    ("mpirun", "--version"),
+    ("mpirun.openmpi", "--version"),
+    ("mpirun.mpich", "--version"),
+    ("ip", "-V"),
+    ("tc", "-V"),
+    ("unshare", "--version"),
+    ("setpriv", "--version"),
+    ("cc", "--version"),
+    ("id", "-u"),
+];
 
 /// What an option of the command line says of programs that passed before.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,20 +78,40 @@ struct Ran {
     name: String,
     passed: bool,
     output: String,
-    tests: Vec<(Duration, String)>,
+    tests: Vec<Test>,
     took: Duration,
 }
 
-/// Builds the tests that `arguments` of `cargo test` choose and runs those that `filter` names.
-pub fn run(arguments: &[&str], filter: &[&str], environment: &[(&str, &str)], passed: Passed) -> Outcome {
+/// A test, and whether it passed; one that was ignored is none.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Test {
+    took: Duration,
+    name: String,
+    passed: bool,
+}
+
+/// Builds the tests that `arguments` of `cargo test` choose and runs those that `filter` names. `kind` tells programs of one name apart that
+/// are built in several ways.
+pub fn run(
+    kind: &str,
+    arguments: &[&str],
+    filter: &[&str],
+    environment: &[(&str, &str)],
+    passed: Passed,
+) -> Outcome {
     let began = Instant::now();
-    let binaries = built(arguments, environment)?;
+    let binaries = built(kind, arguments, environment)?;
     let built = began.elapsed();
     let (skipped, wanted): (Vec<_>, Vec<_>) =
         binaries.into_iter().partition(|binary| passed == Passed::Skip && has_passed(binary));
     let ran = run_all(sorted(wanted), filter, environment);
-    let tests: Vec<&(Duration, String)> = ran.iter().flat_map(|ran| &ran.tests).collect();
-    report(&ran, tests.clone());
+    let tests: Vec<&Test> = ran.iter().flat_map(|ran| &ran.tests).collect();
+    let passed_tests = tests.iter().filter(|test| test.passed).count();
+    // A program whose tests are not listed counts as one.
+    let unlisted =
+        |passed: bool| ran.iter().filter(|ran| ran.tests.is_empty() && ran.passed == passed).count();
+    let counts = [passed_tests + unlisted(true), tests.len() - passed_tests + unlisted(false)];
+    report(&ran, tests);
     let failed: Vec<&str> = ran.iter().filter(|ran| !ran.passed).map(|ran| &ran.name[..]).collect();
     println!(
         "    built in {:.0} s, run in {:.0} s; {} programs of tests run, {} skipped, as they passed before (--again runs them)",
@@ -80,7 +120,7 @@ pub fn run(arguments: &[&str], filter: &[&str], environment: &[(&str, &str)], pa
         ran.len(),
         skipped.len()
     );
-    println!("{} passed, {} failed", tests.len(), failed.len());
+    println!("{} passed, {} failed", counts[0], counts[1]);
     if failed.is_empty() { Ok(()) } else { Err(format!("tests failed in {}", failed.join(", "))) }
 }
 
@@ -122,7 +162,7 @@ fn sorted(mut binaries: Vec<Binary>) -> Vec<Binary> {
 }
 
 /// Builds tests. Returns their programs.
-fn built(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Binary>, String> {
+fn built(kind: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Binary>, String> {
     let build = [&["test", "--no-run", "--message-format=json-render-diagnostics"], arguments].concat();
     let mut step = cargo(&build);
     for (name, value) in environment {
@@ -131,7 +171,7 @@ fn built(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Binary>
     let messages = step.answer()?;
     let artifacts: Vec<&str> =
         messages.lines().filter(|line| line.contains("\"reason\":\"compiler-artifact\"")).collect();
-    let data = hash_of_data(|path| !path.ends_with(".rs"));
+    let data = hash_of_data(|path| !path.ends_with(".rs"))?;
     let mut binaries = Vec::new();
     for line in &artifacts {
         let (Some(manifest), Some(path)) = (text(line, "manifest_path"), text(line, "executable")) else {
@@ -139,7 +179,7 @@ fn built(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Binary>
         };
         let Some(folder) = Path::new(manifest).parent().filter(|_| is_test(line)) else { continue };
         let package = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
-        let looks_at_all = package == LOOKS_AT_ALL;
+        let looks_at_all = LOOK_AT_ALL.contains(&&package[..]);
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(data);
         hash_file(&mut hasher, Path::new(path));
@@ -152,14 +192,14 @@ fn built(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Binary>
             }
         }
         if looks_at_all {
-            hasher.write_u64(hash_of_data(|_| true));
+            hasher.write_u64(hash_of_data(|_| true)?);
         }
         for (name, value) in environment {
             hasher.write(format!("{name}={value}").as_bytes());
         }
         let target = Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         let target = target.rsplit_once('-').map_or(target, |(name, _)| name);
-        let name = format!("{package} {target}");
+        let name = format!("{kind}{package} {target}");
         // The tests inside of a library and of a program may have one name.
         let name = if binaries.iter().any(|other: &Binary| other.name == name) {
             format!("{name} (program)")
@@ -200,15 +240,25 @@ fn is_test(line: &str) -> bool {
     })
 }
 
-/// A hash of the files that git tracks, or would, and that `chosen` takes.
-pub fn hash_of_data(chosen: impl Fn(&str) -> bool) -> u64 {
+/// A hash of the files that git tracks, or would, and that `chosen` takes; of the variables that tests know, and of the tools that some need.
+pub fn hash_of_data(chosen: impl Fn(&str) -> bool) -> Result<u64, String> {
     let files = program("git", &["ls-files", "--cached", "--others", "--exclude-standard"]).says();
+    let files =
+        files.ok_or("git does not list the files, by which it is known whether tests must run again")?;
     let mut hasher = DefaultHasher::new();
-    for path in files.unwrap_or_default().lines().filter(|path| chosen(path)) {
+    for path in files.lines().filter(|path| chosen(path)) {
         hasher.write(path.as_bytes());
         hash_file(&mut hasher, Path::new(path));
     }
-    hasher.finish()
+    let mut known: Vec<_> =
+        env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RESHARD_")).collect();
+    known.sort();
+    hasher.write(format!("{known:?}").as_bytes());
+    // Tests that lack a tool leave something out.
+    for (tool, version) in TOOLS {
+        hasher.write(format!("{tool}{:?}", program(tool, &[version]).says()).as_bytes());
+    }
+    Ok(hasher.finish())
 }
 
 /// Adds the bytes of a file to a hash.
@@ -295,20 +345,25 @@ fn run_one(binary: &Binary, filter: &[&str], environment: &[(&str, &str)]) -> Ra
     }
     drop(send);
     let (mut output, mut tests, mut before) = (String::new(), Vec::new(), began);
-    // Processes that a test has left may hold the pipes for ever.
-    let mut ended = false;
+    // Processes that a test has left may hold the pipes for ever, and write.
+    let mut ended = None;
     loop {
-        let (at, line) = match lines.recv_timeout(AFTER_THE_END) {
+        let line = lines.recv_timeout(AFTER_THE_END);
+        if ended.is_none() && child.try_wait().is_ok_and(|status| status.is_some()) {
+            ended = Some(Instant::now());
+        }
+        let (at, line) = match line {
+            Ok((at, _)) if ended.is_some_and(|end| at > end + AFTER_THE_END) => break,
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) if ended => break,
-            Err(RecvTimeoutError::Timeout) => {
-                ended = child.try_wait().is_ok_and(|status| status.is_some());
-                continue;
-            }
+            Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
+            Err(RecvTimeoutError::Timeout) => continue,
         };
-        if let Some((name, _)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-            tests.push((at - before, format!("{} {name}", binary.name)));
+        if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
+            let (took, name) = (at - before, format!("{} {name}", binary.name));
+            if !end.starts_with("ignored") {
+                tests.push(Test { took, name, passed: end.ends_with("ok") });
+            }
             before = at;
         }
         output.push_str(&line);
@@ -327,14 +382,14 @@ fn boxed(pipe: impl Read + Send + 'static) -> Box<dyn Read + Send> {
 }
 
 /// The slowest tests.
-fn report(ran: &[Ran], mut tests: Vec<&(Duration, String)>) {
+fn report(ran: &[Ran], mut tests: Vec<&Test>) {
     if ran.is_empty() {
         return;
     }
     tests.sort_by(|one, other| other.cmp(one));
     println!("    the slowest tests:");
-    for (took, name) in tests.iter().take(LISTED) {
-        println!("    {:>8.1} s  {name}", took.as_secs_f64());
+    for test in tests.iter().take(LISTED) {
+        println!("    {:>8.1} s  {}", test.took.as_secs_f64(), test.name);
     }
 }
 

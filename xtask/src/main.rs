@@ -275,7 +275,7 @@ fn tested() -> Outcome {
         true => needed.push((browser::NEEDED, "1")),
         false => say("without a browser the page is not driven"),
     }
-    binaries::run(&tools::WORKSPACE, &[], &needed, passed())?;
+    binaries::run("", &tools::WORKSPACE, &[], &needed, passed())?;
     cargo(&[&["test", "--doc"], &tools::WORKSPACE[..]].concat()).run()
 }
 
@@ -329,7 +329,8 @@ fn swept_on_all(packages: &[&str]) -> Outcome {
 fn models() -> Outcome {
     let packages = ["--package", "reshard-kernel", "--package", "reshard-mpi", "--lib"];
     let build = ["--locked", "--profile", "loom", "--target-dir", "target/loom"];
-    binaries::run(&[&build[..], &packages].concat(), &["loom"], &[("RUSTFLAGS", "--cfg loom")], passed())
+    let environment = [("RUSTFLAGS", "--cfg loom")];
+    binaries::run("loom ", &[&build[..], &packages].concat(), &["loom"], &environment, passed())
 }
 
 /// AddressSanitizer sees what canaries do not: reads past the end, and memory that was freed. Its runtime comes with the

@@ -137,7 +137,7 @@ fn wrong_layouts_are_refused() {
         refused(
             reshard_layout_parse_over(c"2/3".as_ptr(), 1, null(), made),
             RESHARD_ERROR_ARGUMENT,
-            "`shape` was given as a null pointer, and 1 value",
+            "`shape` was given as a null pointer, and must have 1 value",
         );
         let cyclic = |blocks, ranks, memory| {
             let (list, first) = (three.as_ptr(), null());

@@ -321,7 +321,8 @@ pub struct Running<'r> {
 }
 
 impl Running<'_> {
-    /// Fails if MPI was begun for another thread alone: then every call of this one fails likewise, and the run stays in flight.
+    /// Fails if MPI was begun for another thread alone: then `test` and `wait_for` of this one fail likewise, and the run stays in
+    /// flight; `wait`, which takes the run, makes it fail.
     pub fn check_thread(&self) -> Result<()> {
         self.driver.comm().check_thread()
     }
