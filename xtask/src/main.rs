@@ -32,11 +32,12 @@ usage: cargo xtask COMMAND
   test            format, lints, all tests, documentation: what continuous integration runs. Programs of tests that passed
                   here before, with the same bytes, data and programs to start, are skipped; never where CI is set
   test --again    the same, nothing skipped
+  test [--again] PART...
+                  only these parts of it: format, lints, tests, plain, python, loom, docs
   test --full     the same with the whole sweeps, more MPIs, AddressSanitizer, instruction counts and
                   millions of fuzzing executions
   test --full PART...
                   only these parts of it: planner, engines, files, mpi, couple, scalapack, program, python, loom, asan, count, fuzz
-  test --python   the package for Python alone, nothing skipped
   mutants [NAME] [--seeds N]
                   plants each bug of xtask/mutants.txt in a copy of the sources, or the one of a name, and fails if no test notices; continues
                   where it was before; with --seeds in rounds, RESHARD_SEED being 1 to N
@@ -88,10 +89,9 @@ fn main() -> ExitCode {
     // Before the repository is entered.
     let here = std::env::current_dir().unwrap_or_default();
     let outcome = tools::enter_repository().and_then(|()| match arguments.as_slice() {
-        ["test"] => test(Passed::Skip),
-        ["test", "--again"] => test(Passed::RunAgain),
         ["test", "--full", names @ ..] => full(names),
-        ["test", "--python"] => python::tested(Passed::RunAgain),
+        ["test", "--again", names @ ..] => test(Passed::RunAgain, names),
+        ["test", names @ ..] => test(Passed::Skip, names),
         ["mutants", rest @ ..] => mutants::run(rest),
         ["install", "--prefix", prefix] => install::install(prefix, &here),
         ["docs"] => book::write(),
@@ -216,9 +216,10 @@ fn passed() -> Passed {
     binaries::unless_ci(*PASSED.get_or_init(|| Passed::RunAgain))
 }
 
-fn test(passed: Passed) -> Outcome {
+/// What continuous integration runs, or the parts of it that are named.
+fn test(passed: Passed, names: &[&str]) -> Outcome {
     let _ = PASSED.set(passed);
-    parts::run(&QUICK.iter().collect::<Vec<_>>())
+    parts::run(&parts::named(&QUICK, names)?)
 }
 
 /// Everything, or the parts that are named.
@@ -356,9 +357,12 @@ mod tests {
 
     #[test]
     fn every_part_is_on_the_usage_page() {
-        let line = USAGE.lines().find(|line| line.contains("only these parts")).unwrap();
-        let names = FULL.iter().map(|part| part.name).collect::<Vec<_>>().join(", ");
-        assert!(line.ends_with(&names), "{line}: {names}");
+        let mut lines = USAGE.lines().filter(|line| line.contains("only these parts"));
+        for parts in [&QUICK[..], &FULL] {
+            let line = lines.next().unwrap();
+            let names = parts.iter().map(|part| part.name).collect::<Vec<_>>().join(", ");
+            assert!(line.ends_with(&names), "{line}: {names}");
+        }
         let twice =
             FULL.iter().filter(|part| FULL.iter().filter(|other| other.name == part.name).count() > 1);
         assert_eq!(twice.count(), 0);

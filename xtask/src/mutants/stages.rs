@@ -64,7 +64,7 @@ pub fn workspace(round: &str) -> [Stage; 2] {
 }
 
 pub fn python(round: &str) -> Stage {
-    Stage::new(round, &["run", "--quiet", "--package", "xtask", "--", "test", "--python"])
+    Stage::new(round, &["run", "--quiet", "--package", "xtask", "--", "test", "--again", "python"])
 }
 
 /// Models are built by themselves, as their flag builds everything anew.
