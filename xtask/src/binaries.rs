@@ -106,11 +106,12 @@ pub fn run(
         binaries.into_iter().partition(|binary| passed == Passed::Skip && has_passed(binary));
     let ran = run_all(sorted(wanted), filter, environment);
     let tests: Vec<&Test> = ran.iter().flat_map(|ran| &ran.tests).collect();
+    // A program counts as a test if it lists none, or failed and does not say in which.
     let passed_tests = tests.iter().filter(|test| test.passed).count();
-    // A program whose tests are not listed counts as one.
-    let unlisted =
-        |passed: bool| ran.iter().filter(|ran| ran.tests.is_empty() && ran.passed == passed).count();
-    let counts = [passed_tests + unlisted(true), tests.len() - passed_tests + unlisted(false)];
+    let alone =
+        |ran: &&Ran| if ran.passed { ran.tests.is_empty() } else { ran.tests.iter().all(|test| test.passed) };
+    let (passed, failed): (Vec<&Ran>, Vec<&Ran>) = ran.iter().filter(alone).partition(|ran| ran.passed);
+    let counts = [passed_tests + passed.len(), tests.len() - passed_tests + failed.len()];
     report(&ran, tests);
     let failed: Vec<&str> = ran.iter().filter(|ran| !ran.passed).map(|ran| &ran.name[..]).collect();
     println!(
@@ -365,7 +366,8 @@ fn run_one(binary: &Binary, filter: &[&str], environment: &[(&str, &str)]) -> Ra
         if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
             let (took, name) = (at - before, format!("{} {name}", binary.name));
             if !end.starts_with("ignored") {
-                tests.push(Test { took, name, passed: end.ends_with("ok") });
+                // What a test's own processes write may stand between its name and the word that it passed.
+                tests.push(Test { took, name, passed: !end.ends_with("FAILED") });
             }
             before = at;
         }
