@@ -9,6 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A longer file is none of ours.
 const MAX_FILE_BYTES: u64 = 4096;
 
+/// The beginning of the text of each of them.
+const MARK: &str = "{\"reshard\":";
+
 /// The files of this process that are there, and their texts.
 static WRITTEN: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
 
@@ -46,8 +49,10 @@ pub struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// Writes the file at once, whole, readable by its owner alone. It is locked as long as this lives.
+    /// Writes the file at once, whole, readable by its owner alone. It is locked as long as this lives. It replaces an earlier meeting file
+    /// or an empty file, and nothing else: a path that was mistyped may name data, or a device.
     pub fn write(path: &Path, text: String) -> Result<Self> {
+        check_replaceable(path)?;
         // Held until the file has its name: a signal that ends the program leaves neither.
         let mut written = written();
         let beside = beside(path);
@@ -97,6 +102,23 @@ fn beside(path: &Path) -> PathBuf {
     let mut name = path.to_path_buf().into_os_string();
     name.push(format!(".{}.new", std::process::id()));
     name.into()
+}
+
+/// Fails if a name is taken by anything but an empty file or a file that a producer or a consumer wrote.
+fn check_replaceable(path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        // What cannot be looked at cannot be written either, which is an error with its reason then.
+        Err(_) => return Ok(()),
+        Ok(meta) if meta.is_file() && meta.len() == 0 => return Ok(()),
+        Ok(meta) if is_short_file(&meta) => {
+            let text = open(path).and_then(|(file, _)| short_text(file));
+            if text.is_ok_and(|text| text.starts_with(MARK)) {
+                return Ok(());
+            }
+        }
+        Ok(_) => {}
+    }
+    Err(wrong(path, "is there already, and is not one that reshard wrote; remove it, or name another"))
 }
 
 /// What is wrong with a meeting file.
@@ -210,6 +232,35 @@ mod tests {
             let said = read.unwrap_err().to_string();
             assert!(said.contains(says), "{said}");
             assert!(!removed && path.symlink_metadata().is_ok(), "{number}: it is not ours");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A path that was mistyped names data: it stays as it is. Only a meeting file and an empty file give way.
+    #[test]
+    fn nothing_but_a_meeting_file_is_replaced() {
+        let folder = std::env::temp_dir().join(format!("reshard-replaced-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("results");
+        let text = || format!("{MARK}1}}\n");
+        for data in ["1,2,3\n".to_string(), "x".repeat(MAX_FILE_BYTES as usize + 1)] {
+            fs::write(&path, &data).unwrap();
+            let said = WrittenFile::write(&path, text()).err().unwrap().to_string();
+            assert!(said.contains("is there already, and is not one that reshard wrote"), "{said}");
+            assert!(fs::read_to_string(&path).unwrap() == data, "it was changed");
+        }
+        #[cfg(unix)]
+        {
+            fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+            assert!(WrittenFile::write(&path, text()).is_err());
+            assert!(path.is_symlink());
+            fs::remove_file(&path).unwrap();
+        }
+        for earlier in [String::new(), text()] {
+            fs::write(&path, earlier).unwrap();
+            drop(WrittenFile::write(&path, text()).unwrap());
+            assert!(!path.exists());
         }
         fs::remove_dir_all(&folder).unwrap();
     }
