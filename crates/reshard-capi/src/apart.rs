@@ -4,7 +4,7 @@ use crate::arrays::RunArray;
 use crate::border::{Failure, Outcome};
 use reshard::{ErrorKind, Plan};
 
-/// Looks at so many numbers of steps along an axis; two parts for which that is too few count as having memory in common.
+/// The most steps along axes that a comparison of two parts tries; parts that need more are refused as if they overlapped.
 const MAX_LOOKS: u32 = 1 << 16;
 
 /// A destination in memory.

@@ -1,4 +1,4 @@
-//! Who may read what is written, and whose directory it is written in.
+//! The modes of new sets, and the owner of the directory in which one is written.
 
 use reshard::{Error, ErrorKind, Result};
 use rustix::fs::{self as sys, Mode};

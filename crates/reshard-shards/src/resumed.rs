@@ -1,5 +1,4 @@
-//! What a run that did not come to its end has left must be what it wrote: somebody else may have changed it since, and then nothing is
-//! made of it.
+//! Checks, before a run is resumed, that the partial output is what the interrupted run wrote; a changed one is refused.
 
 use crate::checksum::append_crc;
 use crate::journal::Done;

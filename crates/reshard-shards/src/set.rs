@@ -35,7 +35,7 @@ pub struct ShardSet {
     pub(crate) identity: String,
     /// All files in its directory are of it.
     pub(crate) owns_directory: bool,
-    /// Who may read it.
+    /// The modes that sets made of it get.
     pub(crate) modes: Modes,
     /// Parts are read in whole blocks of checksums.
     pub(crate) whole_blocks: bool,

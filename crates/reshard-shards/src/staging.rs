@@ -312,7 +312,7 @@ impl Staging {
         }
     }
 
-    /// The same, for a destination with these modes.
+    /// Sets the modes of the destination.
     pub fn with_modes(self, modes: Modes) -> Self {
         let modes = modes.within(&self.directory);
         Self { modes, ..self }
