@@ -27,7 +27,17 @@ pub fn make(
     seed: u64,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<u64> {
-    let destination = destination.as_ref();
+    make_at(destination.as_ref(), layout, element, format, seed, &mut progress)
+}
+
+fn make_at(
+    destination: &Path,
+    layout: &Layout,
+    element: ElementType,
+    format: Format,
+    seed: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<u64> {
     let distribution = layout.distribution();
     let shape = distribution.shape();
     let made = Made { seed, axes: (0..shape.len()).collect() };
@@ -35,7 +45,7 @@ pub fn make(
     let staging = Staging::begin_anew(destination, WORD)?;
     let identity = format!("{WORD}{layout} {element} {seed}");
     let written = Journal::begin(&staging, 0, &identity, &[])
-        .and_then(|_| write(&staging, layout, element, format, &made, &mut progress));
+        .and_then(|_| write(&staging, layout, element, format, &made, progress));
     if let Err(error) = written {
         staging.discard();
         return Err(error);
@@ -51,7 +61,7 @@ fn write(
     element: ElementType,
     format: Format,
     made: &Made,
-    progress: &mut impl FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let distribution = layout.distribution();
     let shape = distribution.shape();

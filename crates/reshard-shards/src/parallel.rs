@@ -28,6 +28,11 @@ pub fn engine(plan: Plan, threads: usize) -> Result<Redistribution> {
 
 /// Does `work` with each item on up to `threads` threads. The first error ends it.
 pub fn for_each<T: Send>(threads: usize, items: Vec<T>, work: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
+    each(threads, items, &work)
+}
+
+/// The threads, compiled once for each type of item.
+fn each<T: Send>(threads: usize, items: Vec<T>, work: &(dyn Fn(T) -> Result<()> + Sync)) -> Result<()> {
     let threads = threads.min(items.len());
     if threads <= 1 {
         return items.into_iter().try_for_each(work);

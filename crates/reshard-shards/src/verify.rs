@@ -33,14 +33,18 @@ pub struct Verified {
 impl ShardSet {
     /// Reads all of it. An error says what is wrong first, and where.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<Verified> {
+        self.verify_all(&mut progress)
+    }
+
+    fn verify_all(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
         let threads = threads();
         let (files, bytes) = self.check_files()?;
         let (mut elements, mut replicated, mut done) = (0, 0, 0);
         for array in &self.arrays {
             let firsts = array.first_copies()?;
             if array.made.is_some() || !firsts.is_empty() {
-                let told = |bytes| progress(done + bytes, self.bytes());
-                elements += self.check_elements(array, &firsts, threads, told)?;
+                let mut told = |bytes| progress(done + bytes, self.bytes());
+                elements += self.check_elements(array, &firsts, threads, &mut told)?;
             }
             done += array.bytes();
             replicated += u64::from(!firsts.is_empty());
@@ -99,7 +103,7 @@ impl ShardSet {
         array: &Array,
         firsts: &[usize],
         threads: usize,
-        mut progress: impl FnMut(u64),
+        progress: &mut dyn FnMut(u64),
     ) -> Result<u64> {
         // To begin a thread takes longer than to look at a small tensor.
         let threads = if array.bytes() < SMALL_BYTES { 1 } else { threads };
