@@ -8,6 +8,7 @@ pub mod allocations;
 pub mod conformance;
 mod dealer;
 pub mod hosts;
+pub mod parts;
 mod random;
 
 pub use dealer::{Card, deal_copies, deal_out, messages, taken_copies};

@@ -26,7 +26,7 @@ use reshard_mpi::Mover;
 use reshard_testkit::allocations::Counting;
 use reshard_testkit::full_sweep;
 use reshard_testkit::hosts::Hosts;
-use std::time::Duration;
+use reshard_testkit::parts;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -41,21 +41,15 @@ fn main() {
     if let Ok(part) = std::env::var(PART) {
         return rank::play(&part);
     }
-    let installations = installation::one_of_each();
-    for installation in [installation::threads()].iter().chain(&installations) {
-        if !is_wanted(&installation.family.to_lowercase().replace(' ', ""), &FAMILIES) {
-            continue;
-        }
-        println!("{installation}");
-        for (_, run) in GROUPS.iter().filter(|(name, _)| is_wanted(name, &GROUPS.map(|(group, _)| group))) {
-            run(installation);
-        }
-    }
+    let mut installations = installation::one_of_each();
+    installations.insert(0, installation::threads());
+    let named = |installation| GROUPS.map(|(group, run)| installation::part(installation, group, run));
+    parts::run(&installations.iter().flat_map(named).collect::<Vec<_>>());
 }
 
 type Group = (&'static str, fn(&Installation));
 
-/// Groups of launches. `cargo test --test engine -- threads rings faults` runs two of them without MPI.
+/// Groups of launches, each a test on every installation: `cargo test --test engine -- threads` runs them without MPI.
 const GROUPS: [Group; 7] = [
     ("conformance", conformance),
     ("sums", sums),
@@ -65,20 +59,6 @@ const GROUPS: [Group; 7] = [
     ("hosts", several_hosts),
     ("faults", faults),
 ];
-
-/// What connects the ranks, by the names it is asked for with.
-const FAMILIES: [&str; 3] = ["threads", "openmpi", "mpich"];
-
-/// Whether one of these names is asked for; all are, unless some are.
-fn is_wanted(name: &str, among: &[&str]) -> bool {
-    let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let groups = GROUPS.map(|(group, _)| group);
-    let known = |word: &&str| groups.contains(word) || FAMILIES.contains(word);
-    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
-    assert!(asked.iter().all(known), "{asked:?} are asked for; there are {FAMILIES:?} and {groups:?}");
-    let mut asked = asked.into_iter().filter(|word| among.contains(word)).peekable();
-    asked.peek().is_none() || asked.any(|word| word == name)
-}
 
 /// Every mover against the one suite.
 fn conformance(installation: &Installation) {
@@ -295,7 +275,7 @@ fn ended_processes(installation: &Installation) {
                 let outcome = installation.launch(&format!("end {how} {mover} {step}"), 3);
                 outcome.failed(&[]);
                 outcome.never_says("done]");
-                outcome.took_less_than(Duration::from_secs(5));
+                outcome.took_less_than(trust::SOON);
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use reshard_testkit::full_sweep;
 use reshard_testkit::hosts::Hosts;
+use reshard_testkit::parts::Part;
 use std::fmt;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -12,9 +13,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A launch that takes longer hangs; whole sweeps take their time.
+/// A launch that takes longer hangs, on the slowest machine; whole sweeps take their time.
 fn time_limit() -> Duration {
-    Duration::from_secs(if full_sweep() { 3600 } else { 240 })
+    Duration::from_secs(if full_sweep() { 3600 } else { 1200 })
 }
 
 /// The number of ranks that are threads of this process, if they are to be.
@@ -98,6 +99,21 @@ fn plain(family: &str) -> Option<PathBuf> {
     let launcher = on_path("mpirun")?;
     let output = Command::new(&launcher).arg("--version").output().ok()?;
     String::from_utf8_lossy(&output.stdout).contains(family).then_some(launcher)
+}
+
+/// A test on an installation: `openmpi::rings`, or `openmpi (by search)::rings` where the program is to find the library.
+pub fn part<'a>(installation: &'a Installation, name: &str, run: fn(&Installation)) -> Part<'a> {
+    let Installation { family, choice, .. } = installation;
+    let how = match choice.rsplit('/').next().unwrap_or_default() {
+        "" => " (by search)".to_string(),
+        file if choice.contains('/') => format!(" ({file})"),
+        _ => String::new(),
+    };
+    let run = move || {
+        println!("{installation}");
+        run(installation);
+    };
+    (format!("{}{how}::{name}", family.to_lowercase().replace(' ', "")), Box::new(run))
 }
 
 /// What a launch came to.

@@ -13,6 +13,7 @@ mod rank;
 mod values;
 
 use installation::{Installation, Outcome};
+use reshard_testkit::parts;
 use std::time::Duration;
 
 /// Names the part that a launched process plays.
@@ -36,12 +37,13 @@ fn main() {
         );
         return;
     }
-    for installation in &installations {
-        println!("{installation}");
-        right(installation);
-        wrong(installation);
-    }
-    mismatches(&installations);
+    let named = |installation| {
+        [("right", right as fn(&Installation)), ("wrong", wrong)]
+            .map(|(name, run)| installation::part(installation, name, run))
+    };
+    let mut tests: Vec<_> = installations.iter().flat_map(named).collect();
+    tests.push(("mismatches".into(), Box::new(|| mismatches(&installations))));
+    parts::run(&tests);
 }
 
 fn right(installation: &Installation) {

@@ -15,7 +15,8 @@ mod rank;
 mod transposes;
 mod wrong;
 
-use reshard_testkit::full_sweep;
+use installation::Installation;
+use reshard_testkit::{full_sweep, parts};
 use std::process::Command;
 
 /// Integers of the host program.
@@ -29,77 +30,78 @@ fn main() {
         return rank::play(&part);
     }
     let installations = installation::one_of_each();
+    let named = |installation| installation::part(installation, "calls", calls);
+    parts::run(&installations.iter().map(named).collect::<Vec<_>>());
+}
+
+fn calls(installation: &Installation) {
     let listed = Command::new("ldconfig").arg("-p").output().unwrap();
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    for installation in &installations {
-        println!("{installation}");
-        let name = format!("libscalapack-{}", installation.family.to_lowercase().replace(' ', ""));
-        if !listed.contains(&name) {
-            assert!(std::env::var_os("RESHARD_NEEDS_SCALAPACK").is_none(), "{name} is not installed");
-            println!("  {name} is not installed: left out");
-            continue;
-        }
-        // MPICH's processes do not yield while they wait: more of them than processors take their time.
-        let quick = installation.family == "Open MPI";
-        let sets: &[(usize, u64)] = match quick {
-            true => &[(1, 128), (2, 128), (3, 128), (4, 128), (5, 128), (6, 128), (7, 128), (8, 128)],
-            false => &[(1, 70), (2, 70), (3, 40), (4, 20)],
-        };
-        for &(ranks, sets) in sets {
-            let sets = if full_sweep() { sets * 10 } else { sets };
-            let outcome = installation.launch(&format!("sets {} {sets}", 41 * ranks), ranks);
-            outcome.succeeded(ranks);
-            outcome.show("sets:");
-        }
-        installation.launch("hidden 5 20", 4).succeeded(4);
-        let engine_sets = if quick { 100 } else { 20 };
-        for ranks in if quick { vec![2, 4, 7] } else { vec![2] } {
-            for way in ["engine", "collective"] {
-                let part = format!("{way}-sets {} {engine_sets}", 43 * ranks);
-                installation.launch(&part, ranks).succeeded(ranks);
-            }
-        }
-        if quick {
-            installation.launch("groups 600", 5).succeeded(5);
-        }
-        for ranks in if quick { vec![1, 4, 6] } else { vec![2] } {
-            let outcome = installation.launch(&format!("transposes {} 40", 7 * ranks), ranks);
-            outcome.succeeded(ranks);
-            outcome.show("transposes:");
-        }
-        installation.launch("other-transposes", 2).succeeded(2);
-        installation.launch("guesses 200", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
-        installation.launch("progress", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
-        installation.launch("absent", 3).succeeded(3);
-        installation.launch("late", 3).succeeded(3);
-        installation.launch("two-threads", 2).succeeded(2);
-        installation.launch("rounds", 3).succeeded(3);
-        installation.launch("huge", 2).succeeded(2);
-        if quick {
-            // The launcher of others ends all when one dies.
-            installation.launch_with(&["--enable-recovery"], "killed", 3).succeeded(2);
-            installation.launch("many-shapes 3000", 4).succeeded(4);
-        }
-        installation.launch("different-contexts", 2).succeeded(2);
-        installation.launch("names", 2).succeeded(2);
-        installation.launch("arguments", 4).succeeded(4);
-        let trials = if full_sweep() { 1_000 } else { 100 };
-        let ranks = if quick { 4 } else { 2 };
-        let outcome = installation.launch(&format!("disagreement 7 {trials}"), ranks);
-        outcome.succeeded(ranks);
-        outcome.show("trials:");
-        let calls = if full_sweep() {
-            200_000
-        } else if quick {
-            3_000
-        } else {
-            1_000
-        };
-        let outcome = installation.launch(&format!("contexts {calls}"), ranks);
-        outcome.succeeded(ranks);
-        outcome.show("calls:");
-        let aborted = installation.launch("abort", 3);
-        aborted.failed(&["reshard: pdgemr2d: rank 1: entry 5 (MB) of argument 6 (DESCA) is 0"]);
-        aborted.never_says("done]");
+    let name = format!("libscalapack-{}", installation.family.to_lowercase().replace(' ', ""));
+    if !listed.contains(&name) {
+        assert!(std::env::var_os("RESHARD_NEEDS_SCALAPACK").is_none(), "{name} is not installed");
+        return println!("  {name} is not installed: left out");
     }
+    // MPICH's processes do not yield while they wait: more of them than processors take their time.
+    let quick = installation.family == "Open MPI";
+    let sets: &[(usize, u64)] = match quick {
+        true => &[(1, 128), (2, 128), (3, 128), (4, 128), (5, 128), (6, 128), (7, 128), (8, 128)],
+        false => &[(1, 70), (2, 70), (3, 40), (4, 20)],
+    };
+    for &(ranks, sets) in sets {
+        let sets = if full_sweep() { sets * 10 } else { sets };
+        let outcome = installation.launch(&format!("sets {} {sets}", 41 * ranks), ranks);
+        outcome.succeeded(ranks);
+        outcome.show("sets:");
+    }
+    installation.launch("hidden 5 20", 4).succeeded(4);
+    let engine_sets = if quick { 100 } else { 20 };
+    for ranks in if quick { vec![2, 4, 7] } else { vec![2] } {
+        for way in ["engine", "collective"] {
+            let part = format!("{way}-sets {} {engine_sets}", 43 * ranks);
+            installation.launch(&part, ranks).succeeded(ranks);
+        }
+    }
+    if quick {
+        installation.launch("groups 600", 5).succeeded(5);
+    }
+    for ranks in if quick { vec![1, 4, 6] } else { vec![2] } {
+        let outcome = installation.launch(&format!("transposes {} 40", 7 * ranks), ranks);
+        outcome.succeeded(ranks);
+        outcome.show("transposes:");
+    }
+    installation.launch("other-transposes", 2).succeeded(2);
+    installation.launch("guesses 200", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
+    installation.launch("progress", if quick { 4 } else { 2 }).succeeded(if quick { 4 } else { 2 });
+    installation.launch("absent", 3).succeeded(3);
+    installation.launch("late", 3).succeeded(3);
+    installation.launch("two-threads", 2).succeeded(2);
+    installation.launch("rounds", 3).succeeded(3);
+    installation.launch("huge", 2).succeeded(2);
+    if quick {
+        // The launcher of others ends all when one dies.
+        installation.launch_with(&["--enable-recovery"], "killed", 3).succeeded(2);
+        installation.launch("many-shapes 3000", 4).succeeded(4);
+    }
+    installation.launch("different-contexts", 2).succeeded(2);
+    installation.launch("names", 2).succeeded(2);
+    installation.launch("arguments", 4).succeeded(4);
+    let trials = if full_sweep() { 1_000 } else { 100 };
+    let ranks = if quick { 4 } else { 2 };
+    let outcome = installation.launch(&format!("disagreement 7 {trials}"), ranks);
+    outcome.succeeded(ranks);
+    outcome.show("trials:");
+    let calls = if full_sweep() {
+        200_000
+    } else if quick {
+        3_000
+    } else {
+        1_000
+    };
+    let outcome = installation.launch(&format!("contexts {calls}"), ranks);
+    outcome.succeeded(ranks);
+    outcome.show("calls:");
+    let aborted = installation.launch("abort", 3);
+    aborted.failed(&["reshard: pdgemr2d: rank 1: entry 5 (MB) of argument 6 (DESCA) is 0"]);
+    aborted.never_says("done]");
 }
