@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ DTYPES: list[Any] = [
     "?", "u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8", "i8", "f8", "c8", "c16", ">f8", ">i4", "S5", "U3", "M8[s]", "m8[ns]", "V7",
     np.longdouble, [("a", "i4"), ("b", "f8")], [("x", "u1"), ("y", "f4", (3,))],
 ]  # fmt: skip
+SEED = int(os.environ.get("RESHARD_SEED", "0"))
+"""Changes all random cases at once."""
 NUMBERS = ["f4", "f8", "c8", "c16"]
 
 
@@ -128,7 +131,7 @@ class Case:
 
 
 def random_case(seed: int, most_ranks: int = 9) -> Case:
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, SEED])
     dims = int(rng.integers(1, 5))
     numbers = bool(rng.integers(0, 4) == 0)
     dtype = np.dtype(NUMBERS[rng.integers(0, len(NUMBERS))] if numbers else DTYPES[rng.integers(0, len(DTYPES))])

@@ -10,9 +10,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+
+/// The variable that random cases depend on.
+pub const SEED: &str = "RESHARD_SEED";
 
 /// The folder of what is known of the programs that passed.
 const PASSED: &str = "target/passed";
@@ -36,6 +39,9 @@ const LONGEST_FIRST: [&str; 7] = [
     "reshard-couple",
     "reshard-shards",
 ];
+
+/// Programs whose tests take minutes: each test is run by itself, so that all processors have something to do to the end.
+const CUT: [&str; 2] = ["reshard-mpi engine", "reshard conformance"];
 
 /// Packages whose tests look at all sources, or build other programs of them.
 const LOOK_AT_ALL: [&str; 2] = ["xtask", "reshard-scalapack-lp64"];
@@ -62,13 +68,16 @@ pub enum Passed {
     RunAgain,
 }
 
-/// A program of tests.
+/// A program of tests, or one test of it.
+#[derive(Clone)]
 struct Binary {
     /// Its package and its own name.
     name: String,
     package: String,
     folder: PathBuf,
     path: PathBuf,
+    /// The only test of it that is to be run.
+    only: Option<String>,
     /// Of the program and of all that it depends on.
     hash: u64,
 }
@@ -105,6 +114,7 @@ pub fn run(
     let (skipped, wanted): (Vec<_>, Vec<_>) =
         binaries.into_iter().partition(|binary| passed == Passed::Skip && has_passed(binary));
     let ran = run_all(sorted(wanted), filter, environment);
+    println!("    random cases are those of {SEED}={}", seed());
     let tests: Vec<&Test> = ran.iter().flat_map(|ran| &ran.tests).collect();
     // A program counts as a test if it lists none, or failed and does not say in which.
     let passed_tests = tests.iter().filter(|test| test.passed).count();
@@ -207,18 +217,29 @@ fn built(kind: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result
         } else {
             name
         };
-        binaries.push(Binary {
-            name,
-            package,
-            folder: folder.into(),
-            path: path.into(),
-            hash: hasher.finish(),
-        });
+        let (folder, path, hash) = (folder.into(), path.into(), hasher.finish());
+        let binary = Binary { name, package, folder, path, only: None, hash };
+        match CUT.contains(&&binary.name[..]) {
+            true => binaries.extend(cut(&binary)?),
+            false => binaries.push(binary),
+        }
     }
     match binaries.is_empty() {
         true => Err(format!("cargo {} built no tests", build.join(" "))),
         false => Ok(binaries),
     }
+}
+
+/// Each test of a program by itself.
+fn cut(binary: &Binary) -> Result<Vec<Binary>, String> {
+    let listed = program(&binary.path.to_string_lossy(), &["--list"]).answer()?;
+    let tests = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    let alone = |test: &str| Binary {
+        name: format!("{} {test}", binary.name),
+        only: Some(test.to_string()),
+        ..binary.clone()
+    };
+    Ok(tests.map(alone).collect())
 }
 
 /// The text of a key in a line of cargo's messages.
@@ -328,8 +349,12 @@ fn run_one(binary: &Binary, filter: &[&str], environment: &[(&str, &str)]) -> Ra
         Ran { name, passed: false, output, tests: Vec::new(), took }
     };
     let mut command = Command::new(&binary.path);
-    command.args(filter).arg("--test-threads=1").current_dir(&binary.folder);
-    command.env("CARGO_MANIFEST_DIR", &binary.folder).envs(environment.iter().copied());
+    match &binary.only {
+        Some(test) => command.args(["--exact", test]),
+        None => command.args(filter),
+    };
+    command.arg("--test-threads=1").current_dir(&binary.folder);
+    command.env("CARGO_MANIFEST_DIR", &binary.folder).env(SEED, seed()).envs(environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -364,7 +389,11 @@ fn run_one(binary: &Binary, filter: &[&str], environment: &[(&str, &str)]) -> Ra
             Err(RecvTimeoutError::Timeout) => continue,
         };
         if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-            let (took, name) = (at - before, format!("{} {name}", binary.name));
+            let name = match binary.only {
+                Some(_) => binary.name.clone(),
+                None => format!("{} {name}", binary.name),
+            };
+            let took = at - before;
             if !end.starts_with("ignored") {
                 // What a test's own processes write may stand between its name and the word that it passed.
                 tests.push(Test { took, name, passed: !end.ends_with("FAILED") });
@@ -396,6 +425,17 @@ fn report(ran: &[Ran], mut tests: Vec<&Test>) {
     for test in tests.iter().take(LISTED) {
         println!("    {:>8.1} s  {}", test.took.as_secs_f64(), test.name);
     }
+}
+
+/// The seed of all random cases: the variable's, or one that changes with the commit. Tests that passed with another seed have passed.
+pub fn seed() -> String {
+    static CHOSEN: OnceLock<String> = OnceLock::new();
+    let of_commit = || {
+        let commit = program("git", &["rev-parse", "HEAD"]).says()?;
+        u64::from_str_radix(commit.get(..8)?, 16).ok()
+    };
+    let chosen = || env::var(SEED).unwrap_or_else(|_| of_commit().unwrap_or(1).to_string());
+    CHOSEN.get_or_init(chosen).clone()
 }
 
 /// All are run in continuous integration.

@@ -140,6 +140,7 @@ fn wheels() -> Result<Vec<String>, String> {
 
 fn tests(python: &str) -> Step {
     let tests = program(python, &["-m", "pytest", "--quiet", "--durations=8", "python/tests"]);
+    let tests = tests.env(binaries::SEED, &binaries::seed());
     // What the tests of Rust run on may have come from PyPI, without a launcher on the path.
     let launchers = ["/usr/bin/mpirun.openmpi", "/usr/bin/mpirun.mpich"];
     match launchers.iter().all(|name| Path::new(name).exists()) {

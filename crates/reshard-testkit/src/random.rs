@@ -1,6 +1,10 @@
 //! A small seeded generator, so that a failing case is a number one can run again.
 
 use reshard_plan::{Deal, Piece};
+use std::sync::OnceLock;
+
+/// The variable that changes all seeds at once, so that every run of the tests can draw other cases.
+const SEED: &str = "RESHARD_SEED";
 
 /// SplitMix64: tiny, seeded, the same everywhere.
 #[derive(Clone, Debug)]
@@ -11,9 +15,9 @@ pub struct Random {
 }
 
 impl Random {
-    /// Starts a sequence of numbers, equal for equal seeds.
+    /// Starts a sequence of numbers, equal for equal seeds under equal `RESHARD_SEED`.
     pub fn new(seed: u64) -> Self {
-        Self { state: seed, decided: Vec::new() }
+        Self { state: seed ^ seed_of_all(), decided: Vec::new() }
     }
 
     /// The first numbers are these bytes, two for each, so that a fuzzer can change one decision at a time.
@@ -52,6 +56,18 @@ impl Random {
     pub fn one_in(&mut self, n: u64) -> bool {
         self.within(1, n) == 1
     }
+}
+
+/// What `RESHARD_SEED` adds to every seed, far from the seeds that tests choose: nothing where it is not set.
+fn seed_of_all() -> u64 {
+    static SEED_OF_ALL: OnceLock<u64> = OnceLock::new();
+    *SEED_OF_ALL.get_or_init(|| match std::env::var(SEED) {
+        Ok(text) => match text.parse::<u64>() {
+            Ok(seed) => Random { state: seed, decided: Vec::new() }.bits(),
+            Err(_) => panic!("{SEED} is {text:?}, and a number without sign is expected"),
+        },
+        Err(_) => 0,
+    })
 }
 
 /// Some rule for an axis of `len` elements on `procs` processes, and a first process that fits it.
