@@ -12,7 +12,7 @@ use crate::copied;
 use crate::mpi;
 use crate::planted::{self, Bug};
 use crate::tools::{Outcome, say};
-use stages::{COMPILED, MODELLED, Stage, models, python, workspace};
+use stages::{COMPILED, MODELLED, MODELS, TOOLS, WORKSPACE};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
@@ -27,11 +27,8 @@ const RESULTS: &str = "target/mutants/results";
 /// Tests that take longer than this hang, or than twice what they take without a bug, where that is more.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// The name of the run without any bug: where the tests fail by themselves, every bug would look caught.
-const NONE: &str = "-";
-
-/// The package whose tests are in Python.
-const PYTHON: &str = "reshard-python";
+/// How names of runs without any bug begin: where tests fail by themselves, every bug would look caught.
+const NONE: &str = "- ";
 
 /// One line of the results.
 struct Tried {
@@ -78,57 +75,88 @@ pub fn run(arguments: &[&str]) -> Outcome {
     }
     mpi::ready()?;
     let mut table = Vec::new();
-    for round in &rounds {
-        for bug in &bugs {
-            let sources = copied::refresh(TREE)?;
-            let limit = sound(sources, round)?;
-            let attempt = || try_bug(bug, round, limit);
+    for bug in &bugs {
+        let sources = copied::refresh(TREE)?;
+        for round in &rounds {
+            sound(&bug.package, sources, round)?;
+        }
+        // A bug stays planted from round to round, so that it is compiled once.
+        for round in &rounds {
+            let attempt = || try_bug(bug, sources, round);
             table.push(once(&bug.name, hash_of(&(sources, bug)), round, attempt)?);
         }
     }
+    copied::refresh(TREE)?;
     report(&table)
 }
 
-/// The limit for all tests; an error if they fail without any bug.
-fn sound(sources: u64, round: &str) -> Result<Duration, String> {
-    let tried = once(NONE, hash_of(&sources), round, || {
-        let log = log_of(NONE);
-        let stages = models(round).chain([python(round)]).chain(workspace(round));
-        let mut failed = stages.map(|stage| stage.run(&log, COMPILED)).filter_map(Result::transpose);
-        failed.next().unwrap_or_else(|| Ok(("passed".into(), String::new())))
+/// The limit for the tests of a kind; an error if they fail without any bug, which is then not planted.
+fn sound(kind: &str, sources: u64, round: &str) -> Result<Duration, String> {
+    let name = format!("{NONE}{kind}");
+    let log = log_of(&name);
+    let tried = once(&name, hash_of(&sources), round, || {
+        let failed = stages::of(kind, round).run(&log, COMPILED)?;
+        Ok(failed.unwrap_or_else(|| ("passed".into(), String::new())))
     })?;
     match tried.verdict == "passed" {
         true => Ok(LIMIT.max(Duration::from_secs(2 * tried.seconds))),
         false => Err(format!(
-            "the tests fail without any bug ({}): see {}; the line of {NONE} in {RESULTS} is to be removed before they are tried again",
+            "tests fail without any bug ({}): see {}; the line of {name} in {RESULTS} is to be removed before they are tried again",
             tried.by,
-            log_of(NONE).display()
+            log.display()
         )),
     }
 }
 
-/// Plants a bug, runs the tests from the nearest to all of them until some fail, and takes it out.
-fn try_bug(bug: &Bug, round: &str, limit: Duration) -> Result<(String, String), String> {
+/// Plants a bug and runs the tests from the nearest to all of them until one fails.
+fn try_bug(bug: &Bug, sources: u64, round: &str) -> Result<(String, String), String> {
     let place = Path::new(TREE).join(&bug.file);
     let failed = |error: std::io::Error| format!("{}: {error}", place.display());
-    let before = fs::read_to_string(&place).map_err(failed)?;
-    fs::write(&place, bug.planted_in(&before)?).map_err(failed)?;
-    let mut stages = match &bug.package[..] {
-        PYTHON => vec![python(round)],
-        package => vec![Stage::new(round, &["test", "--locked", "--all-features", "--package", package])],
+    let clean = fs::read_to_string(&bug.file).map_err(|error| format!("{}: {error}", bug.file))?;
+    let planted = bug.planted_in(&clean)?;
+    // What is the same keeps its time, so that it is not compiled again.
+    let put = |text: &String| match fs::read_to_string(&place).is_ok_and(|known| known == *text) {
+        true => Ok(()),
+        false => fs::write(&place, text).map_err(failed),
     };
-    stages.extend(models(round).filter(|_| MODELLED.contains(&&bug.package[..])));
-    stages.extend(workspace(round));
     let log = log_of(&bug.name);
-    let limits = std::iter::once(LIMIT).chain(std::iter::repeat(limit));
-    let mut caught = stages
-        .into_iter()
-        .zip(limits)
-        .map(|(stage, limit)| stage.run(&log, limit))
-        .filter_map(Result::transpose);
-    let caught = caught.next().unwrap_or_else(|| Ok(("escaped".into(), "nothing".into())));
-    fs::write(&place, before).map_err(failed)?;
-    caught
+    // The test that caught it before comes first.
+    if let Some(test) = caught_by(bug) {
+        let limit = sound(&bug.package, sources, round)?;
+        put(&planted)?;
+        if let Some(caught) = stages::of_package(round, &bug.package, Some(&test)).run(&log, limit)? {
+            return Ok(caught);
+        }
+    }
+    let modelled = MODELLED.contains(&&bug.package[..]);
+    let kinds = [Some(&bug.package[..]), modelled.then_some(MODELS), Some(WORKSPACE), Some(TOOLS)];
+    for kind in kinds.into_iter().flatten() {
+        if known(&format!("{NONE}{kind}"), hash_of(&sources), round).is_none() {
+            put(&clean)?;
+        }
+        let limit = sound(kind, sources, round)?;
+        put(&planted)?;
+        if let Some(caught) = stages::of(kind, round).run(&log, limit)? {
+            return Ok(caught);
+        }
+    }
+    Ok(("escaped".into(), "nothing".into()))
+}
+
+/// The test that caught a bug the last time, if it is one that can be run alone.
+fn caught_by(bug: &Bug) -> Option<String> {
+    let results = fs::read_to_string(RESULTS).unwrap_or_default();
+    let mut tried = results.lines().rev().filter_map(Tried::of);
+    let last = tried.find(|tried| tried.name == bug.name && tried.verdict == "caught")?;
+    (bug.package != stages::PYTHON && !last.by.contains(' ')).then_some(last.by)
+}
+
+/// The result for a hash, if there is one.
+fn known(name: &str, hash: u64, round: &str) -> Option<Tried> {
+    let hash = format!("{hash:016x}");
+    let results = fs::read_to_string(RESULTS).unwrap_or_default();
+    let fits = |tried: &Tried| tried.name == name && tried.hash == hash && tried.round == round;
+    results.lines().filter_map(Tried::of).find(fits)
 }
 
 /// The result for a hash: that of before, or that of an attempt, which is kept.
@@ -138,20 +166,21 @@ fn once(
     round: &str,
     attempt: impl FnOnce() -> Result<(String, String), String>,
 ) -> Result<Tried, String> {
-    let hash = format!("{hash:016x}");
-    let results = fs::read_to_string(RESULTS).unwrap_or_default();
-    let known = |tried: &Tried| tried.name == name && tried.hash == hash && tried.round == round;
     let seed = if round.is_empty() { String::new() } else { format!(" with seed {round}") };
-    if let Some(tried) = results.lines().filter_map(Tried::of).find(known) {
-        if name != NONE {
+    if let Some(tried) = known(name, hash, round) {
+        if !name.starts_with(NONE) {
             say(&format!("{name}{seed} is skipped: {} by {} before", tried.verdict, tried.by));
         }
         return Ok(tried);
     }
-    say(&if name == NONE { format!("tests without any bug{seed}") } else { format!("{name}{seed}") });
+    say(&match name.strip_prefix(NONE) {
+        Some(kind) => format!("tests of {kind} without any bug{seed}"),
+        None => format!("{name}{seed}"),
+    });
     let begin = Instant::now();
     let (verdict, by) = attempt()?;
-    let (name, round, seconds) = (name.to_string(), round.to_string(), begin.elapsed().as_secs());
+    let (name, hash, round) = (name.to_string(), format!("{hash:016x}"), round.to_string());
+    let seconds = begin.elapsed().as_secs();
     let tried = Tried { name, hash, round, verdict, by, seconds };
     say(&format!("{} by {} in {seconds} s", tried.verdict, tried.by));
     let file = fs::OpenOptions::new().create(true).append(true).open(RESULTS);
@@ -178,5 +207,5 @@ fn hash_of(value: &impl Hash) -> u64 {
 }
 
 fn log_of(name: &str) -> PathBuf {
-    Path::new(FOLDER).join(format!("log{}{name}", if name == NONE { "" } else { "-" }))
+    Path::new(FOLDER).join(format!("log-{}", name.replace([' ', ':', '/'], "-")))
 }

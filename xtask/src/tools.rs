@@ -89,8 +89,14 @@ impl Step {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs a command in a process group of its own, all of which is ended where it takes longer than the limit. What it says goes to a file.
-    pub fn within(mut self, limit: Duration, log: &Path) -> Result<Ended, String> {
+    /// Runs a command in a process group of its own, all of which is ended where it takes longer than the limit, or as soon as its output, which goes
+    /// to a file, is enough.
+    pub fn within(
+        mut self,
+        limit: Duration,
+        log: &Path,
+        enough: impl Fn(&str) -> bool,
+    ) -> Result<Ended, String> {
         let failed = |error| format!("{}: {error}", log.display());
         let file = File::create(log).map_err(failed)?;
         let same = file.try_clone().map_err(failed)?;
@@ -98,14 +104,16 @@ impl Step {
         let begin = Instant::now();
         let mut child = self.0.spawn().map_err(|error| format!("{:?} cannot be run: {error}", self.0))?;
         let group = format!("-{}", child.id());
-        loop {
+        let is_enough = || enough(&String::from_utf8_lossy(&std::fs::read(log).unwrap_or_default()));
+        let ended = loop {
             match child.try_wait().map_err(|error| format!("{:?}: {error}", self.0))? {
                 Some(status) if status.success() => return Ok(Ended::Well),
                 Some(_) => return Ok(Ended::Badly),
-                None if begin.elapsed() > limit => break,
+                None if begin.elapsed() > limit => break Ended::Late,
+                None if is_enough() => break Ended::Badly,
                 None => sleep(Duration::from_millis(200)),
             }
-        }
+        };
         // Launchers of MPI end their ranks, which have other groups, if they are asked.
         program("kill", &["-TERM", "--", &group]).works();
         let begin = Instant::now();
@@ -114,7 +122,7 @@ impl Step {
         }
         program("kill", &["-KILL", "--", &group]).works();
         child.wait().map_err(|error| format!("{:?}: {error}", self.0))?;
-        Ok(Ended::Late)
+        Ok(ended)
     }
 
     pub fn works(mut self) -> bool {
@@ -169,11 +177,14 @@ mod tests {
     #[test]
     fn a_command_ends_well_or_badly_or_is_ended_with_all_that_it_began() {
         let log = env::temp_dir().join(format!("reshard-xtask-{}", std::process::id()));
-        let shell = |line: &str, limit: Duration| program("sh", &["-c", line]).within(limit, &log).unwrap();
+        let shell = |line: &str, limit: Duration| {
+            program("sh", &["-c", line]).within(limit, &log, |said| said.contains("enough")).unwrap()
+        };
         let long = Duration::from_secs(60);
         assert!(matches!(shell("echo said; echo too >&2", long), Ended::Well));
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "said\ntoo\n");
         assert!(matches!(shell("exit 3", long), Ended::Badly));
+        assert!(matches!(shell("echo enough; sleep 50", long), Ended::Badly));
         let line = "sleep 50 & echo $!; wait";
         assert!(matches!(shell(line, Duration::from_millis(500)), Ended::Late));
         let child = std::fs::read_to_string(&log).unwrap();

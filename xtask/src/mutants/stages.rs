@@ -38,12 +38,14 @@ impl Stage {
             given.fold(step, |step, (name, value)| step.env(name, value))
         };
         if let ["test", rest @ ..] = &arguments[..] {
-            match step(&[&["test", "--no-run"], rest].concat()).within(COMPILED, log)? {
+            let rest = rest.split(|word| *word == "--").next().unwrap_or_default();
+            match step(&[&["test", "--no-run"], rest].concat()).within(COMPILED, log, |_| false)? {
                 Ended::Well => {}
                 _ => return Ok(Some(("broken".into(), "it does not compile".into()))),
             }
         }
-        let ended = step(&arguments).within(limit, log)?;
+        // What follows the first failure is of no interest.
+        let ended = step(&arguments).within(limit, log, |said| failed_test(said).is_some())?;
         let said = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
         Ok(match ended {
             Ended::Well => None,
@@ -56,31 +58,56 @@ impl Stage {
     }
 }
 
-/// All tests but the one that sees that the text of the bug is not there any more.
-pub fn workspace(round: &str) -> [Stage; 2] {
-    let set = ["test", "--locked", "--package", "xtask", "--", "--skip", "every_bug_fits_its_file"];
-    let others = ["test", "--locked", "--all-features", "--workspace", "--exclude", "xtask"];
-    [Stage::new(round, &others), Stage::new(round, &set)]
+/// The tests of a package, or the one of them that has a name. Examples in the documentation are left to the whole workspace.
+pub fn of_package(round: &str, package: &str, test: Option<&str>) -> Stage {
+    let all = ["test", "--locked", "--all-features", "--tests", "--package", package];
+    let only = test.map_or(Vec::new(), |test| vec!["--", "--exact", test]);
+    Stage::new(round, &[&all[..], &only].concat())
 }
 
-pub fn python(round: &str) -> Stage {
-    Stage::new(round, &["run", "--quiet", "--package", "xtask", "--", "test", "--again", "python"])
+/// The package whose tests are in Python.
+pub const PYTHON: &str = "reshard-python";
+
+/// Kinds of tests beside those of one package: models for loom; all packages but the tools; the tools.
+pub const MODELS: &str = "models";
+pub const WORKSPACE: &str = "workspace";
+pub const TOOLS: &str = "tools";
+
+/// All tests of a kind, which is the name of a package or one of the above.
+pub fn of(kind: &str, round: &str) -> Stage {
+    match kind {
+        PYTHON => {
+            Stage::new(round, &["run", "--quiet", "--package", "xtask", "--", "test", "--again", "python"])
+        }
+        MODELS => {
+            // By themselves, as their flag builds everything anew.
+            let packages = MODELLED.map(|package| ["--package", package]);
+            let place = ["--profile", "loom", "--target-dir", "../build/loom"];
+            let test = [&["test", "--locked", "--lib"], packages.as_flattened(), &place, &["loom"]].concat();
+            Stage { flags: "--cfg loom", ..Stage::new(round, &test) }
+        }
+        WORKSPACE => {
+            Stage::new(round, &["test", "--locked", "--all-features", "--workspace", "--exclude", "xtask"])
+        }
+        // All but the test that sees that the text of the bug is not there any more.
+        TOOLS => Stage::new(
+            round,
+            &["test", "--locked", "--package", "xtask", "--", "--skip", "every_bug_fits_its_file"],
+        ),
+        package => of_package(round, package, None),
+    }
 }
 
-/// Models are built by themselves, as their flag builds everything anew.
-pub fn models(round: &str) -> impl Iterator<Item = Stage> {
-    let packages = MODELLED.map(|package| ["--package", package]);
-    let place = ["--profile", "loom", "--target-dir", "../build/loom"];
-    let test = [&["test", "--locked", "--lib"], packages.as_flattened(), &place, &["loom"]].concat();
-    std::iter::once(Stage { flags: "--cfg loom", ..Stage::new(round, &test) })
+/// The first test that fails, in Rust or in Python.
+fn failed_test(said: &str) -> Option<&str> {
+    let test = |line: &'_ str| line.starts_with("test ") && line.ends_with(" ... FAILED");
+    said.lines().find(|line| test(line)).or_else(|| said.lines().find(|line| line.starts_with("FAILED ")))
 }
 
-/// The first test that fails, in Rust or in Python, or what else went wrong.
+/// The first test that fails, or what else went wrong.
 pub fn failing(said: &str) -> String {
-    let by = |is: fn(&str) -> bool| said.lines().find(|line| is(line)).map(|line| line.trim().to_string());
-    let test = by(|line| line.starts_with("test ") && line.ends_with("FAILED"));
-    let test = test.or_else(|| by(|line| line.starts_with("FAILED ")));
-    let found = test.or_else(|| by(|line| line.starts_with("error"))).unwrap_or_else(|| "its exit".into());
-    let found = found.strip_prefix("test ").unwrap_or(&found);
+    let error = || said.lines().find(|line| line.starts_with("error"));
+    let found = failed_test(said).or_else(error).map_or("its exit", str::trim);
+    let found = found.strip_prefix("test ").unwrap_or(found);
     found.trim_end_matches(" ... FAILED").replace('\t', " ").chars().take(120).collect()
 }
