@@ -59,6 +59,7 @@ def test_kept() -> None:
         (lambda: reshard.layout("4x4/64x64 of 8x8", shape=(8, 8)), ValueError, "not part of the layout here"),
         (lambda: reshard.layout("4x4/64x64", shape=(8, -8)), ValueError, r"shape was given as \(8, -8\)"),
         (lambda: reshard.layout("2/3", shape=10).owner(-1), ValueError, "-1; give a whole number"),
+        (lambda: reshard.layout("2/3", shape=10).owner(2**70), ValueError, "1180591620717411303424; give a whole number"),
         (lambda: reshard.layout("2/3", shape=10).local_shape("a"), TypeError, "'a'; give a whole number"),
         (lambda: reshard.layout("2/3", shape=10).with_ranks([0, -1]), ValueError, "-1"),
         (lambda: reshard.layout("1048576x1048576/1x1", shape=(2**20, 2**20)).ranks, MemoryError, "ranks of a grid"),
@@ -120,6 +121,15 @@ def test_windows_as_slices() -> None:
         expected[first[0] : first[0] + piece.shape[0], first[1] : first[1] + piece.shape[1]] = piece
         got = dst.gather(reshard.redistribute(src.scatter(whole), src, dst, window=window, axes=axes, at=at))
         assert (got == expected).all()
+
+
+def test_what_is_gathered_has_the_order_of_its_layout() -> None:
+    whole = np.arange(35.0).reshape(7, 5)
+    for order in ("C", "F"):
+        layout = reshard.layout("2x2/3x2", shape=(7, 5), order=order)
+        got = layout.gather(layout.scatter(whole))
+        assert (got == whole).all()
+        assert (got.flags.c_contiguous, got.flags.f_contiguous) == (order == "C", order == "F")
 
 
 def test_chunks_of_dask_and_xarray() -> None:

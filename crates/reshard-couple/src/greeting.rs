@@ -289,6 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_proved_to_another_session_than_the_one_expected() {
+        let secret = Secret::random().unwrap();
+        for (expected, is_same) in [(SESSION, true), ([8; 16], false)] {
+            let mut greeter = Greeter::new(&secret, SESSION);
+            let mut visitor = Visitor::new(&secret, Channel::Control).unwrap();
+            let answer = greeter.take(visitor.opening()).unwrap().send;
+            let proved = visitor.prove(answer.as_slice().try_into().unwrap(), Some(&expected));
+            assert_eq!(proved.is_ok(), is_same, "{proved:?}");
+        }
+    }
+
+    #[test]
     fn no_byte_of_a_greeting_can_be_changed() {
         let secret = Secret::random().unwrap();
         let channel = Channel::Data { consumer: 5, process: 1 };

@@ -398,3 +398,24 @@ impl Drop for Registration {
         self.comm.registry().leave(self.number, !self.keeps_tags);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stray_messages_with_tags_that_are_used_again_are_dropped() {
+        let ranks = crate::in_process::group(2);
+        let (first, tag) = (5 * TAGS, 7);
+        ranks[0].first.set(first).unwrap();
+        let mut stray = ranks[1].transport.buffer(8).unwrap();
+        stray.send(0..8, 0, tag, false).unwrap();
+        let waits = || ranks[0].transport.probe(tag).unwrap().is_some();
+        // It may be a message of the first engine with this tag, whose sender was faster.
+        drop(ranks[0].enter(first + u64::from(tag), 2).unwrap());
+        assert!(waits());
+        drop(ranks[0].enter(first + TAGS + u64::from(tag), 2).unwrap());
+        assert!(!waits());
+    }
+}

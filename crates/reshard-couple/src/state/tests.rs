@@ -16,6 +16,18 @@ fn state(queue: Queue) -> State {
     state
 }
 
+/// A process of a producer that does not lead: no consumer tells it which steps it takes.
+fn follower(queue: Queue) -> State {
+    let (_, hello) = coming(queue, ["3/2 of 12", "2/3 of 12"]);
+    let published =
+        Published { name: "t".into(), element: "u32".parse().unwrap(), layout: "3/2 of 12".parse().unwrap() };
+    let process = Process { address: "127.0.0.1:1".into(), local: None, ranks: 0..3 };
+    let mut state = State::new(vec![published], vec![process], 1, false);
+    state.admit(1, &Arc::new(hello));
+    state.greeted(DATA, Channel::Data { consumer: 1, process: 0 }).unwrap();
+    state
+}
+
 /// A producer with a consumer that was welcomed.
 fn coming(queue: Queue, [from, to]: [&str; 2]) -> (State, Hello) {
     let process = |ranks| Process { address: "127.0.0.1:1".into(), local: None, ranks };
@@ -122,6 +134,15 @@ fn the_oldest_step_that_was_not_announced_is_dropped() {
     state.text(CONTROL, Text::Next { array: 0 }).unwrap();
     want(&mut state, 2);
     assert_eq!(send_all(&mut state), [2]);
+    assert_eq!(state.consumers[&1].arrays[0].waiting.len(), 0);
+}
+
+#[test]
+fn a_process_that_does_not_lead_forgets_steps_of_which_it_sends_nothing() {
+    let mut state = follower(Queue { depth: 2, drops: true });
+    for number in 0..10 {
+        put(&mut state, number, 0);
+    }
     assert_eq!(state.consumers[&1].arrays[0].waiting.len(), 0);
 }
 

@@ -217,3 +217,14 @@ fn random(state: &mut u64) -> u64 {
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_process_keeps_its_last_item() {
+        assert_eq!(balanced(4, &[2, 2, 100]).unwrap(), [2, 1, 1]);
+    }
+}

@@ -55,10 +55,13 @@ fn judge<T: Small>(moving: &Move, random: &mut Random, alpha: T, beta: T, conjug
     });
     for mut engine in every_engine(&plan_of(&moving)) {
         let mut to = b.clone();
-        let mut pair = Pair::new(&a, &mut to).scaled(alpha, beta);
-        if conjugated {
-            pair = pair.conjugated();
-        }
+        // In either order.
+        let pair = Pair::new(&a, &mut to);
+        let mut pair = match (conjugated, alpha == beta) {
+            (true, true) => pair.conjugated().scaled(alpha, beta),
+            (true, false) => pair.scaled(alpha, beta).conjugated(),
+            (false, _) => pair.scaled(alpha, beta),
+        };
         engine.run_all(&mut [&mut pair]).unwrap();
         // Elements that do not move may be NaN, and minus zero is zero: equal bits, or equal values.
         let equal = |(a, b): (&T, &T)| a == b || bytemuck::bytes_of(a) == bytemuck::bytes_of(b);

@@ -161,6 +161,15 @@ fn a_slot_that_was_not_taken_cannot_be_sent() {
 }
 
 #[test]
+#[should_panic(expected = "slot 0 is sent")]
+fn a_slot_in_flight_cannot_be_sent_again() {
+    let mailbox = Mailbox::new(2, 1, &[(0, 1)]);
+    let slot = mailbox.take_slot(0).unwrap();
+    mailbox.send(0, SlotHandle { slot, bytes: 0 });
+    mailbox.send(0, SlotHandle { slot, bytes: 0 });
+}
+
+#[test]
 #[should_panic(expected = "slot 0 is released")]
 fn a_slot_cannot_be_released_twice() {
     let mailbox = Mailbox::new(2, 1, &[(0, 1)]);
