@@ -249,7 +249,7 @@ fn a_partner_that_is_killed_or_stopped_is_noticed() {
             libc::kill(victim.id() as i32, libc::SIGKILL)
         };
         victim.wait_with_output().unwrap();
-        assert!(took < 10 * DEADLINE, "trial {trial}: {took:?}, {said}");
+        assert!(took < 100 * DEADLINE, "trial {trial}: {took:?}, {said}");
         let known = [
             "is gone",
             "took no step",

@@ -169,7 +169,7 @@ fn a_launch_that_is_killed_is_noticed() {
         let [mut victim, mut survivor] = [victim, 1 - victim].map(|side: usize| sides[side].take().unwrap());
         let began = Instant::now();
         let waits = |there: bool| {
-            while meet.exists() != there && began.elapsed() < Duration::from_secs(30) {
+            while meet.exists() != there && began.elapsed() < Duration::from_secs(300) {
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
@@ -194,10 +194,10 @@ fn a_launch_that_is_killed_is_noticed() {
                 .any(|part| said.contains(part)),
             "{said}"
         );
-        assert!(took < 10 * DEADLINE, "{took:?}, {said}");
+        assert!(took < 100 * DEADLINE, "{took:?}, {said}");
         lines.for_each(drop);
         assert_eq!(survivor.wait().unwrap().code(), Some(1));
-        assert!(began.elapsed() < 10 * DEADLINE, "{:?}", began.elapsed());
+        assert!(began.elapsed() < 100 * DEADLINE, "{:?}", began.elapsed());
         assert!(!victim.wait().unwrap().success());
         nothing_is_left(&meet);
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const CALL: &str = "RESHARD_TCP_TEST_CALL";
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(1200);
 const RECEIVED_TAG: u64 = u64::MAX;
 #[derive(Clone)]
 struct Tcp {

@@ -39,7 +39,7 @@ impl Served {
     /// The status of the answer to these bytes, and the whole answer; 0 if the connection was closed without one.
     fn sent(&self, bytes: &[u8]) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(1200))).unwrap();
         // It may refuse before it has read all.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();

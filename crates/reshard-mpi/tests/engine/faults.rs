@@ -43,7 +43,7 @@ impl Given {
             Ok(vec![Move::windowed::<f64>(from, to, window)?.of_bytes(self.elem)?])
         };
         let messages = MessagesOptions::default().with_strategy(self.strategy).with_memory(self.memory);
-        let deadline = Some(Duration::from_secs(20));
+        let deadline = Some(Duration::from_secs(1200));
         let options =
             MpiOptions::default().with_mover(self.mover).with_messages(messages).with_deadline(deadline);
         MpiEngine::of_moves(moves(), world, options)

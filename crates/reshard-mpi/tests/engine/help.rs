@@ -26,7 +26,7 @@ pub fn everywhere(world: &dyn World) {
     const ELEMS: usize = 1 << 20;
     const TASKS: u64 = ELEMS as u64 / 512;
     let layout = |ranks: &str| format!("1/{ELEMS}{ranks} of {ELEMS}");
-    let mut engine = engine(world, &layout(""), &layout(" ranks=1"), 4096, Duration::from_secs(30));
+    let mut engine = engine(world, &layout(""), &layout(" ranks=1"), 4096, Duration::from_secs(1200));
     let mut from: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let mut to: Shared<u64> = Shared::zeroed(world, engine.target_len(0)).unwrap();
     let mut helped = 0;
@@ -57,8 +57,8 @@ pub fn everywhere(world: &dyn World) {
 pub fn back_and_forth(world: &dyn World) {
     let (rows, cols) = (128, 96);
     let texts = [format!("2x2/5x3 of {rows}x{cols}"), format!("3x1/7x50 ranks=1,3,0 of {rows}x{cols}")];
-    let mut there = engine(world, &texts[0], &texts[1], 700, Duration::from_secs(30));
-    let mut back = engine(world, &texts[1], &texts[0], 900, Duration::from_secs(30));
+    let mut there = engine(world, &texts[0], &texts[1], 700, Duration::from_secs(1200));
+    let mut back = engine(world, &texts[1], &texts[0], 900, Duration::from_secs(1200));
     let mut near: Shared<u64> = Shared::zeroed(world, there.source_len(0)).unwrap();
     let mut far: Shared<u64> = Shared::zeroed(world, there.target_len(0)).unwrap();
     let mut random = Random::new(world.rank() as u64);
@@ -86,7 +86,7 @@ pub fn back_and_forth(world: &dyn World) {
 pub fn passed_on(world: &dyn World) {
     const ELEMS: usize = 200_000;
     let layout = |rank: usize| format!("1/{ELEMS} ranks={rank} of {ELEMS}");
-    let between = |from, to| engine(world, &layout(from), &layout(to), 5_000, Duration::from_secs(30));
+    let between = |from, to| engine(world, &layout(from), &layout(to), 5_000, Duration::from_secs(1200));
     let (mut first, mut second) = (between(2, 0), between(0, 1));
     let part = |len| Shared::<u64>::zeroed(world, len).unwrap();
     let (mut from, mut over) = (part(first.source_len(0)), part(first.target_len(0)));
@@ -107,7 +107,7 @@ pub fn passed_on(world: &dyn World) {
 /// Ranks 1, 3 and 4 receive what ranks 0 and 2 own, together, but 2 never begins: 1 and 4 give up, 3, who has more patience, is told,
 /// and 0 need not wait.
 pub fn given_up(world: &dyn World) {
-    let limit = if world.rank() == 3 { Duration::from_secs(30) } else { Duration::from_millis(400) };
+    let limit = if world.rank() == 3 { Duration::from_secs(1200) } else { Duration::from_millis(400) };
     let from = "2x1/4x4 ranks=0,2 of 66x64";
     let mut engine = engine(world, from, "3x1/3x3 ranks=1,3,4 of 66x64", 4096, limit);
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
@@ -138,7 +138,7 @@ pub fn given_up(world: &dyn World) {
 /// Rank 1 takes one of two arrays for the other, as who changes buffers by turns may: everybody is told.
 pub fn swapped(world: &dyn World) {
     let text = "3/5 of 10000";
-    let mut engine = engine(world, text, "3/7 of 10000", 1000, Duration::from_secs(30));
+    let mut engine = engine(world, text, "3/7 of 10000", 1000, Duration::from_secs(1200));
     let part = || Shared::<u64>::zeroed(world, engine.source_len(0).max(engine.target_len(0))).unwrap();
     let (mut one, mut other) = (part(), part());
     for _ in 0..50 {
@@ -156,7 +156,7 @@ pub fn swapped_and_gone_on(world: &dyn World, mover: Mover, runs: u32) {
     let layout = |text: &str| Layout::new(text.parse::<Distribution>().unwrap(), MemoryOrder::ColMajor);
     let moving = Move::of::<f64>(layout("1/5 of 10000"), layout("1/5 ranks=1 of 10000")).unwrap();
     let plan = Arc::new(Plan::new(vec![moving]).unwrap());
-    let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_secs(30)));
+    let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_secs(1200)));
     let mut engine = MpiEngine::in_tasks(plan, world, options, 1000).unwrap();
     let part = |len| Shared::<u64>::zeroed(world, len).unwrap();
     let (one, other) = (part(engine.source_len(0)), part(engine.source_len(0)));
@@ -181,7 +181,7 @@ pub fn swapped_and_gone_on(world: &dyn World, mover: Mover, runs: u32) {
 /// Rank 0 runs ahead of rank 1, who is late, a few times: then it waits, without being told that it failed.
 pub fn far_ahead(world: &dyn World) {
     let layout = |ranks: &str| format!("1/5{ranks} of 10000");
-    let mut engine = engine(world, &layout(""), &layout(" ranks=1"), 1000, Duration::from_secs(30));
+    let mut engine = engine(world, &layout(""), &layout(" ranks=1"), 1000, Duration::from_secs(1200));
     let mut from: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let mut to: Shared<u64> = Shared::zeroed(world, engine.target_len(0)).unwrap();
     from.iter_mut().enumerate().for_each(|(at, value)| *value = at as u64);

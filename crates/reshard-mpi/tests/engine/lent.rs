@@ -24,7 +24,7 @@ fn engine(world: &dyn World, from: &str, to: &str, deadline: Duration) -> MpiEng
 
 /// Rank 0 owns everything and writes the next values as soon as its run is over; rank 1 reads, now and then late.
 pub fn overwritten(world: &dyn World) {
-    let mut engine = engine(world, "1/7", "1/7 ranks=1", Duration::from_secs(30));
+    let mut engine = engine(world, "1/7", "1/7 ranks=1", Duration::from_secs(1200));
     assert_eq!(engine.mover(), Mover::SharedSource);
     let mut shared: Shared<u64> = Shared::zeroed(world, engine.source_len(0)).unwrap();
     let mut to = vec![0; engine.target_len(0)];
@@ -75,7 +75,7 @@ pub fn unread(world: &dyn World) {
 /// Rank 1 never reads with one engine, and late with another: the owner waits for both.
 pub fn of_two(world: &dyn World) {
     let mut never = engine(world, "1/7", "1/7 ranks=1", Duration::from_millis(200));
-    let mut late = engine(world, "1/5", "1/5 ranks=1", Duration::from_secs(30));
+    let mut late = engine(world, "1/5", "1/5 ranks=1", Duration::from_secs(1200));
     let mut shared: Shared<u64> = Shared::zeroed(world, never.source_len(0)).unwrap();
     if world.rank() == 0 {
         never.run(Own::shared_source(&shared, &mut [])).unwrap();

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-const DEADLINE: Option<Duration> = Some(Duration::from_secs(30));
+const DEADLINE: Option<Duration> = Some(Duration::from_secs(1200));
 
 /// The arrays of one engine, and this rank's memory of them.
 pub struct Load {

@@ -184,7 +184,7 @@ fn conformance(world: &dyn World, seed: u64, cases: u64, usual: Mover) {
                 .with_mover(mover)
                 .with_messages(messages)
                 .with_level(level)
-                .with_deadline(Some(Duration::from_secs(30)));
+                .with_deadline(Some(Duration::from_secs(1200)));
             // For `shared`, half of them by all ranks together, though they are small.
             let task_bytes = random.one_in(2).then(|| random.within(1, 1 << 12));
             let made = match task_bytes {

@@ -32,7 +32,7 @@ pub fn any(world: &dyn World, seed: u64, rings: u64) {
         let most = random.within(0, 4 * (links as u64 + 1) * item_bytes);
         let memory = random.one_in(2).then_some(most);
         let options =
-            MpiRingOptions::default().with_memory(memory).with_deadline(Some(Duration::from_secs(30)));
+            MpiRingOptions::default().with_memory(memory).with_deadline(Some(Duration::from_secs(1200)));
         let mut engine = match MpiRing::new(Arc::clone(&plan), world, options) {
             Ok(engine) => engine,
             Err(error) if error.kind() == ErrorKind::Memory => {
@@ -61,7 +61,7 @@ pub fn round(world: &dyn World) {
         let transfer = |from: u64| Transfer { from, side, items: 9, start: 0, end: 9 };
         let program = Program::new(procs, (0..procs as u64).map(transfer).collect());
         let plan = Arc::new(RingPlan::new(ring.clone(), program, 3).unwrap());
-        let options = MpiRingOptions::default().with_deadline(Some(Duration::from_secs(20)));
+        let options = MpiRingOptions::default().with_deadline(Some(Duration::from_secs(1200)));
         let mut engine = MpiRing::new(plan, world, options).unwrap();
         for run in 0..2 {
             run_once(world, &mut engine, run);
@@ -99,7 +99,7 @@ fn run_once(world: &dyn World, engine: &mut MpiRing, seed: u64) {
 pub fn disagreement(world: &dyn World, seed: u64) {
     let mut random = Random::new(seed);
     let procs = world.size();
-    let options = MpiRingOptions::default().with_deadline(Some(Duration::from_secs(20)));
+    let options = MpiRingOptions::default().with_deadline(Some(Duration::from_secs(1200)));
     let ring = || RingProblem::new(vec![4; procs], vec![4; procs]);
     for what in 0..8 {
         let odd = random.within(0, procs as u64 - 1) as usize;

@@ -27,7 +27,7 @@ fn one<T: Element + Number>(world: &dyn World, random: &mut Random) {
     for mover in
         [Mover::Private, Mover::Messages, Mover::Mixed, Mover::Lockstep, Mover::Shared, Mover::SharedSource]
     {
-        let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_secs(30)));
+        let options = MpiOptions::default().with_mover(mover).with_deadline(Some(Duration::from_secs(1200)));
         let mut engine = MpiEngine::in_tasks(Arc::clone(&plan), world, options, 300).unwrap();
         // Twice: what one run leaves behind must not disturb the next.
         for _ in 0..2 {

@@ -92,10 +92,7 @@ pub fn faults(world: &dyn World, seed: u64, count: u64) {
             }
         }
         let took = begin.elapsed();
-        assert!(
-            took < Duration::from_secs(20),
-            "trial {trial}: {fault:?} of rank {faulty}, {mover}: {took:?}"
-        );
+        assert!(took < trust::SOON, "trial {trial}: {fault:?} of rank {faulty}, {mover}: {took:?}");
         drop(engine);
         for follows in [&mut before, &mut make(LONG)] {
             load.fill(world, mover);

@@ -83,7 +83,7 @@ pub fn absent(host: &Host) {
         );
         assert!(said.ends_with("B is as it was") && simple.b.iter().all(|&value| value == -2.0), "{said}");
     }
-    assert!(began.elapsed() < Duration::from_secs(30));
+    assert!(began.elapsed() < Duration::from_secs(300));
     host.world().barrier().unwrap();
 }
 
