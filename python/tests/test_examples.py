@@ -28,5 +28,5 @@ def test_example(example: Path, tmp_path: Path) -> None:
     command, environment = found
     for count in (4, 6):
         started = [*command, "-n", str(count), sys.executable, *arguments]
-        done = subprocess.run(started, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        done = subprocess.run(started, capture_output=True, text=True, env=environment, timeout=1200, check=False)
         assert done.returncode == 0 and str(count) in done.stdout, done.stdout + done.stderr

@@ -25,6 +25,11 @@ pub fn enter_repository() -> Outcome {
 /// What every build for tests is of: one set of features, so that nothing is compiled twice.
 pub const WORKSPACE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
 
+/// Builds the libraries that C, Fortran and Python load, as the tests are built.
+pub fn build_libraries() -> Outcome {
+    cargo(&[&["build", "--lib", "--tests"], &WORKSPACE[..]].concat()).run()
+}
+
 /// A program or a library that was built for tests.
 pub fn built(name: &str) -> String {
     let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());

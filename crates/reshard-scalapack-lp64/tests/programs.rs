@@ -97,7 +97,7 @@ impl Program {
         let found = found.iter().find(|file| file.exists()).unwrap_or_else(|| panic!("no {}", self.input));
         std::fs::copy(found, folder.join(input.file_name().unwrap())).unwrap();
         let outcome = Command::new("timeout")
-            .args(["300", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"])
+            .args(["1200", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"])
             .arg(Path::new(PROGRAMS).join(self.name))
             .current_dir(folder)
             .env("LD_PRELOAD", library)

@@ -29,12 +29,12 @@ fn sweep(seed: u64, cases: u64, kinds: &Kinds) {
 
 #[test]
 fn threads_in_every_way() {
-    sweep(7, if full_sweep() { 100_000 } else { 1_000 }, &Kinds::default());
+    sweep(7, if full_sweep() { 100_000 } else { 250 }, &Kinds::default());
 }
 
 #[test]
 fn threads_in_every_way_on_larger_arrays() {
-    sweep(8, if full_sweep() { 20_000 } else { 150 }, &Kinds { elems: 20_000, ..Kinds::default() });
+    sweep(8, if full_sweep() { 20_000 } else { 40 }, &Kinds { elems: 20_000, ..Kinds::default() });
 }
 
 /// Short pieces along an axis so long that they are copied in batches of rounds and in sections, along it and across it; tasks
@@ -42,7 +42,7 @@ fn threads_in_every_way_on_larger_arrays() {
 #[test]
 fn long_axes_of_short_pieces() {
     let mut random = Random::new(14);
-    for number in 0..if full_sweep() { 4_000 } else { 120 } {
+    for number in 0..if full_sweep() { 4_000 } else { 40 } {
         let elem = [8, 1, 4, 2, 16, 3, 24][number as usize % 7];
         let (long, other) = (random.within(1_000, 6_000), random.within(1, 12));
         let mut layout = |transposed: bool| {
@@ -72,7 +72,7 @@ fn long_axes_of_short_pieces() {
 #[test]
 fn staged_copies_in_chunks_of_any_size() {
     let mut random = Random::new(12);
-    for number in 0..if full_sweep() { 40_000 } else { 2_000 } {
+    for number in 0..if full_sweep() { 40_000 } else { 500 } {
         let elems = if number % 8 == 0 { 20_000 } else { 2_000 };
         let case = Case::random(&mut random, &Kinds { elems, ..Kinds::default() });
         let bytes = case.moving.elem_bytes();
@@ -86,7 +86,7 @@ fn staged_copies_in_chunks_of_any_size() {
 #[test]
 fn staged_copies_that_keep_some_of_what_they_pack() {
     let mut random = Random::new(13);
-    let (cases, mut kept) = (if full_sweep() { 20_000 } else { 500 }, 0);
+    let (cases, mut kept) = (if full_sweep() { 20_000 } else { 150 }, 0);
     for number in 0..cases {
         let elem = [1, 4, 8, 15, 16][random.within(0, 4) as usize];
         // Pieces of two lines and more.
@@ -146,7 +146,7 @@ fn staged_copies_that_keep_nothing_of_other_rows() {
 #[test]
 fn rank_packers_with_fragments_of_any_size() {
     let mut random = Random::new(13);
-    for number in 0..if full_sweep() { 10_000 } else { 600 } {
+    for number in 0..if full_sweep() { 10_000 } else { 150 } {
         let case = Case::random(&mut random, &Kinds { elems: 800, ..Kinds::default() });
         let strategy = [Strategy::Optimal, Strategy::Async, Strategy::Caterpillar][number as usize % 3];
         let options = MessagesOptions::default().with_strategy(strategy);
@@ -195,19 +195,19 @@ fn sweep_messages(seed: u64, cases: u64, kinds: &Kinds) -> u64 {
 #[test]
 fn messages_by_every_strategy_in_any_memory() {
     let kinds = Kinds { procs: 3, elems: 600, dims: 1..4, ..Kinds::default() };
-    let runs = sweep_messages(9, if full_sweep() { 5_000 } else { 150 }, &kinds);
-    assert!(runs > if full_sweep() { 30_000 } else { 900 }, "{runs} runs");
+    let runs = sweep_messages(9, if full_sweep() { 5_000 } else { 40 }, &kinds);
+    assert!(runs > if full_sweep() { 30_000 } else { 200 }, "{runs} runs");
 }
 
 #[test]
 fn messages_between_many_ranks() {
-    sweep_messages(10, if full_sweep() { 400 } else { 12 }, &Kinds { dims: 2..5, ..Kinds::default() });
+    sweep_messages(10, if full_sweep() { 400 } else { 6 }, &Kinds { dims: 2..5, ..Kinds::default() });
 }
 
 #[test]
 fn messages_of_larger_arrays() {
     let kinds = Kinds { elems: 60_000, dims: 1..4, procs: 3, ..Kinds::default() };
-    sweep_messages(11, if full_sweep() { 600 } else { 12 }, &kinds);
+    sweep_messages(11, if full_sweep() { 600 } else { 6 }, &kinds);
 }
 
 /// Runs everything that runs a plan on random test cases.
@@ -234,7 +234,7 @@ fn small_kinds() -> Kinds {
 
 #[test]
 fn several_arrays_with_strides_of_their_own() {
-    sweep_everything(21, if full_sweep() { 20_000 } else { 400 }, |random| {
+    sweep_everything(21, if full_sweep() { 20_000 } else { 100 }, |random| {
         Several::random(random, &small_kinds())
     });
 }
@@ -243,16 +243,16 @@ fn several_arrays_with_strides_of_their_own() {
 #[test]
 fn replicated_sources_and_destinations() {
     let kinds = Kinds { replicated: true, ..small_kinds() };
-    let cases = if full_sweep() { 5_000 } else { 300 };
+    let cases = if full_sweep() { 5_000 } else { 80 };
     sweep_everything(24, cases, |random| Several::random(random, &kinds));
-    sweep(25, if full_sweep() { 40_000 } else { 100 }, &Kinds { replicated: true, ..Kinds::default() });
-    let runs = sweep_messages(26, if full_sweep() { 1_000 } else { 40 }, &kinds);
-    assert!(runs > if full_sweep() { 6_000 } else { 240 }, "{runs} runs");
+    sweep(25, if full_sweep() { 40_000 } else { 30 }, &Kinds { replicated: true, ..Kinds::default() });
+    let runs = sweep_messages(26, if full_sweep() { 1_000 } else { 12 }, &kinds);
+    assert!(runs > if full_sweep() { 6_000 } else { 60 }, "{runs} runs");
 }
 
 #[test]
 fn sums_of_every_type() {
-    let cases = if full_sweep() { 8_000 } else { 150 };
+    let cases = if full_sweep() { 8_000 } else { 40 };
     sweep_everything(22, cases, |random| Sums::<f32, C128>::random(random, &small_kinds()));
     sweep_everything(23, cases, |random| Sums::<C64, f64>::random(random, &small_kinds()));
 }

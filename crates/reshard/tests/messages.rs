@@ -273,7 +273,7 @@ fn with_timeout(test: impl FnOnce() + Send + 'static) {
         test();
         ended.send(()).ok();
     });
-    let limit = Duration::from_secs(if full_sweep() { 3600 } else { 60 });
+    let limit = Duration::from_secs(if full_sweep() { 3600 } else { 1200 });
     if end.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
         std::process::abort();
     }

@@ -162,8 +162,8 @@ fn what_is_not_permitted() {
     let program = folder.path("reshard");
     std::fs::copy(PROGRAM, &program).unwrap();
     let program = program.to_str().unwrap().to_string();
-    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "timeout", "60", &program];
-    let plain = ["timeout", "60", &program[..]];
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "timeout", "1200", &program];
+    let plain = ["timeout", "1200", &program[..]];
     let is_root = std::fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     let by = if is_root.unwrap() { &nobody[..] } else { &plain[..] };
     let tried = folder.run_by(by, "--version");

@@ -267,4 +267,9 @@ fn only_the_same_run_is_continued() {
     let before = &calls[lines[0]..lines[1]];
     let synced = |name: &str| before.iter().filter(|call| call.starts_with(name)).count();
     assert_eq!((synced("fdatasync"), synced("fsync")), (1 + 3, 1), "{before:?}");
+    // Before the set gets its name, the names of its files are durable.
+    let named = calls.iter().position(|call| call.starts_with("renameat2")).unwrap();
+    let manifest = calls[..named].iter().rposition(|call| call.starts_with("renameat ")).unwrap();
+    let between = &calls[manifest..named];
+    assert!(between.iter().any(|call| call.starts_with("fsync")), "{between:?}");
 }

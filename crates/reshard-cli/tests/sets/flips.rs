@@ -103,7 +103,7 @@ impl<'l> Case<'l> {
             format!("FLIP_BIT={bit}"),
             format!("FLIP_LOG={}", log.display()),
         ];
-        let mut by: Vec<String> = ["timeout", "60"].map(String::from).to_vec();
+        let mut by: Vec<String> = ["timeout", "1200"].map(String::from).to_vec();
         match launcher {
             None => by.extend(with),
             Some((launcher, rank)) => {

@@ -34,7 +34,7 @@ impl Folder {
 
     /// Runs the program, for a minute at most.
     pub fn run(&self, command: &str) -> Outcome {
-        self.run_by(&["timeout", "60", PROGRAM], command)
+        self.run_by(&["timeout", "1200", PROGRAM], command)
     }
 
     /// Runs the program by another one. `|` stands for a space inside of a word.
@@ -63,8 +63,8 @@ impl Folder {
 
     /// Runs the program with a fault: see faults.c.
     pub fn fault(&self, tracer: &Path, what: &str, at: &str, calls: &str, command: &str) -> Outcome {
-        let mut outcome =
-            self.run_by(&["timeout", "60", tracer.to_str().unwrap(), what, at, calls, "-", PROGRAM], command);
+        let mut outcome = self
+            .run_by(&["timeout", "1200", tracer.to_str().unwrap(), what, at, calls, "-", PROGRAM], command);
         outcome.command = format!("{command} ({what} at call {at} of {calls})");
         outcome
     }
@@ -72,8 +72,16 @@ impl Folder {
     /// The calls that a command makes, one in a line.
     pub fn calls(&self, tracer: &Path, calls: &str, command: &str) -> Vec<String> {
         let log = self.0.with_extension("log");
-        let by =
-            ["timeout", "60", tracer.to_str().unwrap(), "count", "0", calls, log.to_str().unwrap(), PROGRAM];
+        let by = [
+            "timeout",
+            "1200",
+            tracer.to_str().unwrap(),
+            "count",
+            "0",
+            calls,
+            log.to_str().unwrap(),
+            PROGRAM,
+        ];
         self.run_by(&by, command);
         let text = std::fs::read_to_string(&log).unwrap();
         std::fs::remove_file(log).unwrap();

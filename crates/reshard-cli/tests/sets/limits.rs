@@ -17,7 +17,7 @@ fn with_threads(folder: &Folder, threads: u32, command: &str) -> Option<Outcome>
         println!("this process cannot become another user, so a limit on threads is not tested");
         return None;
     }
-    let mut all = vec!["timeout", "60"];
+    let mut all = vec!["timeout", "1200"];
     all.extend(by);
     all.push(PROGRAM);
     Some(folder.run_by(&all, command))
@@ -73,7 +73,7 @@ fn files_that_may_not_be_so_long_are_named() {
     let convert = "convert source new --to 3x1/7x9";
     let make = "make made --shape 400x300 --layout 2x2/8x8";
     for command in [convert, make] {
-        let outcome = folder.run_by(&["prlimit", "--fsize=100000", "timeout", "60", PROGRAM], command);
+        let outcome = folder.run_by(&["prlimit", "--fsize=100000", "timeout", "1200", PROGRAM], command);
         outcome.refused(1, "allow more with `ulimit -f`");
     }
     folder.good(&format!("{convert} --resume"));

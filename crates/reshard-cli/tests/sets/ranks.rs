@@ -37,7 +37,7 @@ const CASES: [(&str, &str); 2] = [
 /// A command by three ranks, one of them under the tracer.
 fn traced(launcher: &[&str], rank: usize, tracer: [&str; 5], command: &str) -> Vec<String> {
     let words = || command.split_whitespace().map(|word| word.replace('|', " "));
-    let mut by: Vec<String> = ["timeout", "60"].iter().chain(launcher).map(|word| (*word).into()).collect();
+    let mut by: Vec<String> = ["timeout", "1200"].iter().chain(launcher).map(|word| (*word).into()).collect();
     for other in 0..3 {
         by.extend((other > 0).then(|| ":".into()));
         by.extend(["-n".into(), "1".into()]);
@@ -124,7 +124,7 @@ fn continued(
         (false, false) => folder.good(&resume),
         (false, true) => {
             let mut by: Vec<String> =
-                ["timeout", "60"].iter().chain(launcher).map(|word| (*word).into()).collect();
+                ["timeout", "1200"].iter().chain(launcher).map(|word| (*word).into()).collect();
             by.extend(["-n".into(), "3".into(), PROGRAM.into()]);
             by.extend(resume.split_whitespace().map(|word| word.replace('|', " ")));
             assert_eq!(run(folder, &by), Some(0), "{when}");

@@ -231,7 +231,7 @@ fn ranks_that_expect_something_else_are_an_error_of_all() {
             continue;
         }
         let launched = |second: &str| {
-            let mut by: Vec<&str> = [&["timeout", "300"], launcher].concat();
+            let mut by: Vec<&str> = [&["timeout", "1200"], launcher].concat();
             for (rank, expected) in ["right.json", second].into_iter().enumerate() {
                 by.extend((rank > 0).then_some(":"));
                 by.extend([

@@ -1,7 +1,7 @@
 //! Pools of real threads. `loom_models` tries all interleavings of small ones.
 
 use super::{Panicked, ThreadPool};
-use crate::sync::timeout::within_a_minute;
+use crate::sync::timeout::within_minutes;
 use reshard_testkit::allocations;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ fn counters(workers: usize) -> Vec<AtomicU64> {
 
 #[test]
 fn every_worker_gets_every_job_once() {
-    within_a_minute(|| {
+    within_minutes(|| {
         for workers in [1, 2, 3, 8] {
             let mut pool = ThreadPool::new(workers).unwrap();
             assert_eq!(pool.workers(), workers);
@@ -29,7 +29,7 @@ fn every_worker_gets_every_job_once() {
 
 #[test]
 fn workers_stay_on_their_threads_and_the_caller_is_the_first() {
-    within_a_minute(|| {
+    within_minutes(|| {
         let mut pool = ThreadPool::new(3).unwrap();
         let identities = || Mutex::new(vec![None::<ThreadId>; 3]);
         let seen = [identities(), identities()];
@@ -56,7 +56,7 @@ fn a_pool_of_no_workers_has_one() {
 
 #[test]
 fn run_returns_after_the_slowest_worker() {
-    within_a_minute(|| {
+    within_minutes(|| {
         let mut pool = ThreadPool::new(3).unwrap();
         for slow in 0..3 {
             let ended = AtomicUsize::new(0);
@@ -73,7 +73,7 @@ fn run_returns_after_the_slowest_worker() {
 
 #[test]
 fn the_lowest_panic_is_reported_when_all_have_ended_and_the_pool_goes_on() {
-    within_a_minute(|| {
+    within_minutes(|| {
         let mut pool = ThreadPool::new(4).unwrap();
         for round in 0..200 {
             let panicking = round % 4;
@@ -101,7 +101,7 @@ impl Drop for PanicOnDrop {
 
 #[test]
 fn any_payload_is_survived() {
-    within_a_minute(|| {
+    within_minutes(|| {
         for workers in [1, 2] {
             let mut pool = ThreadPool::new(workers).unwrap();
             let worker = workers - 1;
@@ -129,7 +129,7 @@ fn any_payload_is_survived() {
 
 #[test]
 fn a_job_allocates_nothing_on_any_thread() {
-    within_a_minute(|| {
+    within_minutes(|| {
         for workers in [1, 2, 5] {
             let mut pool = ThreadPool::new(workers).unwrap();
             let (before, after) = (counters(workers), counters(workers));
@@ -160,7 +160,7 @@ fn a_job_allocates_nothing_on_any_thread() {
 
 #[test]
 fn five_hundred_workers_share_few_processors() {
-    within_a_minute(|| {
+    within_minutes(|| {
         let mut pool = ThreadPool::new(500).unwrap();
         let calls = counters(500);
         for _ in 0..20 {
@@ -172,7 +172,7 @@ fn five_hundred_workers_share_few_processors() {
 
 #[test]
 fn dropping_ends_the_threads_whether_they_spin_or_sleep() {
-    within_a_minute(|| {
+    within_minutes(|| {
         for round in 0..200 {
             let pool = ThreadPool::new(1 + round % 4).unwrap();
             if round % 8 == 0 {

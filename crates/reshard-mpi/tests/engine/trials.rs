@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const LONG: Option<Duration> = Some(Duration::from_secs(60));
+const LONG: Option<Duration> = Some(Duration::from_secs(1200));
 const DEADLINE: Duration = Duration::from_millis(150);
 
 const MOVERS: [Mover; 7] = [

@@ -15,7 +15,7 @@ use std::thread::{park, sleep};
 use std::time::Duration;
 
 /// How long a test waits for its ranks.
-const LONG: Option<Duration> = Some(Duration::from_secs(60));
+const LONG: Option<Duration> = Some(Duration::from_secs(1200));
 
 /// One rank of a test.
 pub trait World: ToCommunicator {

@@ -45,17 +45,17 @@ fn calls(installation: &Installation) {
     // MPICH's processes do not yield while they wait: more of them than processors take their time.
     let quick = installation.family == "Open MPI";
     let sets: &[(usize, u64)] = match quick {
-        true => &[(1, 128), (2, 128), (3, 128), (4, 128), (5, 128), (6, 128), (7, 128), (8, 128)],
-        false => &[(1, 70), (2, 70), (3, 40), (4, 20)],
+        true => &[(1, 32), (2, 32), (3, 32), (4, 32), (5, 32), (6, 32), (7, 32), (8, 32)],
+        false => &[(1, 20), (2, 20), (3, 12), (4, 8)],
     };
     for &(ranks, sets) in sets {
-        let sets = if full_sweep() { sets * 10 } else { sets };
+        let sets = if full_sweep() { sets * 40 } else { sets };
         let outcome = installation.launch(&format!("sets {} {sets}", 41 * ranks), ranks);
         outcome.succeeded(ranks);
         outcome.show("sets:");
     }
     installation.launch("hidden 5 20", 4).succeeded(4);
-    let engine_sets = if quick { 100 } else { 20 };
+    let engine_sets = if quick { 100 } else { 20 } / if full_sweep() { 1 } else { 3 };
     for ranks in if quick { vec![2, 4, 7] } else { vec![2] } {
         for way in ["engine", "collective"] {
             let part = format!("{way}-sets {} {engine_sets}", 43 * ranks);
@@ -63,7 +63,7 @@ fn calls(installation: &Installation) {
         }
     }
     if quick {
-        installation.launch("groups 600", 5).succeeded(5);
+        installation.launch(if full_sweep() { "groups 600" } else { "groups 150" }, 5).succeeded(5);
     }
     for ranks in if quick { vec![1, 4, 6] } else { vec![2] } {
         let outcome = installation.launch(&format!("transposes {} 40", 7 * ranks), ranks);
@@ -81,12 +81,14 @@ fn calls(installation: &Installation) {
     if quick {
         // The launcher of others ends all when one dies.
         installation.launch_with(&["--enable-recovery"], "killed", 3).succeeded(2);
-        installation.launch("many-shapes 3000", 4).succeeded(4);
+        installation
+            .launch(if full_sweep() { "many-shapes 3000" } else { "many-shapes 1000" }, 4)
+            .succeeded(4);
     }
     installation.launch("different-contexts", 2).succeeded(2);
     installation.launch("names", 2).succeeded(2);
     installation.launch("arguments", 4).succeeded(4);
-    let trials = if full_sweep() { 1_000 } else { 100 };
+    let trials = if full_sweep() { 1_000 } else { 30 };
     let ranks = if quick { 4 } else { 2 };
     let outcome = installation.launch(&format!("disagreement 7 {trials}"), ranks);
     outcome.succeeded(ranks);
@@ -94,9 +96,9 @@ fn calls(installation: &Installation) {
     let calls = if full_sweep() {
         200_000
     } else if quick {
-        3_000
-    } else {
         1_000
+    } else {
+        300
     };
     let outcome = installation.launch(&format!("contexts {calls}"), ranks);
     outcome.succeeded(ranks);

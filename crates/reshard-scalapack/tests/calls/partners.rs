@@ -20,7 +20,7 @@ pub fn progress(host: &Host) {
         };
         if rank == 1 {
             let request = std::slice::from_mut(request.as_mut().unwrap());
-            reshard_mpi::mpi::wait(request, Some(Duration::from_secs(60))).unwrap();
+            reshard_mpi::mpi::wait(request, Some(Duration::from_secs(1200))).unwrap();
             assert!(message.iter().all(|&byte| byte == 1));
         }
         let descriptor = simple.descriptor;
@@ -29,7 +29,7 @@ pub fn progress(host: &Host) {
         assert_eq!((last_error(), &simple.a), (None, &simple.b));
         if rank == 0 {
             let request = std::slice::from_mut(request.as_mut().unwrap());
-            reshard_mpi::mpi::wait(request, Some(Duration::from_secs(60))).unwrap();
+            reshard_mpi::mpi::wait(request, Some(Duration::from_secs(1200))).unwrap();
         }
         host.destroy(simple.context);
     }

@@ -17,7 +17,7 @@ fn on_all<T: Send>(ranks: usize, run: impl Fn(Ranks, usize) -> T + Sync) -> Vec<
     std::thread::scope(|scope| {
         let run = &run;
         let one = |(rank, comm): (usize, Arc<Communicator>)| {
-            scope.spawn(move || run(Ranks::of(&comm, Duration::from_secs(60)).unwrap(), rank))
+            scope.spawn(move || run(Ranks::of(&comm, Duration::from_secs(1200)).unwrap(), rank))
         };
         let threads: Vec<_> = communicators.into_iter().enumerate().map(one).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -2,7 +2,7 @@
 
 use super::{Failed, Mailbox, SlotHandle};
 use crate::pool::ThreadPool;
-use crate::sync::timeout::within_a_minute;
+use crate::sync::timeout::within_minutes;
 use reshard_testkit::allocations;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -77,7 +77,7 @@ fn all_pairs(ranks: usize) -> Vec<(usize, usize)> {
 
 #[test]
 fn many_fragments_through_one_slot_arrive_whole_and_in_order() {
-    within_a_minute(|| {
+    within_minutes(|| {
         let endpoints = [(0, 1)];
         let (mut mailbox, buffers) = (Mailbox::new(2, 1, &endpoints), SlotWords::new(2, 1));
         for _ in 0..200 {
@@ -94,7 +94,7 @@ fn many_fragments_through_one_slot_arrive_whole_and_in_order() {
 
 #[test]
 fn everybody_to_everybody_and_to_itself() {
-    within_a_minute(|| {
+    within_minutes(|| {
         for (ranks, slots, rounds) in [(1, 1, 10), (5, 1, 200), (16, 3, 50)] {
             let endpoints = all_pairs(ranks);
             let (mut mailbox, buffers) =
@@ -110,7 +110,7 @@ fn everybody_to_everybody_and_to_itself() {
 
 #[test]
 fn five_hundred_ranks_pass_fragments_around_a_ring() {
-    within_a_minute(|| {
+    within_minutes(|| {
         let endpoints: Vec<_> = (0..500).map(|rank| (rank, (rank + 1) % 500)).collect();
         let (mailbox, buffers) = (Mailbox::new(500, 2, &endpoints), SlotWords::new(500, 2));
         ThreadPool::new(500)
@@ -191,7 +191,7 @@ fn events_before_a_wait_end_it_at_once() {
 
 #[test]
 fn a_failing_rank_wakes_everybody_and_reset_forgets_it() {
-    within_a_minute(|| {
+    within_minutes(|| {
         let ranks = 6;
         let endpoints = all_pairs(ranks);
         let (mut mailbox, buffers) = (Mailbox::new(ranks, 1, &endpoints), SlotWords::new(ranks, 1));
@@ -243,7 +243,7 @@ fn the_first_failure_stays_named() {
 
 #[test]
 fn nobody_begins_a_step_before_all_have_finished_the_last() {
-    within_a_minute(|| {
+    within_minutes(|| {
         let ranks = 5;
         let mut mailbox = Mailbox::new(ranks, 1, &[]);
         for _ in 0..200 {
