@@ -1,7 +1,7 @@
 //! Runs the programs of tests that cargo has built: one for each processor at a time, each of its tests after the other, so that the
 //! duration of every test is known. A program that passed before is not run again if nothing changed that it depends on.
 
-use crate::tools::{Outcome, cargo, program, say};
+use crate::tools::{self, Outcome, cargo, program, say};
 use std::collections::VecDeque;
 use std::env;
 use std::fs;
@@ -43,8 +43,11 @@ const LONGEST_FIRST: [&str; 7] = [
 /// Programs whose tests take minutes: each test is run by itself, so that all processors have something to do to the end.
 const CUT: [&str; 2] = ["reshard-mpi engine", "reshard conformance"];
 
-/// Packages whose tests look at all sources, or build other programs of them.
-const LOOK_AT_ALL: [&str; 2] = ["xtask", "reshard-scalapack-lp64"];
+/// The package whose tests look at all sources, or build other programs of them.
+const LOOKS_AT_ALL: &str = "xtask";
+
+/// Packages whose tests load a library that cargo does not name with them.
+const LOADS: [(&str, &str); 1] = [("reshard-scalapack-lp64", "libreshard_scalapack.so")];
 
 /// Programs that some tests need, and how each says its version.
 const TOOLS: [(&str, &str); 9] = [
@@ -190,7 +193,7 @@ fn built(kind: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result
         };
         let Some(folder) = Path::new(manifest).parent().filter(|_| is_test(line)) else { continue };
         let package = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
-        let looks_at_all = LOOK_AT_ALL.contains(&&package[..]);
+        let looks_at_all = package == LOOKS_AT_ALL;
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(data);
         hash_file(&mut hasher, Path::new(path));
@@ -201,6 +204,9 @@ fn built(kind: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result
             for path in products(other) {
                 hash_file(&mut hasher, Path::new(path));
             }
+        }
+        for (_, library) in LOADS.iter().filter(|(by, _)| *by == package) {
+            hash_file(&mut hasher, Path::new(&tools::built(library)));
         }
         if looks_at_all {
             hasher.write_u64(hash_of_data(|_| true));
