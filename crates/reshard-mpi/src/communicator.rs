@@ -403,10 +403,11 @@ impl Drop for Registration {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::transport::ThreadTransport;
 
     #[test]
     fn stray_messages_with_tags_that_are_used_again_are_dropped() {
-        let ranks = crate::in_process::group(2);
+        let ranks: Vec<_> = ThreadTransport::groups([2, 0]).into_iter().map(Communicator::new).collect();
         let (first, tag) = (5 * TAGS, 7);
         ranks[0].first.set(first).unwrap();
         let mut stray = ranks[1].transport.buffer(8).unwrap();

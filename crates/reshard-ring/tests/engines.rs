@@ -62,27 +62,27 @@ fn any_plan(random: &mut Random, max_procs: u64) -> Arc<RingPlan> {
     Arc::new(plan)
 }
 
-const RINGS: u64 = 500;
+const RINGS: u64 = 150;
 
 #[test]
 fn threads_run_any_ring() {
     let mut random = Random::new(21);
     let mut kinds = std::collections::BTreeMap::new();
-    for ring in 0..if full_sweep() { 40 * RINGS } else { RINGS } {
+    for ring in 0..if full_sweep() { 20_000 } else { RINGS } {
         let plan = any_plan(&mut random, 12);
         run_twice(&plan, &mut Engine::Threads(RingThreads::new(Arc::clone(&plan))), ring);
         let problem = plan.problem();
         *kinds.entry((problem.direction() == Direction::Uni, problem.is_ordered())).or_insert(0) += 1;
     }
     println!("(one way, in order): {kinds:?}");
-    assert!(kinds.len() == 4 && kinds.values().all(|&count| count >= 20), "{kinds:?}");
+    assert!(kinds.len() == 4 && kinds.values().all(|&count| count >= 5), "{kinds:?}");
 }
 
 #[test]
 fn messages_run_any_ring_in_any_memory() {
     let mut random = Random::new(22);
     let mut limited = 0;
-    for ring in 0..if full_sweep() { 10 * RINGS } else { RINGS } {
+    for ring in 0..if full_sweep() { 5_000 } else { RINGS } {
         let plan = any_plan(&mut random, 12);
         let unlimited = RingMessages::new(Arc::clone(&plan), None).unwrap();
         let max_bytes = unlimited.scratch_bytes();

@@ -68,7 +68,7 @@ fn programs_work_item_by_item() {
 #[test]
 fn the_check_sees_what_a_replay_sees() {
     let mut random = Random::new(2);
-    let cases = if full_sweep() { 200_000 } else { 8_000 };
+    let cases = if full_sweep() { 200_000 } else { 3_000 };
     let (mut refused, mut accepted) = (0, 0);
     for case in 0..cases {
         let ring = any_ring(&mut random, 6, 6);
@@ -129,7 +129,7 @@ fn the_check_sees_items_between_the_ends_of_runs() {
     // Items are passed on at another pace than they arrive: the margin differs from item to item by a unit of time.
     let mut random = Random::new(22);
     let (mut refused, mut accepted) = (0, 0);
-    for case in 0..if full_sweep() { 1_000_000 } else { 100_000 } {
+    for case in 0..if full_sweep() { 1_000_000 } else { 30_000 } {
         let (load, first, second) = (random.within(0, 2), random.within(2, 12), random.within(2, 12));
         if load + first < second {
             continue;
@@ -159,7 +159,7 @@ fn the_check_sees_items_between_the_ends_of_runs() {
         *if checked.is_ok() { &mut accepted } else { &mut refused } += 1;
     }
     println!("{refused} refused, {accepted} accepted");
-    assert!(refused > 1_000 && accepted > 1_000);
+    assert!(refused > 300 && accepted > 300);
 }
 
 #[test]

@@ -60,20 +60,23 @@ impl Directory {
 
     /// The names of all that is in it but directories, where they are texts.
     pub fn names(&self) -> Result<Vec<String>> {
-        let failed = |errno| {
+        let list = || -> rustix::io::Result<Vec<String>> {
+            let mut names = Vec::new();
+            for entry in Dir::read_from(&self.handle)? {
+                let entry = entry?;
+                if let Ok(name) = entry.file_name().to_str()
+                    && entry.file_type() != FileType::Directory
+                {
+                    names.push(name.to_string());
+                }
+            }
+            Ok(names)
+        };
+        // From the first name again: a listing does not go on after a failure.
+        retry_on_intr(list).map_err(|errno| {
             let found = format!("the directory {} cannot be read: {errno}", self.shown);
             Error::new(ErrorKind::External, found)
-        };
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&self.handle).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if let Ok(name) = entry.file_name().to_str()
-                && entry.file_type() != FileType::Directory
-            {
-                names.push(name.to_string());
-            }
-        }
-        Ok(names)
+        })
     }
 
     /// Creates a file of the set; one that exists is not touched.

@@ -52,7 +52,7 @@ fn main() {
     let mut random = Random::new(12);
     let kinds = Kinds { procs: 3, dims: 1..4, ..Kinds::default() };
     let larger = Kinds { elems: 40_000, ..kinds.clone() };
-    let pairs = if full_sweep() { 1000 } else { 100 };
+    let pairs = if full_sweep() { 1000 } else { 30 };
     let mut done = 0;
     while done < pairs {
         let kinds = if random.one_in(10) { &larger } else { &kinds };

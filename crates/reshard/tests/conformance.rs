@@ -207,7 +207,7 @@ fn messages_between_many_ranks() {
 #[test]
 fn messages_of_larger_arrays() {
     let kinds = Kinds { elems: 60_000, dims: 1..4, procs: 3, ..Kinds::default() };
-    sweep_messages(11, if full_sweep() { 600 } else { 6 }, &kinds);
+    sweep_messages(11, if full_sweep() { 600 } else { 3 }, &kinds);
 }
 
 /// Runs everything that runs a plan on random test cases.

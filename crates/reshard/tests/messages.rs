@@ -58,7 +58,7 @@ fn plan_of(cases: &[Case]) -> Arc<Plan> {
 #[test]
 fn several_arrays_in_one_run() {
     let mut random = Random::new(21);
-    for _ in 0..if full_sweep() { 3000 } else { 100 } {
+    for _ in 0..if full_sweep() { 3000 } else { 30 } {
         // Some arrays with equal problems but different element sizes and triangles, and some with different problems.
         let mut cases = Vec::new();
         for _ in 0..random.within(1, 2) {
@@ -101,7 +101,7 @@ fn arrays_that_move_alike_share_their_messages() {
 #[test]
 fn reports_count_what_was_scheduled() {
     let mut random = Random::new(22);
-    for _ in 0..if full_sweep() { 1000 } else { 40 } {
+    for _ in 0..if full_sweep() { 1000 } else { 12 } {
         let case = Case::random(&mut random, &Kinds { all_sorts: false, ..small() });
         let plan = plan_of(std::slice::from_ref(&case));
         let options = some_options(&mut random, &plan);
@@ -154,7 +154,7 @@ fn both<T: Number>(
 #[test]
 fn scaled_like_the_other_engine() {
     let mut random = Random::new(23);
-    for number in 0..if full_sweep() { 4000 } else { 120 } {
+    for number in 0..if full_sweep() { 4000 } else { 30 } {
         let case = Case::random(&mut random, &small());
         let moving = |bytes| case.moving.clone().of_bytes(bytes).unwrap();
         // Sometimes NaN: a factor of zero must not let it through.
@@ -181,7 +181,7 @@ fn scaled_like_the_other_engine() {
 fn triangles_of_many_shapes() {
     let mut random = Random::new(24);
     let parts = [Triangle::UPPER, Triangle::LOWER, Triangle::STRICTLY_UPPER, Triangle::STRICTLY_LOWER];
-    for number in 0..if full_sweep() { 4000 } else { 120 } {
+    for number in 0..if full_sweep() { 4000 } else { 30 } {
         let mut case =
             Case::random(&mut random, &Kinds { dims: 2..3, procs: 4, elems: 900, ..Kinds::default() });
         case.moving = case.moving.only(parts[number % 4]).unwrap();
@@ -234,7 +234,7 @@ fn arrays_beyond_the_caches() {
 #[test]
 fn too_little_memory_is_refused_with_a_sentence() {
     let mut random = Random::new(25);
-    for _ in 0..if full_sweep() { 2000 } else { 60 } {
+    for _ in 0..if full_sweep() { 2000 } else { 20 } {
         let case = Case::random(&mut random, &small());
         let plan = plan_of(std::slice::from_ref(&case));
         let with =
@@ -284,7 +284,7 @@ fn with_timeout(test: impl FnOnce() + Send + 'static) {
 fn a_rank_that_fails_is_named_and_nobody_waits_for_it() {
     with_timeout(|| {
         let mut random = Random::new(26);
-        for _ in 0..if full_sweep() { 1000 } else { 40 } {
+        for _ in 0..if full_sweep() { 1000 } else { 12 } {
             let kinds = if random.one_in(5) { Kinds { elems: 30_000, ..small() } } else { small() };
             let case = Case::random(&mut random, &kinds);
             let cases = std::slice::from_ref(&case);
