@@ -28,12 +28,12 @@ COMM = MPI.COMM_WORLD
 RANK = COMM.rank
 
 
-def own(case: Case, slow: Any, whole: np.ndarray) -> np.ndarray | None:
-    return slow.part(whole, RANK) if RANK in slow.ranks else None
+def own(case: Case, slow: Any, whole: np.ndarray, rank: int = RANK) -> np.ndarray | None:
+    return slow.part(whole, rank) if rank in slow.ranks else None
 
 
-def check(case: Case, out: np.ndarray | None, seed: int) -> None:
-    expected = own(case, case.dst, case.after)
+def check(case: Case, out: np.ndarray | None, seed: int, rank: int = RANK) -> None:
+    expected = own(case, case.dst, case.after, rank)
     if expected is None:
         assert out is None, seed
         return
@@ -44,10 +44,10 @@ def check(case: Case, out: np.ndarray | None, seed: int) -> None:
         assert bits(out) == bits(expected), f"case {seed}: rank {RANK}"
 
 
-def laid(layout: reshard.Layout, part: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
+def laid(layout: reshard.Layout, part: np.ndarray | None, dtype: np.dtype, rank: int = RANK) -> np.ndarray | None:
     if part is None:
         return None
-    array = layout.empty(RANK, dtype)
+    array = layout.empty(rank, dtype)
     array[...] = part
     return array
 
@@ -326,6 +326,181 @@ def groups() -> None:
         raises(reshard.Error, "comm was given as", lambda wrong=wrong: reshard.Plan(src, dst, "i4", wrong))
     between.Free()
     everybody.Free()
+    print("fine")
+
+
+class Programs:
+    """Random programs on many communicators, which are made and freed in any order; some plans and runs outlive MPI.
+
+    All ranks draw the same of ``shared``, and each for itself of ``own``.
+    """
+
+    def __init__(self) -> None:
+        self.left: list[Any] = []
+        self.right = self.refused = 0
+
+    def play(self, seed: list[int]) -> None:
+        self.shared, self.own = np.random.default_rng(seed), np.random.default_rng([*seed, RANK + 1])
+        self.groups: list[dict[str, Any] | None] = []
+        self.works: list[dict[str, Any]] = []
+        self.names = 0
+        for _ in range(self.shared.integers(2, 6)):
+            self.make_group()
+        for _ in range(self.shared.integers(2, 5)):
+            self.make_plan()
+        for _ in range(self.shared.integers(3, 8)):
+            kind = self.shared.integers(0, 7)
+            if kind == 0:
+                self.make_group()
+            elif kind == 1:
+                self.make_plan()
+            elif kind == 2:
+                self.free(int(self.shared.integers(0, len(self.groups))))
+            else:
+                self.run_some()
+        keeps = self.shared.integers(0, 8) == 0
+        for number, group in enumerate(self.groups):
+            if self.own.integers(0, 2) and self.works:
+                self.drop(self.works.pop(int(self.own.integers(0, len(self.works)))))
+            if group is not None and not keeps:
+                self.free(number)
+                group["aside"].Free()
+        for work in self.works:
+            self.drop(work)
+
+    def make_group(self) -> None:
+        colors = [int(color) if color < 3 else MPI.UNDEFINED for color in self.shared.integers(0, 4, COMM.size)]
+        kind, parent = int(self.shared.integers(0, 8)), int(self.shared.integers(-1, len(self.groups)))
+        made, group = MPI.COMM_NULL, self.groups[parent] if parent >= 0 else {"comm": COMM}
+        source = MPI.COMM_NULL if group is None else group["comm"]
+        if kind < 3:
+            made = [lambda: COMM, lambda: MPI.COMM_SELF, MPI.COMM_SELF.Dup][kind]()
+        elif source != MPI.COMM_NULL and kind == 3:
+            self.refuse_between(source)
+        elif source != MPI.COMM_NULL:
+            made = source.Dup() if kind == 4 else source.Split(colors[RANK], -RANK)
+        if made == MPI.COMM_NULL:
+            self.groups.append(None)
+            return
+        aside = made.Dup()
+        members = aside.allgather(RANK)
+        self.groups.append({"comm": made, "aside": aside, "members": members, "rank": aside.rank, "size": aside.size, "kept": kind < 2})
+
+    def refuse_between(self, comm: Any) -> None:
+        """A communicator between two groups is refused, and everything goes on."""
+        if comm.size == 1:
+            return
+        side = int(2 * comm.rank >= comm.size)
+        half = comm.Split(side)
+        between = half.Create_intercomm(0, comm, 0 if side else (comm.size + 1) // 2, 7)
+        raises(reshard.Error, "comm was given as", lambda: reshard.Plan("1/4 of 4", "1/2 of 4", "i4", between))
+        between.Free()
+        half.Free()
+        self.refused += 1
+
+    def free(self, number: int) -> None:
+        group = self.groups[number]
+        if group is not None and group["comm"] != MPI.COMM_NULL and not group["kept"]:
+            group["comm"].Free()
+
+    def make_plan(self) -> None:
+        number, seed, name = int(self.shared.integers(0, len(self.groups))), int(self.shared.integers(0, 1 << 30)), self.names
+        mover = [None, "private", "cma", "messages", "mixed", "lockstep"][int(self.shared.integers(0, 6))]
+        odd, wrong = int(self.shared.integers(0, COMM.size)), bool(self.shared.integers(0, 3) == 0)
+        self.names += 1
+        group = self.groups[number]
+        if group is None or group["comm"] == MPI.COMM_NULL:
+            return
+        case = random_case(seed, group["size"])
+        mover = None if mover == "cma" and case.scales else mover
+
+        def plan(mover: str | None) -> reshard.Plan:
+            src, dst = (reshard.layout(side.notation, shape=side.shape) for side in (case.src, case.dst))
+            return reshard.Plan(src, dst, case.dtype, group["comm"], mover=mover, **case.arguments)
+
+        if wrong and odd in group["members"]:
+            is_odd = odd == RANK
+            raises(reshard.Error, "" if is_odd else f"rank {group['members'].index(odd)}", lambda: plan("pigeon" if is_odd else mover))
+            self.refused += 1
+        try:
+            made = plan(mover)
+        except reshard.Error:
+            # The system may forbid it.
+            assert mover == "cma", f"{mover} is refused"
+            made = plan(None)
+        self.works.append({"name": name, "group": group, "case": case, "plan": made, "seed": seed})
+
+    def drop(self, work: dict[str, Any]) -> None:
+        if self.own.integers(0, 8) == 0:
+            self.left.append((work["plan"], *self.parts(work)))
+        work.clear()
+
+    def parts(self, work: dict[str, Any]) -> tuple[np.ndarray | None, np.ndarray | None]:
+        case, rank = work["case"], work["group"]["rank"]
+        a = laid(work["plan"].src, own(case, case.src, case.whole, rank), case.dtype, rank)
+        out = laid(work["plan"].dst, own(case, case.dst, case.before, rank), case.dtype, rank) if case.with_out else None
+        return a, out
+
+    def run_some(self) -> None:
+        """Some plans, all in flight at once, tested in any order; at times one rank refuses, or raises an exception."""
+        chosen = {int(name) for name in np.flatnonzero(self.shared.integers(0, 4, self.names + 1))}
+        fault, odd, raised = int(self.shared.integers(0, self.names + 1)), int(self.shared.integers(0, COMM.size)), bool(self.shared.integers(0, 2))
+        fault = fault if self.shared.integers(0, 3) == 0 else -1
+        freed, makes = int(self.shared.integers(0, 3 * len(self.groups))), bool(self.shared.integers(0, 3) == 0)
+        works = [work for work in self.works if work["name"] in chosen | {fault}]
+        flight: list[tuple[dict[str, Any], Any]] = []
+        for at in self.own.permutation(len(works)):
+            work = works[at]
+            faulty = work["name"] == fault and odd in work["group"]["members"]
+            a, out = self.parts(work)
+            try:
+                if faulty and odd == RANK and not raised:
+                    work["plan"].run("nothing", out, **work["case"].scales)
+                run = work["plan"].start(a, out, **work["case"].scales)
+                if faulty and odd == RANK:
+                    with run:
+                        raise RuntimeError("my own trouble")
+                flight.append((work, run))
+            except (reshard.Error, TypeError, RuntimeError) as error:
+                assert faulty and (odd == RANK or "rank" in str(error)), error
+        if freed < len(self.groups):
+            self.free(freed)
+        if makes:
+            self.make_group()
+        while flight:
+            at = int(self.own.integers(0, len(flight)))
+            work, run = flight[at]
+            try:
+                # The last one is waited for.
+                if len(flight) > 1 and not run.test():
+                    continue
+                check(work["case"], run.wait(), work["seed"], work["group"]["rank"])
+                self.right += 1
+            except reshard.Error as error:
+                assert work["name"] == fault and odd in work["group"]["members"] and "rank" in str(error), error
+            flight.pop(at)
+        self.works = [work for work in self.works if work["name"] != fault or odd not in work["group"]["members"]]
+
+
+def programs(seed: str, count: str) -> None:
+    made = Programs()
+    for number in range(int(count)):
+        try:
+            made.play([int(seed), number])
+        except BaseException:
+            print(f"rank {RANK} of {COMM.size}: program {number} of seed {seed}", file=sys.stderr)
+            raise
+    plan = reshard.Plan(SRC, DST, "f8", COMM) if COMM.size >= 4 else None
+    run = plan.start(part(SRC)) if plan is not None and int(seed) % 2 else None
+    assert made.right > 0
+    MPI.Finalize()
+    for plan, a, out in made.left:
+        raises(reshard.Error, "MPI has ended", lambda plan=plan, a=a, out=out: plan.run(a, out))
+    if run is not None:
+        try:
+            run.test()
+        except reshard.Error as error:
+            assert "MPI has ended" in str(error) or "rank" in str(error), error
     print("fine")
 
 

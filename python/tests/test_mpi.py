@@ -72,6 +72,12 @@ def test_ranks_together(ranks, part: str) -> None:  # type: ignore[no-untyped-de
     ranks(4, part)
 
 
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_programs_on_many_communicators(ranks, count: int) -> None:  # type: ignore[no-untyped-def]
+    for seed in range(17 if FULL else 1):
+        ranks(count, "programs", str(100 * count + seed), "10")
+
+
 def test_nothing_leaks(ranks) -> None:  # type: ignore[no-untyped-def]
     ranks(4, "leaks", "5000" if FULL else "60")
 

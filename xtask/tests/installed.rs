@@ -291,6 +291,36 @@ fn programs_of_c_run_between_processes() {
     }
 }
 
+/// Random programs on many communicators.
+#[test]
+fn random_programs_of_c_run() {
+    if !are_here(&["mpicc.openmpi", "mpicc.mpich", "mpirun.openmpi", "mpirun.mpich", "pkg-config"]) {
+        return;
+    }
+    let libraries = flags("reshard", &["--cflags", "--libs"]);
+    let is_full = std::env::var_os("RESHARD_FULL").is_some();
+    for family in [&OPEN_MPI, &MPICH] {
+        let folder = folder(&format!("c-programs-{}", family.name));
+        let compiler = format!("mpicc.{}", family.name);
+        let words = ["-std=c99", "-Wall", "-Wextra", "-Werror"];
+        let source = root().join("crates/reshard-capi/tests/programs.c");
+        let program = compiled(&compiler, &words, &[source], &libraries, &folder);
+        for (ranks, count) in [(1, 5), (2, 0), (3, 15), (4, 5), (8, 0)] {
+            let (launches, count) = match count {
+                _ if is_full => (10, 10),
+                0 => continue,
+                _ => (1, count),
+            };
+            for seed in 100 * ranks..100 * ranks + launches {
+                let mut command = with_libraries(family.launch[0]);
+                command.args(&family.launch[1..family.launch.len() - 1]).arg(ranks.to_string()).arg(&program);
+                let said = run(command.args([seed.to_string(), "0".into(), count.to_string()]));
+                assert_eq!(said.matches(&format!("{count} programs")).count(), ranks, "{said}");
+            }
+        }
+    }
+}
+
 /// A producer and a consumer: launched apart, and as two programs of one launch.
 #[test]
 fn programs_of_c_are_coupled() {

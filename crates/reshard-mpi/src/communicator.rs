@@ -301,10 +301,13 @@ impl Communicator {
         registry.notices.retain_mut(|sent| !matches!(sent.test(), Ok(Some(_))));
         for notice in std::mem::take(&mut registry.unsent) {
             for rank in (0..self.size()).filter(|&rank| rank != self.rank()) {
-                if let Ok(sent) = send_once(self.transport(), &notice, rank, NOTICE_TAG) {
-                    registry.notices.push(sent);
+                match send_once(self.transport(), &notice, rank, NOTICE_TAG) {
+                    Ok(sent) => registry.notices.push(sent),
+                    // Others would wait for it before they free the transport.
+                    Err(_) => self.transport.poison(),
                 }
             }
+            registry.sent += 1;
         }
     }
 
@@ -318,6 +321,7 @@ impl Communicator {
         let mut registry = self.registry();
         while let Some((rank, bytes)) = self.transport.probe(NOTICE_TAG)? {
             let notice = self.take(rank, bytes, NOTICE_TAG)?;
+            registry.received += 1;
             if let Some((number, rest)) = notice.split_first_chunk()
                 && let Some((run, why)) = rest.split_first_chunk()
             {
@@ -332,9 +336,14 @@ impl Communicator {
 impl Drop for Communicator {
     fn drop(&mut self) {
         // Another thread of the parent may hold the lock for ever.
-        if !is_forked() {
-            self.send_notices(&mut self.registry());
+        if is_forked() {
+            return;
         }
+        let mut registry = self.registry();
+        self.send_notices(&mut registry);
+        let (sent, received) = (registry.sent, registry.received);
+        drop(registry);
+        self.transport.retire(NOTICE_TAG, sent, received);
     }
 }
 

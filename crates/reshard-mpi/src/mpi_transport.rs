@@ -7,6 +7,7 @@ use crate::communicator::{Communicator, DEADLINE, ToCommunicator};
 use crate::ffi::collective::Reduce;
 use crate::ffi::comm::Comm;
 use crate::ffi::request::Request;
+use crate::ffi::retired::retire;
 use crate::node::{process_number, random};
 use crate::transport::{MessageBuffer, Transport};
 use reshard_plan::{Error, ErrorKind, Result, memory};
@@ -150,6 +151,10 @@ unsafe impl Transport for MpiTransport {
 
     fn poison(&self) {
         self.comm.leak();
+    }
+
+    fn retire(&self, tag: u32, sent: u64, received: u64) {
+        retire(&self.comm, tag, sent, received);
     }
 }
 

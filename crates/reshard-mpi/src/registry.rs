@@ -32,6 +32,9 @@ pub struct Registry {
     failures: HashMap<u64, Failure>,
     /// Notices this rank has sent, as long as they are in flight.
     pub notices: Vec<Box<dyn MessageBuffer>>,
+    /// Notices this rank has sent to each other rank, and those of others that it has received.
+    pub sent: u64,
+    pub received: u64,
     /// Notices that were due on a thread that may not send: the next call of one that may sends them.
     pub unsent: Vec<Vec<u8>>,
 }

@@ -109,11 +109,19 @@ impl Comm {
     /// As [`Comm::all_reduce`], with a timeout. After a timeout the communicator cannot be used any more, because the
     /// ranks no longer agree on which collective comes next.
     pub fn all_reduce_within(&self, numbers: &mut [u64], how: Reduce, time: Option<Duration>) -> Result<()> {
+        let (request, own) = self.begin_all_reduce(numbers, how)?;
+        wait(&mut [request], time)?;
+        // SAFETY: leaked above, and no longer known to the library.
+        numbers.copy_from_slice(&unsafe { Box::from_raw(own) });
+        Ok(())
+    }
+
+    /// Begins to reduce numbers. The result is written to a copy of them, leaked, as MPI may write to it at any time until the request is
+    /// complete.
+    pub(super) fn begin_all_reduce(&self, numbers: &[u64], how: Reduce) -> Result<(Request, *mut [u64])> {
         let (count, kind, op) = (self.count_of(numbers)?, self.mpi().abi.handles.uint64, self.operation(how));
         let in_place = std::ptr::without_provenance(self.mpi().abi.numbers.in_place);
-        // A buffer of its own, as MPI may write to it after the timeout.
-        let own = Box::leak(numbers.to_vec().into_boxed_slice());
-        let own: *mut [u64] = own;
+        let own: *mut [u64] = Box::leak(numbers.to_vec().into_boxed_slice());
         // SAFETY: handles are valid, and the memory is leaked.
         let raw = unsafe {
             call!(
@@ -121,10 +129,7 @@ impl Comm {
                 iallreduce(in_place, own.cast(), count, Handle::of(kind), Handle::of(op), Handle::of(self.raw)) -> handle
             )?
         };
-        wait(&mut [Request::new(self.mpi(), raw, false)], time)?;
-        // SAFETY: leaked above, and no longer known to the library.
-        numbers.copy_from_slice(&unsafe { Box::from_raw(own) });
-        Ok(())
+        Ok((Request::new(self.mpi(), raw, false), own))
     }
 
     /// As [`Comm::barrier`], with a timeout.

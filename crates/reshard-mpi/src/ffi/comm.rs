@@ -148,6 +148,11 @@ impl Comm {
         self.leaked.store(true, Ordering::Relaxed);
     }
 
+    /// True if it is never freed.
+    pub(super) fn is_leaked(&self) -> bool {
+        self.leaked.load(Ordering::Relaxed)
+    }
+
     /// True if this is the world: all processes that were launched together.
     pub(crate) fn is_world(&self) -> bool {
         self.raw == self.mpi.abi.handles.comm_world

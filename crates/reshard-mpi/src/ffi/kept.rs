@@ -18,6 +18,7 @@ use crate::abi::{Raw, SUCCESS};
 use reshard_plan::{Error, ErrorKind, Result};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -94,6 +95,7 @@ impl Comm {
     ) -> Result<Arc<T>> {
         let mpi = self.mpi();
         let key = mpi.keys()?.duplicate;
+        mpi.free_retired();
         // One thread at a time: else two would both find none, and the second would replace the first one's.
         let lookup = mpi.duplicate_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = match self.cached(key)? {
@@ -243,6 +245,8 @@ unsafe extern "C" fn deleted<H>(_: H, _: c_int, value: *mut c_void, _: *mut c_vo
         AttributeValue::FinalizeHook(mpi) => {
             let at_end = std::mem::take(&mut *mpi.at_end.lock().unwrap_or_else(PoisonError::into_inner));
             at_end.into_iter().for_each(|act| act());
+            mpi.free_last_retired();
+            mpi.is_ending.store(true, Ordering::Relaxed);
             // SAFETY: MPI is about to end, but has not: the world is still there.
             if let Ok(world) = unsafe { Comm::borrowed(mpi, mpi.abi.handles.comm_world) } {
                 let _ = mpi.delete_duplicate(&world);

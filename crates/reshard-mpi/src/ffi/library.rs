@@ -4,6 +4,7 @@
 //! work side by side, so loading another one is an error.
 
 use super::calls::{CallTable, Calls, each};
+use super::retired::Retired;
 use crate::abi::{Abi, ERROR_TEXT_BYTES, Interface, Raw, SUCCESS, VERSION_TEXT_BYTES};
 use crate::fork::{forked_off, is_forked};
 use crate::launch::launched;
@@ -36,6 +37,10 @@ pub struct Mpi {
     pub(super) keys: Mutex<Option<Keys>>,
     /// Held while a duplicate is looked up and, if there is none, begun.
     pub(super) duplicate_lock: Mutex<()>,
+    /// Duplicates that wait to be freed: see `retired.rs`.
+    pub(super) retired: Mutex<Vec<Retired>>,
+    /// MPI is about to end.
+    pub(super) is_ending: AtomicBool,
     /// What is called when MPI ends, while it still works.
     pub(super) at_end: Mutex<Vec<fn()>>,
     /// Never closed: the pointers in `calls` point into it.
@@ -206,6 +211,8 @@ impl Mpi {
             lock_holder: AtomicUsize::new(0),
             keys: Mutex::new(None),
             duplicate_lock: Mutex::new(()),
+            retired: Mutex::default(),
+            is_ending: AtomicBool::new(false),
             at_end: Mutex::default(),
             _library: library,
         };

@@ -7,6 +7,7 @@
 //! | `session.rs` | begins and ends MPI |
 //! | `comm.rs` | communicators, and messages between two ranks |
 //! | `kept.rs` | a duplicate of a communicator, cached as an attribute of its parent |
+//! | `retired.rs` | duplicates that nobody uses any more, until they can be freed |
 //! | `joined.rs` | jobs that were launched apart, joined in one communicator |
 //! | `collective.rs` | collective operations |
 //! | `request.rs` | requests: operations in flight |
@@ -27,5 +28,6 @@ pub mod joined;
 mod kept;
 pub mod library;
 pub mod request;
+pub mod retired;
 pub mod session;
 pub mod wait;

@@ -176,6 +176,7 @@ impl Session {
     fn end(&self) -> Result<()> {
         let mpi = self.mpi();
         if !mpi.has_ended()? {
+            mpi.is_ending.store(true, Ordering::Relaxed);
             mpi.delete_duplicate(&self.world)?;
             // SAFETY: begun and not ended, by the thread that began it.
             unsafe { call!(mpi, finalize())? };

@@ -80,6 +80,12 @@ pub unsafe trait Transport: Any + Send + Sync {
 
     /// A message may be in flight for ever: nothing that is made later may receive it.
     fn poison(&self) {}
+
+    /// Nothing more is sent by this rank. It has sent `sent` messages with this tag to each other rank and received `received`; those that are
+    /// still on their way must not be received by anything that is made later.
+    fn retire(&self, tag: u32, sent: u64, received: u64) {
+        let _ = (tag, sent, received);
+    }
 }
 
 /// Memory for one message at a time.

@@ -5,7 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
+mod communicators;
 mod faults;
+#[path = "../runtime/handles.rs"]
+mod handles;
 mod help;
 #[path = "../runtime/installation.rs"]
 mod installation;
@@ -50,11 +53,12 @@ fn main() {
 type Group = (&'static str, fn(&Installation));
 
 /// Groups of launches, each a test on every installation: `cargo test --test engine -- threads` runs them without MPI.
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     ("conformance", conformance),
     ("sums", sums),
     ("rings", rings),
     ("programs", programs),
+    ("communicators", communicators),
     ("trust", trust),
     ("hosts", several_hosts),
     ("faults", faults),
@@ -102,6 +106,28 @@ fn programs(installation: &Installation) {
     }
     let engines = if full_sweep() { 100_000 } else { 500 };
     installation.launch(&format!("many-engines {engines}"), 2).succeeded(2);
+}
+
+/// Programs on many communicators, some of which outlives MPI: about a hundred on each MPI, 5,100 in the full sweep.
+fn communicators(installation: &Installation) {
+    if !installation.has_mpi() {
+        return;
+    }
+    installation.launch("unread-notices", 3).succeeded(3);
+    for (ranks, count) in [(1, 20), (2, 35), (3, 40), (4, 0), (5, 0), (8, 0)] {
+        let (launches, count) = match count {
+            _ if full_sweep() => (25, 34),
+            0 => continue,
+            _ => (1, count),
+        };
+        for launch in 0..launches {
+            // Even ones begin MPI as a host does.
+            let outcome =
+                installation.launch(&format!("communicators {} 0 {count}", 101 * ranks + launch), ranks);
+            outcome.succeeded(ranks);
+            outcome.show("programs:");
+        }
+    }
 }
 
 /// What once went wrong: see `trust.rs`, `waits.rs` and `strays.rs`.

@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use reshard::engine::MessagesOptions;
-use reshard::{ErrorKind, Layout, Plan};
+use reshard::{Error, ErrorKind, Layout, Plan};
 use reshard_mpi::{Mover, MpiEngine, MpiOptions, Own, OwnParts, Running, Shared};
 use reshard_testkit::Random;
 use reshard_testkit::conformance::{Case, Kinds, Parts};
@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-const DEADLINE: Option<Duration> = Some(Duration::from_secs(1200));
+/// Patience, not a limit of speed.
+pub const DEADLINE: Option<Duration> = Some(Duration::from_secs(1200));
 
 /// The arrays of one engine, and this rank's memory of them.
 pub struct Load {
@@ -117,11 +118,35 @@ fn own_slices<'a>(case: &Case, parts: &'a mut Parts, rank: u64) -> (&'a [u8], &'
     (mine, room.unwrap_or_default())
 }
 
+/// An engine for a load with any mover that takes it.
+pub fn any_engine(random: &mut Random, load: &Load, world: &dyn World) -> MpiEngine {
+    loop {
+        let mover = Mover::ALL[random.within(0, Mover::ALL.len() as u64 - 1) as usize];
+        let messages = MessagesOptions::default().with_barriers(random.one_in(4));
+        let options = MpiOptions::default().with_mover(mover).with_messages(messages).with_deadline(DEADLINE);
+        let task_bytes = random.within(64, 1 << 12);
+        match MpiEngine::in_tasks(load.plan(), world, options, task_bytes) {
+            Ok(engine) => return engine,
+            // Not of triangles; not without MPI.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
+        }
+    }
+}
+
 /// What one rank of a program does to one of its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub enum Fate {
+    /// Its arrays are too few. Where the mover is one call of MPI, which has no deadline, the run is forgotten instead.
+    Refused,
     Forgotten,
     Panicking,
+    Abandoned,
+}
+
+impl Fate {
+    pub fn any(random: &mut Random) -> Self {
+        [Self::Refused, Self::Forgotten, Self::Panicking, Self::Abandoned][random.within(0, 3) as usize]
+    }
 }
 
 /// Runs a number of programs of two to four engines. All ranks draw the same engines; what each does with them it draws for itself.
@@ -138,27 +163,10 @@ pub fn any(world: &dyn World, seed: u64, count: u64) {
     for program in 0..count {
         let engines = random.within(2, 4) as usize;
         let mut loads: Vec<Load> = (0..engines).map(|_| Load::random(&mut random, world)).collect();
-        let mut made: Vec<MpiEngine> = loads
-            .iter_mut()
-            .map(|load| {
-                loop {
-                    let mover = Mover::ALL[random.within(0, Mover::ALL.len() as u64 - 1) as usize];
-                    let messages = MessagesOptions::default().with_barriers(random.one_in(4));
-                    let options = MpiOptions::default()
-                        .with_mover(mover)
-                        .with_messages(messages)
-                        .with_deadline(DEADLINE);
-                    let task_bytes = random.within(64, 1 << 12);
-                    match MpiEngine::in_tasks(load.plan(), world, options, task_bytes) {
-                        Ok(engine) => break engine,
-                        // Not of triangles; not without MPI.
-                        Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
-                    }
-                }
-            })
-            .collect();
+        let mut made: Vec<MpiEngine> =
+            loads.iter_mut().map(|load| any_engine(&mut random, load, world)).collect();
         let faulty = random.one_in(6).then(|| {
-            let fate = if random.one_in(2) { Fate::Forgotten } else { Fate::Panicking };
+            let fate = Fate::any(&mut random);
             (
                 random.within(0, engines as u64 - 1) as usize,
                 random.within(0, world.size() as u64 - 1) as usize,
@@ -170,7 +178,7 @@ pub fn any(world: &dyn World, seed: u64, count: u64) {
             let fault = faulty.filter(|_| round + 1 == rounds);
             loads.iter_mut().zip(&made).for_each(|(load, engine)| load.fill(world, engine.mover()));
             let outcome =
-                catch_unwind(AssertUnwindSafe(|| play(world, &mut own, &mut made, &mut loads, fault)));
+                catch_unwind(AssertUnwindSafe(|| play(world, &mut own, &mut made, &mut loads, fault, || ())));
             let ended = outcome.unwrap_or_else(|why| {
                 eprintln!(
                     "rank {} of {}: seed {seed}, program {program}, round {round}",
@@ -207,13 +215,15 @@ pub fn any(world: &dyn World, seed: u64, count: u64) {
     }
 }
 
-/// One round: which runs ended well, on this rank. One that has a fault may fail, no other.
-fn play(
+/// One round: which runs ended well, on this rank. One that has a fault may fail, no other, with an error that names a rank. `meanwhile`
+/// is called when all runs are in flight.
+pub fn play(
     world: &dyn World,
     own: &mut Random,
     engines: &mut [MpiEngine],
     loads: &mut [Load],
     fault: Option<(usize, usize, Fate)>,
+    meanwhile: impl FnOnce(),
 ) -> Vec<bool> {
     let count = engines.len();
     let mut ended = vec![None; count];
@@ -231,47 +241,59 @@ fn play(
             *number = calls.next().unwrap();
         }
     }
+    let may_fail = |number: usize| fault.is_some_and(|(faulty, ..)| faulty == number);
+    let failed = |number: usize, error: &Error| {
+        assert!(may_fail(number) && error.to_string().contains("rank"), "{fault:?}: {error}");
+        Some(false)
+    };
     for number in order {
         let (engine, load) = waiting[number].take().unwrap();
-        let started = load.start(engine);
-        match fault {
-            Some((faulty, rank, fate)) if faulty == number && rank == world.rank() => {
-                if let Ok(mut running) = started {
-                    let mut early = Ok(false);
-                    for _ in 0..own.within(0, 3) {
-                        early = early.and_then(|_| running.test());
+        let fate = fault.filter(|&(faulty, rank, _)| faulty == number && rank == world.rank());
+        let fate = fate.map(|(.., fate)| fate);
+        let started = match fate {
+            Some(Fate::Refused) if !one_call[number] => {
+                let error = engine.start(&mut [][..]).err().expect("arrays are missing");
+                let text = error.to_string();
+                assert!(text.contains("0 arrays were given") || text.contains("rank"), "{text}");
+                ended[number] = Some(false);
+                continue;
+            }
+            _ => load.start(engine),
+        };
+        match (fate, started) {
+            (None, Ok(running)) => runs[number] = Some(running),
+            (_, Err(error)) => ended[number] = failed(number, &error),
+            (Some(fate), Ok(mut running)) => {
+                let mut early = Ok(false);
+                for _ in 0..own.within(0, 3) {
+                    early = early.and_then(|_| running.test());
+                }
+                match fate {
+                    Fate::Refused | Fate::Forgotten => std::mem::forget(running),
+                    Fate::Panicking => {
+                        let caught = catch_unwind(AssertUnwindSafe(move || {
+                            let _running = running;
+                            panic!("on purpose");
+                        }));
+                        assert!(caught.is_err());
                     }
-                    match fate {
-                        Fate::Forgotten => std::mem::forget(running),
-                        Fate::Panicking => {
-                            let caught = catch_unwind(AssertUnwindSafe(move || {
-                                let _running = running;
-                                panic!("on purpose");
-                            }));
-                            assert!(caught.is_err());
-                        }
+                    Fate::Abandoned => {
+                        let outcome = running.abandon("it was given up on purpose");
+                        assert_eq!(outcome.is_ok(), matches!(early, Ok(true)) || one_call[number]);
                     }
                 }
                 ended[number] = Some(false);
             }
-            _ => match started {
-                Ok(running) => runs[number] = Some(running),
-                Err(error) => {
-                    assert!(fault.is_some_and(|(faulty, ..)| faulty == number), "{error}");
-                    ended[number] = Some(false);
-                }
-            },
         }
     }
+    meanwhile();
     // Tested in any order; at the end now and then waited for, all at once or the last one alone.
     while ended.iter().any(Option::is_none) {
         let open: Vec<usize> = (0..count).filter(|&number| ended[number].is_none()).collect();
-        let may_fail = |number: usize| fault.is_some_and(|(faulty, ..)| faulty == number);
         if own.one_in(50) {
             let all: Vec<Running<'_>> = open.iter().map(|&number| runs[number].take().unwrap()).collect();
             for (&number, outcome) in open.iter().zip(Running::wait_all(all)) {
-                assert!(outcome.is_ok() || may_fail(number), "{}", outcome.unwrap_err());
-                ended[number] = Some(outcome.is_ok());
+                ended[number] = outcome.map_or_else(|error| failed(number, &error), |_| Some(true));
             }
             continue;
         }
@@ -289,10 +311,7 @@ fn play(
             Ok(false) => std::thread::yield_now(),
             Ok(true) if may_fail(number) && runs[number].is_none() => ended[number] = Some(false),
             Ok(true) => ended[number] = Some(true),
-            Err(error) => {
-                assert!(may_fail(number), "{error}");
-                ended[number] = Some(false);
-            }
+            Err(error) => ended[number] = failed(number, &error),
         }
     }
     ended.into_iter().map(|outcome| outcome == Some(true)).collect()

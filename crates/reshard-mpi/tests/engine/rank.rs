@@ -2,7 +2,7 @@
 
 use crate::installation::THREADS;
 use crate::world::{World, in_threads};
-use crate::{faults, help, lent, programs, rings, secret, strays, sums, trials, trust, waits};
+use crate::{communicators, faults, help, lent, programs, rings, secret, strays, sums, trials, trust, waits};
 use reshard::engine::{Level, MessagesOptions};
 use reshard::schedule::Strategy;
 use reshard::{ErrorKind, Layout, MemoryOrder, Move, Plan};
@@ -18,6 +18,13 @@ use std::time::Duration;
 const MARGIN: usize = 100;
 
 pub fn play(part: &str) {
+    // Those that begin and end MPI by themselves.
+    if part == "unread-notices" {
+        return communicators::unread_notices();
+    }
+    if part.starts_with("communicators ") {
+        return communicators::play(part);
+    }
     match std::env::var(THREADS) {
         Ok(ranks) => {
             let part = part.to_string();

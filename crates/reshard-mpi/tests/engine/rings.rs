@@ -4,7 +4,8 @@
 mod oracle;
 
 use crate::world::World;
-use oracle::{Items, any_ring};
+use oracle::Items;
+pub use oracle::any_ring;
 use reshard::ErrorKind;
 use reshard_mpi::{MpiRing, MpiRingOptions};
 use reshard_ring::{Direction, Program, RingPlan, RingProblem, Side, Transfer};
@@ -69,7 +70,8 @@ pub fn round(world: &dyn World) {
     }
 }
 
-fn run_once(world: &dyn World, engine: &mut MpiRing, seed: u64) {
+/// Runs a ring once, and looks at all parts of all ranks.
+pub fn run_once(world: &dyn World, engine: &mut MpiRing, seed: u64) {
     let plan = Arc::clone(engine.plan());
     let items = Items::new(plan.problem(), plan.item_bytes(), seed);
     let rank = world.rank();

@@ -2,21 +2,15 @@
 //! only some may call MPI, or only one at a time.
 
 use super::faults::from_nowhere;
+use super::handles::Host;
 use super::rank::{SOON, engine, plan};
 use super::values::messages;
-use libloading::os::unix::Library;
 use reshard::ErrorKind;
 use reshard_mpi::{Mover, Mpi, MpiEngine, MpiOptions, Own};
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
-
-/// A host's own use of MPI.
-pub struct Host {
-    pub library: Library,
-    pub mpi: &'static Mpi,
-}
 
 /// For how many threads a host begins it.
 #[derive(Clone, Copy)]
@@ -26,35 +20,6 @@ enum Level {
 }
 
 impl Host {
-    /// Finds the library, as a linked program has it from the beginning.
-    pub fn new() -> Self {
-        let asked = std::env::var("RESHARD_MPI").unwrap();
-        let names = match asked.as_str() {
-            "openmpi" => vec!["libmpi.so.40"],
-            "mpich" => vec!["libmpi.so.12", "libmpich.so.12"],
-            "" if std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some() => vec!["libmpi.so.40"],
-            "" => vec!["libmpi.so.12", "libmpich.so.12"],
-            path => vec![path],
-        };
-        // SAFETY: the test runs alone in its process.
-        unsafe { std::env::remove_var("RESHARD_MPI") };
-        let (now, global) = (libc::RTLD_NOW, libc::RTLD_GLOBAL);
-        // SAFETY: an MPI library.
-        let open = |name: &&str| unsafe { Library::open(Some(*name), now | global).ok() };
-        let library = names.iter().find_map(open).unwrap();
-        Self { library, mpi: Mpi::load(None).unwrap() }
-    }
-
-    pub fn init(&self) {
-        let null = std::ptr::null_mut();
-        // SAFETY: the function has this type.
-        unsafe {
-            let init =
-                self.library.get::<unsafe extern "C" fn(*mut c_int, *mut c_void) -> c_int>(b"MPI_Init");
-            assert_eq!((init.unwrap())(null, null.cast()), 0);
-        }
-    }
-
     fn init_thread(&self, level: Level) {
         let standard = format!("{:?}", self.mpi).contains("Standard");
         let wanted = match level {
@@ -69,14 +34,6 @@ impl Host {
             assert_eq!(init(null, null.cast(), wanted, &raw mut given), 0);
         }
         assert_eq!(given, wanted, "otherwise nothing is tested");
-    }
-
-    pub fn finalize(&self) {
-        // SAFETY: begun before, and the function has this type.
-        unsafe {
-            let finalize = self.library.get::<unsafe extern "C" fn() -> c_int>(b"MPI_Finalize").unwrap();
-            assert_eq!(finalize(), 0);
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod faults;
 mod groups;
+mod handles;
 mod host;
 mod installation;
 mod rank;
