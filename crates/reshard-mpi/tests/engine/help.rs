@@ -220,13 +220,17 @@ pub fn stopped(world: &dyn World) {
         let mut to: Shared<u64> = Shared::zeroed(&*own, engine.target_len(0)).unwrap();
         world.meet();
         let mut outcome = [0];
+        // Rank 1 makes this file when rank 2 may go on.
+        let looked_at = std::env::temp_dir().join(format!("reshard-stopped-{}-{round}", pid[2]));
         match world.rank() {
             0 => {
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
                         sleep(Duration::from_millis(4 + round % 16));
                         signal("-STOP");
-                        sleep(Duration::from_millis(1_600));
+                        while !looked_at.exists() {
+                            sleep(Duration::from_millis(1));
+                        }
                         signal("-CONT");
                     });
                     engine.run(Own::shared(&from, &mut to)).unwrap();
@@ -240,6 +244,7 @@ pub fn stopped(world: &dyn World) {
                     assert!(looked.is_err(), "rank 2 may still write to it");
                     outcome[0] = 1;
                 }
+                std::fs::write(&looked_at, "").unwrap();
             }
             _ => {
                 // Later, so that there is something to help with.
@@ -249,6 +254,9 @@ pub fn stopped(world: &dyn World) {
         }
         world.sum(&mut outcome);
         stuck += outcome[0];
+        if world.rank() == 1 {
+            std::fs::remove_file(&looked_at).unwrap();
+        }
         if stuck > 0 {
             break;
         }
