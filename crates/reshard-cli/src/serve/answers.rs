@@ -186,7 +186,7 @@ impl Site {
     }
 }
 
-/// What a request asks for: the page, the plan of a query, or what it gets neither for.
+/// What a request gets: the page, the plan of a query, or a refusal.
 pub enum Found {
     Page,
     Plan(String),
