@@ -64,30 +64,30 @@ pub const TARGETS: [Target; 11] = [
         flags: TEXTS,
         arguments: &["-max_len=400", "-timeout=5", "-dict=fuzz/safetensors.dict"],
     },
-    // What others leave where a run, a job or a browser is expected.
+    // What others leave where a run, a job or a browser is expected. On a machine that is shared, a process may not run for some seconds.
     Target {
         name: "journal",
         enough: 10_000_000,
         flags: TEXTS,
-        arguments: &["-max_len=200", "-timeout=5", "-dict=fuzz/journal.dict"],
+        arguments: &["-max_len=200", "-timeout=60", "-dict=fuzz/journal.dict"],
     },
     Target {
         name: "expected",
         enough: 10_000_000,
         flags: TEXTS,
-        arguments: &["-max_len=200", "-timeout=5", "-dict=fuzz/expected.dict"],
+        arguments: &["-max_len=200", "-timeout=60", "-dict=fuzz/expected.dict"],
     },
     Target {
         name: "meeting",
         enough: 10_000_000,
         flags: TEXTS,
-        arguments: &["-max_len=300", "-timeout=5", "-dict=fuzz/meeting.dict"],
+        arguments: &["-max_len=300", "-timeout=60", "-dict=fuzz/meeting.dict"],
     },
     Target {
         name: "http",
         enough: 10_000_000,
         flags: TEXTS,
-        arguments: &["-max_len=200", "-timeout=5", "-dict=fuzz/http.dict"],
+        arguments: &["-max_len=200", "-timeout=60", "-dict=fuzz/http.dict"],
     },
 ];
 
