@@ -52,13 +52,14 @@ pub fn meeting(bytes: &[u8]) {
     match meeting::parse(&text) {
         Err(why) => is_one_line(&why),
         Ok(invitation) => {
-            // What a secret is, in other words.
-            let json: serde_json::Value = serde_json::from_str(&text).expect("it was read");
-            let digits = json["secret"].as_str().unwrap_or_default();
-            assert!(digits.len() >= 32 && digits.len() % 2 == 0, "{digits}");
-            assert!(digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{digits}");
-            assert_eq!(json["reshard"], meeting::FILE_VERSION);
-            assert!(json["port"].is_null());
+            // What a secret is, in other words. Keys that nobody reads may have numbers that nobody can hold.
+            if let Ok(json) = serde_json::from_str::<serde_json::Value>(&text) {
+                let digits = json["secret"].as_str().unwrap_or_default();
+                assert!(digits.len() >= 32 && digits.len() % 2 == 0, "{digits}");
+                assert!(digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{digits}");
+                assert_eq!(json["reshard"], meeting::FILE_VERSION);
+                assert!(json["port"].is_null());
+            }
             let printed = meeting::print(&invitation.address, &[7; 16], &invitation.secret);
             let again = meeting::parse(&printed).expect("it is as a producer writes it");
             assert_eq!((again.address, again.secret), (invitation.address, invitation.secret));
