@@ -9,6 +9,8 @@
 #[allow(dead_code)]
 #[path = "../../crates/reshard-cli/src"]
 mod program {
+    #[path = "serve/answers.rs"]
+    pub mod answers;
     pub mod args;
     pub mod failure;
     pub mod json;
@@ -17,8 +19,6 @@ mod program {
     pub mod problem;
     pub mod schedule;
     pub mod screen;
-    #[path = "serve/answers.rs"]
-    pub mod answers;
     pub mod simulate;
     pub mod words;
 }

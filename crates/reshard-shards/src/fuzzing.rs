@@ -102,7 +102,7 @@ pub fn expected(bytes: &[u8]) {
         // Two words for one thing.
         let element = tensor["type"].as_str().or_else(|| tensor["dtype"].as_str()).expect("a type");
         let element = element.parse().or_else(|_| element_from_safetensors(element)).expect("a known one");
-        let shape = tensor["shape"].as_array().expect("a shape").iter().map(|length| length.as_u64());
+        let shape = tensor["shape"].as_array().expect("a shape").iter().map(serde_json::Value::as_u64);
         let shape = shape.collect::<Option<Vec<u64>>>().expect("lengths");
         assert!(shape.len() <= 64);
         let name = tensor["name"].as_str().expect("a name");
