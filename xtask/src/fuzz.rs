@@ -1,7 +1,7 @@
 //! Coverage-guided fuzzing with libFuzzer, on the stable compiler.
 //!
 //! The crate in `fuzz/` is instrumented by compiler flags that need no nightly. A crash is a panic, an overflow or a broken
-//! promise: of print and parse, or of an element and all that must not change around it.
+//! promise: of print and parse, of who gets what, or of an element and all that must not change around it.
 
 use crate::tools::{Outcome, cargo, program, say, system_program};
 
@@ -16,7 +16,7 @@ pub struct Target {
     arguments: &'static [&'static str],
 }
 
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 11] = [
     // Any text for the parser.
     Target {
         name: "notation",
@@ -64,10 +64,38 @@ pub const TARGETS: [Target; 7] = [
         flags: TEXTS,
         arguments: &["-max_len=400", "-timeout=5", "-dict=fuzz/safetensors.dict"],
     },
+    // What others leave where a run, a job or a browser is expected. On a machine that is shared, a process may not run for some seconds.
+    Target {
+        name: "journal",
+        enough: 10_000_000,
+        flags: TEXTS,
+        arguments: &["-max_len=200", "-timeout=60", "-dict=fuzz/journal.dict"],
+    },
+    Target {
+        name: "expected",
+        enough: 10_000_000,
+        flags: TEXTS,
+        arguments: &["-max_len=200", "-timeout=60", "-dict=fuzz/expected.dict"],
+    },
+    Target {
+        name: "meeting",
+        enough: 10_000_000,
+        flags: TEXTS,
+        arguments: &["-max_len=300", "-timeout=60", "-dict=fuzz/meeting.dict"],
+    },
+    Target {
+        name: "http",
+        enough: 10_000_000,
+        flags: TEXTS,
+        arguments: &["-max_len=200", "-timeout=60", "-dict=fuzz/http.dict"],
+    },
 ];
 
 /// For texts, whose words are compared with others.
 const TEXTS: &str = "-Ccodegen-units=16 -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+/// Options of `cargo build` for a kernel without optimisation.
+const PLAIN_KERNEL: [&str; 2] = ["--config", "profile.release.package.reshard-kernel.opt-level=0"];
 
 const INSTRUMENT: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -91,8 +119,10 @@ impl Target {
         // A target keeps build scripts and macros free of the instrumentation.
         let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let build = ["build", "--release", "--bin", self.name, "--target", &triple, "--target-dir", "target"];
+        // Readers of texts copy nothing, and the kernel takes most of the time to compile.
+        let kernel = if self.flags == TEXTS { &PLAIN_KERNEL[..] } else { &[] };
         let flags = format!("{INSTRUMENT} {}", self.flags);
-        cargo(&build).folder("fuzz").env("RUSTFLAGS", &flags).run()?;
+        cargo(&[&build[..], kernel].concat()).folder("fuzz").env("RUSTFLAGS", &flags).run()?;
         say(&format!("fuzzing {}: {runs} executions", self.name));
         // New finds go to the first folder, which git ignores; the seeds are in the second.
         let [found, seeds] = ["target/corpus", "corpus"].map(|folder| format!("fuzz/{folder}/{}", self.name));
@@ -113,5 +143,47 @@ impl Target {
             &[&common[..], self.arguments].concat(),
         )
         .run()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that is not listed here would never be run.
+    #[test]
+    fn every_program_is_run() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let read = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).expect("it is there");
+        let names = |text: &str| {
+            let mut names: Vec<String> = text
+                .split("[[bin]]")
+                .skip(1)
+                .filter_map(|one| Some(one.split("name = \"").nth(1)?.split('"').next()?.to_string()))
+                .collect();
+            names.sort_unstable();
+            names
+        };
+        let mut listed: Vec<String> = TARGETS.iter().map(|target| target.name.to_string()).collect();
+        listed.sort_unstable();
+        assert_eq!(names(&read("fuzz/Cargo.toml")), listed);
+        let files = std::fs::read_dir(format!("{root}/fuzz/fuzz_targets")).expect("it is there");
+        let mut files: Vec<String> = files
+            .map(|file| {
+                file.expect("it is there").file_name().to_string_lossy().trim_end_matches(".rs").into()
+            })
+            .collect();
+        files.sort_unstable();
+        assert_eq!(files, listed);
+        let manual = read("docs/testing.md");
+        for name in listed {
+            assert!(crate::USAGE.contains(&format!("fuzz {name} [RUNS]")), "the usage lacks {name}");
+            assert!(manual.contains(&format!("`{name}`")), "docs/testing.md lacks {name}");
+        }
+        for dictionary in TARGETS.iter().flat_map(|target| target.arguments) {
+            if let Some(path) = dictionary.strip_prefix("-dict=") {
+                read(path);
+            }
+        }
     }
 }

@@ -81,7 +81,10 @@ usage: cargo xtask COMMAND
   fuzz greeting [RUNS], fuzz frames [RUNS]
                   fuzz what strangers and partners may send to a coupling (default: 10000000 executions)
   fuzz manifest [RUNS], fuzz npy [RUNS], fuzz safetensors [RUNS]
-                  fuzz what files of a set may say of themselves (default: 10000000 executions)";
+                  fuzz what files of a set may say of themselves (default: 10000000 executions)
+  fuzz journal [RUNS], fuzz expected [RUNS], fuzz meeting [RUNS], fuzz http [RUNS]
+                  fuzz the journals of interrupted runs, lists of expected tensors, the files by which jobs meet, and requests to
+                  `reshard serve` (default: 10000000 executions)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

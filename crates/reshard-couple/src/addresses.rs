@@ -9,7 +9,7 @@ pub fn resolve(address: &str) -> Result<Vec<SocketAddr>> {
     let wrong = |why: String| {
         Error::new(
             ErrorKind::OutOfRange,
-            format!("the address was given as '{address}'; give HOST:PORT: {why}"),
+            format!("the address was given as '{}'; give HOST:PORT: {why}", address.escape_debug()),
         )
     };
     let found: Vec<SocketAddr> =

@@ -4,6 +4,10 @@
 use crate::arrivals::{Arrivals, Arriving};
 use crate::frame::{FrameKind, HEAD_BYTES, Head};
 use crate::greeting::{ANSWER_BYTES, Channel, Greeter, Then, VERDICT_BYTES, Visitor};
+#[cfg(feature = "mpi")]
+use crate::launches::{self, Knock, PortFile, check_same};
+use crate::meeting;
+use crate::private_file::short_text;
 use crate::secret::Secret;
 use crate::service::Service;
 use crate::state::{Patience, Stage, State};
@@ -37,6 +41,51 @@ pub fn greeting(bytes: &[u8]) {
     {
         assert!(visitor.believe(&session, verdict).is_err(), "a stranger was believed");
     }
+}
+
+/// Any bytes as a meeting file, to a consumer that meets over TCP and to both sides of jobs that MPI joins.
+///
+/// # Panics
+/// If something else is read from what was read, printed again, or a sentence is not one line.
+pub fn meeting(bytes: &[u8]) {
+    let Ok(text) = short_text(bytes) else { return };
+    match meeting::parse(&text) {
+        Err(why) => is_one_line(&why),
+        Ok(invitation) => {
+            // What a secret is, in other words. Keys that nobody reads may have numbers that nobody can hold.
+            if let Ok(json) = serde_json::from_str::<serde_json::Value>(&text) {
+                let digits = json["secret"].as_str().unwrap_or_default();
+                assert!(digits.len() >= 32 && digits.len() % 2 == 0, "{digits}");
+                assert!(digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{digits}");
+                assert_eq!(json["reshard"], meeting::FILE_VERSION);
+                assert!(json["port"].is_null());
+            }
+            let printed = meeting::print(&invitation.address, &[7; 16], &invitation.secret);
+            let again = meeting::parse(&printed).expect("it is as a producer writes it");
+            assert_eq!((again.address, again.secret), (invitation.address, invitation.secret));
+        }
+    }
+    #[cfg(feature = "mpi")]
+    {
+        match PortFile::parse(&text) {
+            Err(why) => is_one_line(&why),
+            Ok(found) => {
+                assert_eq!(PortFile::parse(&launches::text(&found)).as_ref(), Ok(&found));
+                if let Err(error) = check_same(&found, "MPICH 4.2.0", Some("tcp://10.0.0.2:45481")) {
+                    is_one_line(&error.to_string());
+                }
+            }
+        }
+        if let Some(knock) = Knock::parse(&text) {
+            assert_eq!(Knock::parse(&launches::text(&knock)), Some(knock));
+        }
+    }
+}
+
+/// # Panics
+/// If a sentence has control characters, or is much longer than a file.
+fn is_one_line(why: &str) {
+    assert!(!why.is_empty() && why.len() < 50_000 && !why.contains(char::is_control), "{why:?}");
 }
 
 /// Any bytes as what follows a greeting, to a producer and to a consumer: as they are, and as frames with right checksums.

@@ -27,8 +27,8 @@ const CONSUMER: &str = "consumer";
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The meeting file of a producer that meets over MPI.
-#[derive(Serialize, Deserialize)]
-struct PortFile {
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortFile {
     reshard: u32,
     /// None in the file of a producer that meets over TCP.
     port: Option<String>,
@@ -39,8 +39,8 @@ struct PortFile {
 }
 
 /// What a consumer says when it is ready to connect.
-#[derive(Serialize, Deserialize)]
-struct Knock {
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Knock {
     reshard: u32,
     session: String,
     /// A random number of this consumer.
@@ -162,8 +162,7 @@ fn invite(mpi: &'static Mpi, server: Option<String>, path: &Path, deadline: Dura
     let _file = WrittenFile::write(path, text(&written))?;
     loop {
         // What others put there is none.
-        let came: Option<Knock> =
-            read_private(&knock).ok().flatten().and_then(|text| serde_json::from_str(&text).ok());
+        let came = read_private(&knock).ok().flatten().and_then(|text| Knock::parse(&text));
         let ours = came.is_some_and(|came| came.reshard == FILE_VERSION && came.session == session);
         if ours && fs::rename(&knock, &answer).is_ok() {
             return Ok(port);
@@ -188,8 +187,7 @@ fn knock(
     // Of the last producer that was found: its session and port, and the knock.
     let mut knocked: Option<(String, String, WrittenFile)> = None;
     let taken = || {
-        let said = read_private(&answer).ok().flatten();
-        let said: Option<Knock> = said.and_then(|text| serde_json::from_str(&text).ok());
+        let said = read_private(&answer).ok().flatten().and_then(|text| Knock::parse(&text));
         said.is_some_and(|said| said.from == from)
     };
     loop {
@@ -231,16 +229,17 @@ fn knock(
 }
 
 /// Fails if MPI cannot join this job with the producer's.
-fn check_same(found: &PortFile, version: &str, server: Option<&str>) -> Result<()> {
+pub fn check_same(found: &PortFile, version: &str, server: Option<&str>) -> Result<()> {
     if found.mpi != version {
         return Err(partner(format!(
             "the producer runs with {}, and this job with {version}; MPI joins jobs of one library only: use the same, or meet over TCP",
-            found.mpi
+            found.mpi.escape_debug()
         )));
     }
     match (&found.server, server) {
         (Some(theirs), Some(ours)) if theirs != ours => Err(partner(format!(
-            "the producer was launched with the server {theirs}, and this job with {ours}; give both launches the same --ompi-server"
+            "the producer was launched with the server {}, and this job with {ours}; give both launches the same --ompi-server",
+            theirs.escape_debug()
         ))),
         _ => Ok(()),
     }
@@ -248,15 +247,29 @@ fn check_same(found: &PortFile, version: &str, server: Option<&str>) -> Result<(
 
 fn read_port_file(path: &Path) -> Result<Option<PortFile>> {
     let Some(text) = read_private(path)? else { return Ok(None) };
-    let found: PortFile = serde_json::from_str(&text)
-        .map_err(|error| wrong(path, &format!("is not one that a producer wrote: {error}")))?;
-    check_version(path, found.reshard)?;
-    match found.port {
-        Some(_) => Ok(Some(found)),
-        None => Err(wrong(
-            path,
-            "is of a producer that meets over TCP, and here it is to be MPI; let both meet the same way",
-        )),
+    PortFile::parse(&text).map(Some).map_err(|why| wrong(path, &why))
+}
+
+impl PortFile {
+    /// Reads the text of a meeting file. The error says what is wrong with it.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let found: Self = serde_json::from_str(text)
+            .map_err(|error| format!("is not one that a producer wrote: {error}"))?;
+        check_version(found.reshard)?;
+        if found.port.is_none() {
+            return Err(
+                "is of a producer that meets over TCP, and here it is to be MPI; let both meet the same way"
+                    .into(),
+            );
+        }
+        Ok(found)
+    }
+}
+
+impl Knock {
+    /// Reads the text of a knock; none if it is another file.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
     }
 }
 
@@ -270,10 +283,33 @@ fn beside(path: &Path) -> (PathBuf, PathBuf) {
     (with(".knock"), with(".answer"))
 }
 
-fn text(said: &impl Serialize) -> String {
+pub fn text(said: &impl Serialize) -> String {
     serde_json::to_string(said).expect("texts and numbers") + "\n"
 }
 
 fn partner(message: String) -> Error {
     Error::new(ErrorKind::Partner, message)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// A terminal obeys control characters, and a file may have some.
+    #[test]
+    fn what_a_file_says_is_repeated_in_one_line() {
+        let file = |mpi: &str, server: &str| {
+            let text = format!(
+                r#"{{"reshard":1,"port":"p","session":"s","mpi":"MPICH 4.2.0{mpi}","server":"a{server}"}}"#
+            );
+            PortFile::parse(&text).unwrap()
+        };
+        let check = |mpi, server| check_same(&file(mpi, server), "MPICH 4.2.0", Some("a"));
+        check("", "").unwrap();
+        for (mpi, server) in [("\\u001b[2J", ""), ("", "\\u001b[2J"), ("\\n", "")] {
+            let said = check(mpi, server).unwrap_err().to_string();
+            assert!(!said.contains(char::is_control), "{said:?}");
+        }
+    }
 }

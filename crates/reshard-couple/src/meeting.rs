@@ -82,9 +82,14 @@ pub const FILE_VERSION: u32 = 1;
 
 /// Writes the file of a producer that listens.
 pub fn write_file(path: &Path, address: &str, session: &SessionId, secret: &Secret) -> Result<WrittenFile> {
+    WrittenFile::write(path, print(address, session, secret))
+}
+
+/// The text of the file of a producer that listens.
+pub fn print(address: &str, session: &SessionId, secret: &Secret) -> String {
     let (address, session, secret) = (address.into(), hex(session), secret.to_hex());
     let written = Written { reshard: FILE_VERSION, address, session, secret, port: None };
-    WrittenFile::write(path, serde_json::to_string(&written).expect("texts and numbers") + "\n")
+    serde_json::to_string(&written).expect("texts and numbers") + "\n"
 }
 
 /// A session in hexadecimal digits.
@@ -95,28 +100,31 @@ pub fn hex(session: &SessionId) -> String {
 /// Reads a meeting file; none if it is not there yet.
 pub fn read_file(path: &Path) -> Result<Option<Invitation>> {
     let Some(text) = read_private(path)? else { return Ok(None) };
-    let written: Written = serde_json::from_str(&text)
-        .map_err(|error| wrong(path, &format!("is not one that a producer wrote: {error}")))?;
-    check_version(path, written.reshard)?;
+    parse(&text).map(Some).map_err(|why| wrong(path, &why))
+}
+
+/// Reads the text of a meeting file. The error says what is wrong with it.
+pub fn parse(text: &str) -> std::result::Result<Invitation, String> {
+    let written: Written =
+        serde_json::from_str(text).map_err(|error| format!("is not one that a producer wrote: {error}"))?;
+    check_version(written.reshard)?;
     if written.port.is_some() {
-        return Err(wrong(
-            path,
-            "is of a producer that meets over MPI, and here it is to be TCP; let both meet the same way",
-        ));
+        return Err(
+            "is of a producer that meets over MPI, and here it is to be TCP; let both meet the same way"
+                .into(),
+        );
     }
     match Secret::from_hex(&written.secret) {
-        Some(secret) => Ok(Some(Invitation { address: written.address, secret })),
-        None => Err(wrong(path, "has no secret in it")),
+        Some(secret) => Ok(Invitation { address: written.address, secret }),
+        None => Err("has no secret in it".into()),
     }
 }
 
 /// Fails if a file has another version.
-pub fn check_version(path: &Path, version: u32) -> Result<()> {
+pub fn check_version(version: u32) -> std::result::Result<(), String> {
     match version {
         FILE_VERSION => Ok(()),
-        _ => {
-            Err(wrong(path, &format!("has version {version}, and this reshard reads version {FILE_VERSION}")))
-        }
+        _ => Err(format!("has version {version}, and this reshard reads version {FILE_VERSION}")),
     }
 }
 

@@ -148,7 +148,7 @@ fn is_short_file(meta: &fs::Metadata) -> bool {
 }
 
 /// The text of a file, as far as it may be one of ours.
-fn short_text(file: fs::File) -> io::Result<String> {
+pub fn short_text(file: impl Read) -> io::Result<String> {
     let mut text = String::new();
     file.take(MAX_FILE_BYTES).read_to_string(&mut text).map(|_| text)
 }

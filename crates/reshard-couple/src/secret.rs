@@ -67,10 +67,12 @@ impl Secret {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// Two digits for each byte, and nothing else: `from_str_radix` would take a sign, and one digit.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
-        let digits = text.as_bytes().chunks(2);
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        let bytes: Option<Vec<u8>> = digits.map(byte).collect();
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        let byte = |&[high, low]: &[u8; 2]| Some((16 * digit(high)? + digit(low)?) as u8);
+        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
         Self::new(bytes?).ok()
     }
 
@@ -152,7 +154,10 @@ mod tests {
         let secret = Secret::random().unwrap();
         assert_eq!(Secret::from_hex(&secret.to_hex()), Some(secret.clone()));
         assert_eq!(Secret::from_hex("zz"), None);
-        assert_eq!(Secret::from_hex("é0000000000000000000000000000000"), None);
+        for wrong in ["é0000000000000000000000000000000", "+f000000000000000000000000000000", &"0".repeat(33)]
+        {
+            assert_eq!(Secret::from_hex(wrong), None, "{wrong}");
+        }
         assert_eq!(format!("{secret:?}"), "Secret(..)");
     }
 }

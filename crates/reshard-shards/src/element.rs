@@ -34,8 +34,13 @@ fn named(name: &str) -> Option<ElementType> {
 
 /// A text of a stranger, as errors repeat it: short, and without control characters.
 pub(crate) fn shown(text: &str) -> String {
-    let mut short: String = text.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN_CHARS).is_some() {
+    shown_to(text, SHOWN_CHARS)
+}
+
+/// The first characters of a text of a stranger, as `shown`.
+pub(crate) fn shown_to(text: &str, chars: usize) -> String {
+    let mut short: String = text.chars().take(chars).flat_map(char::escape_debug).collect();
+    if text.chars().nth(chars).is_some() {
         short.push_str("...");
     }
     short

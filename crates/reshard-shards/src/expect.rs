@@ -30,7 +30,7 @@ const NAMED_DIFFERENCES: usize = 3;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    tensors: BTreeMap<String, (ElementType, Vec<u64>)>,
+    pub(crate) tensors: BTreeMap<String, (ElementType, Vec<u64>)>,
 }
 
 #[derive(Deserialize)]

@@ -4,11 +4,15 @@
 //! Each process has a journal of its own.
 
 use crate::checksum::crc32c;
+use crate::element::shown_to;
 use crate::staging::{JOURNAL_NAME, Staging};
 use reshard::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
+
+/// The most characters of the first line of another run that an error repeats.
+const SHOWN_RUN_CHARS: usize = 1000;
 
 /// Boxes that are done, and durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +45,22 @@ impl Journal {
 
     /// Which boxes are done, ascending, by the journals of all processes of a run that did not come to its end; an error if it was another.
     pub fn done_boxes(staging: &Staging, texts: &[String], run: &str) -> Result<Vec<Done>> {
+        Self::read(texts, run).map_err(|begun| match begun {
+            _ if staging.is_named() => staging.exists_already(),
+            begun => Error::new(
+                ErrorKind::Mismatch,
+                format!(
+                    "the run that left {} behind was another: its source, its layout or its options differ, or a file was changed ({} before, \
+                     {run} now); remove it, and begin again",
+                    staging.path().display(),
+                    begun.map_or("unreadable".into(), |begun| shown_to(begun, SHOWN_RUN_CHARS))
+                ),
+            ),
+        })
+    }
+
+    /// Which boxes are done, ascending, by the texts of all journals. The error is the first line of one of another run, if it is whole.
+    pub fn read<'t>(texts: &'t [String], run: &str) -> std::result::Result<Vec<Done>, Option<&'t str>> {
         let mut done: Vec<Done> = Vec::new();
         for (number, text) in texts.iter().enumerate() {
             let mut lines = text.split_inclusive('\n').map_while(checked);
@@ -48,18 +68,7 @@ impl Journal {
                 Some(begun) if begun == run => {}
                 // A process that was not the first may not have come to write its own.
                 None if number > 0 => continue,
-                _ if staging.is_named() => return Err(staging.exists_already()),
-                begun => {
-                    return Err(Error::new(
-                        ErrorKind::Mismatch,
-                        format!(
-                            "the run that left {} behind was another: its source, its layout or its options differ, or a file was changed ({} before, \
-                             {run} now); remove it, and begin again",
-                            staging.path().display(),
-                            begun.unwrap_or("unreadable")
-                        ),
-                    ));
-                }
+                begun => return Err(begun),
             }
             done.extend(lines.map_while(done_of));
         }
@@ -87,14 +96,19 @@ impl Journal {
     }
 
     fn add<'l>(&mut self, staging: &Staging, lines: impl IntoIterator<Item = &'l str>) -> Result<()> {
-        let line = |line: &str| format!("{:08x} {line}\n", crc32c(line.as_bytes()));
-        let text: String = lines.into_iter().map(line).collect();
+        let text: String = lines.into_iter().map(sealed).collect();
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(|error| staging.failed(&self.name, "cannot be written", &error))
     }
 }
 
-fn line_of(done: &Done) -> String {
+/// A line with its checksum in front, as it is written.
+pub fn sealed(line: &str) -> String {
+    format!("{:08x} {line}\n", crc32c(line.as_bytes()))
+}
+
+/// What a line says of boxes.
+pub fn line_of(done: &Done) -> String {
     let crc = done.crc.map_or_else(String::new, |crc| format!(" {crc:08x}"));
     format!("{}..{}{crc}", done.boxes.start, done.boxes.end)
 }
@@ -112,4 +126,23 @@ fn done_of(line: &str) -> Option<Done> {
 fn checked(line: &str) -> Option<&str> {
     let (sum, said) = line.strip_suffix('\n')?.split_once(' ')?;
     (u32::from_str_radix(sum, 16).ok()? == crc32c(said.as_bytes())).then_some(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal obeys control characters, and nobody reads a line of a megabyte.
+    #[test]
+    fn the_run_of_a_stranger_is_repeated_in_one_short_line() {
+        let path = std::env::temp_dir().join(format!("reshard-journal-{}", std::process::id()));
+        let staging = Staging::begin_anew(&path, "none ").unwrap();
+        for stranger in ["convert \u{1b}[2J\u{7f}\r".to_string(), "x".repeat(1 << 20)] {
+            let texts = [sealed(&stranger)];
+            let said = Journal::done_boxes(&staging, &texts, "convert").unwrap_err().to_string();
+            assert!(said.contains("was another") && said.len() < 2000, "{} bytes", said.len());
+            assert!(!said.contains(char::is_control), "{said:?}");
+        }
+        staging.discard();
+    }
 }

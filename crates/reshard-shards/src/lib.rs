@@ -39,6 +39,8 @@ mod doubts;
 mod element;
 mod expect;
 mod few;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
 mod import_tensors;
 mod journal;

@@ -61,15 +61,8 @@ impl Site {
         }
         let first = SimulationRequest::read(&timed, false)?;
         let page = page(&first, Some(&format!("/{token}/plan")))?;
-        let port = at.port();
-        let mut hosts = vec![at.to_string()];
-        for name in ["localhost", "127.0.0.1", "[::1]"] {
-            hosts.push(format!("{name}:{port}"));
-            // The port of HTTP is left out.
-            if port == 80 {
-                hosts.push(name.to_string());
-            }
-        }
+        let names = ["localhost", "127.0.0.1", "[::1]"].map(|name| format!("{name}:{}", at.port()));
+        let hosts = names.into_iter().chain([at.to_string()]).flat_map(as_called).collect();
         Ok(Self { page, timed, token, hosts, anywhere, plans: Arc::new(Semaphore::new(PLANS)) })
     }
 
@@ -114,11 +107,11 @@ impl Site {
     }
 
     /// What is asked for, if it may be.
-    fn look(&self, head: &Parts, has_body: bool, reached: Option<SocketAddr>) -> Found {
+    pub fn look(&self, head: &Parts, has_body: bool, reached: Option<SocketAddr>) -> Found {
         let refused = |status, why| Found::Refused(status, why);
         let own = |host: &str| {
-            let reached = reached.filter(|_| self.anywhere).map(|address| address.to_string());
-            self.hosts.iter().chain(&reached).any(|own| own.eq_ignore_ascii_case(host))
+            let reached = reached.filter(|_| self.anywhere).map(|address| as_called(address.to_string()));
+            self.hosts.iter().chain(reached.iter().flatten()).any(|own| own.eq_ignore_ascii_case(host))
         };
         // The only header of a name; an empty text if it is no text, or is there twice.
         let only = |name| {
@@ -156,22 +149,21 @@ impl Site {
 }
 
 impl Site {
-    /// The plan of the layouts in a query, or what is wrong with them.
-    fn planned(&self, query: &str) -> (StatusCode, String) {
-        let mut fields: Vec<(&str, String)> = Vec::new();
-        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let value = decoded(value).filter(|value| !value.trim().is_empty());
-            if let (Some((_, flag)), Some(value)) = (FIELDS.iter().find(|(field, _)| *field == name), value) {
-                fields.push((flag, value));
-            }
-        }
-        let typed = |flag| fields.iter().find(|(given, _)| *given == flag).map(|(_, text)| text.clone());
+    /// What the fields of a query ask for: all else is as it was typed on the command line.
+    pub fn asked(&self, fields: &Fields) -> Timed {
         let mut timed = self.timed.clone();
         timed.moved.layouts = Vec::new();
-        timed.moved.from = typed("--from");
-        timed.moved.to = typed("--to");
-        timed.moved.shape = typed("--shape");
-        timed.strategy = typed("--strategy").unwrap_or(timed.strategy);
+        timed.moved.from = fields.typed("--from");
+        timed.moved.to = fields.typed("--to");
+        timed.moved.shape = fields.typed("--shape");
+        timed.strategy = fields.typed("--strategy").unwrap_or(timed.strategy);
+        timed
+    }
+
+    /// The plan of the layouts in a query, or what is wrong with them.
+    pub fn planned(&self, query: &str) -> (StatusCode, String) {
+        let fields = Fields::of(query);
+        let timed = self.asked(&fields);
         let live = format!("/{}/plan", self.token);
         // Flags of some strategies may stand beside another one.
         let data =
@@ -184,7 +176,8 @@ impl Site {
             Err(Failure::Usage(sentence) | Failure::Failed(sentence)) => {
                 let message = sentence.message();
                 let field = FIELDS.iter().find(|(_, flag)| message.starts_with(&format!("{flag}:")));
-                let place = field.and_then(|(name, flag)| Some((*name, typed(flag)?, sentence.position())));
+                let place =
+                    field.and_then(|(name, flag)| Some((*name, fields.typed(flag)?, sentence.position())));
                 let message = field.map_or(message, |(_, flag)| message[flag.len() + 1..].trim_start());
                 (StatusCode::OK, wrong(message, place))
             }
@@ -193,10 +186,37 @@ impl Site {
     }
 }
 
-enum Found {
+/// What a request gets: the page, the plan of a query, or a refusal.
+pub enum Found {
     Page,
     Plan(String),
     Refused(StatusCode, &'static str),
+}
+
+/// What was typed into the fields of the page, each with its flag.
+pub struct Fields(Vec<(&'static str, String)>);
+
+impl Fields {
+    /// The fields of a query. Those that are empty, unknown or no text are left out.
+    pub fn of(query: &str) -> Self {
+        let typed = |pair: &str| {
+            let (name, value) = pair.split_once('=')?;
+            let (_, flag) = FIELDS.iter().find(|(field, _)| *field == name)?;
+            Some((*flag, decoded(value).filter(|value| !value.trim().is_empty())?))
+        };
+        Self(query.split('&').filter_map(typed).collect())
+    }
+
+    /// What was typed, the first time if there are several.
+    fn typed(&self, flag: &str) -> Option<String> {
+        self.0.iter().find(|(given, _)| *given == flag).map(|(_, text)| text.clone())
+    }
+}
+
+/// What a browser calls the server at `HOST:PORT`: it leaves out the port of HTTP.
+fn as_called(at: String) -> Vec<String> {
+    let without = at.strip_suffix(":80").map(String::from);
+    [at].into_iter().chain(without).collect()
 }
 
 /// Compares in a time that does not tell where two texts differ.
@@ -240,9 +260,11 @@ fn decoded(text: &str) -> Option<String> {
         bytes.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-                rest = &rest[2..];
-                u8::from_str_radix(digits, 16).ok()?
+                let (&[high, low], after) = rest.split_first_chunk()?;
+                rest = after;
+                // Two digits and nothing else: `from_str_radix` would take a sign.
+                let digit = |digit: u8| char::from(digit).to_digit(16);
+                (16 * digit(high)? + digit(low)?) as u8
             }
             byte => byte,
         });
@@ -260,8 +282,8 @@ mod tests {
     #[test]
     fn queries_are_decoded() {
         assert_eq!(decoded("4x4%2F64x64+first%3d1x0").as_deref(), Some("4x4/64x64 first=1x0"));
-        for broken in ["%", "%2", "%zz", "%ff", "%+1"] {
-            assert!(decoded(broken).is_none_or(|text| text == "\u{1}"), "{broken}");
+        for broken in ["%", "%2", "%zz", "%ff", "%+1", "%-1", "%é"] {
+            assert_eq!(decoded(broken), None, "{broken}");
         }
     }
 
@@ -269,6 +291,24 @@ mod tests {
         let args = Args::try_parse_from([&["reshard", "serve"], words].concat()).unwrap();
         let Command::Serve(serve) = args.command else { panic!("another command") };
         Site::new(&serve.timed, "t".to_string(), "127.0.0.1:1".parse().unwrap(), false).unwrap()
+    }
+
+    #[test]
+    fn the_port_of_http_is_left_out() {
+        let timed = site(&[]).timed;
+        let found = |at: &str, anywhere, host: &str| {
+            let site = Site::new(&timed, "t".into(), at.parse().unwrap(), anywhere).unwrap();
+            let request = Request::get("/t/").header("Host", host).header("Origin", format!("http://{host}"));
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            matches!(site.look(&head, false, Some("10.0.0.7:80".parse().unwrap())), Found::Page)
+        };
+        for host in ["10.0.0.7", "10.0.0.7:80", "localhost", "[::1]:80"] {
+            assert!(found("10.0.0.7:80", false, host) && found("127.0.0.1:80", true, host), "{host}");
+        }
+        assert!(found("[fd00::80]:80", false, "[fd00::80]"));
+        for host in ["10.0.0.7", "10.0.0.7:80", "localhost", "127.0.0.1:80"] {
+            assert!(!found("127.0.0.1:8080", false, host), "{host}");
+        }
     }
 
     #[test]
