@@ -1,4 +1,4 @@
-//! Runs the programs of tests that cargo has built: one for each processor at a time, each of its tests after the other, so that the
+//! Runs the programs of tests that cargo has built: one for each processor at a time and one more, each of its tests after the other, so that the
 //! duration of every test is known. A program that passed before is not run again if nothing changed that it depends on.
 
 use crate::tools::{self, Outcome, cargo, program, say};
@@ -299,7 +299,8 @@ pub fn hash_file(hasher: &mut DefaultHasher, path: &Path) {
 }
 
 fn run_all(binaries: Vec<Binary>, filter: &[&str], environment: &[(&str, &str)]) -> Vec<Ran> {
-    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    // One more than there are processors, as tests between processes wait much of their time.
+    let at_once = 1 + thread::available_parallelism().map_or(1, usize::from);
     let left = Mutex::new(VecDeque::from(binaries));
     let running = Mutex::new(Vec::<String>::new());
     let (send, ended) = channel();

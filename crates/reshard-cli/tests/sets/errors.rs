@@ -126,7 +126,7 @@ fn calls_that_fail_leave_nothing_bad() {
         case.fails_at(SHORT, "1+");
         for what in [NO_ROOM, NO_QUOTA, DISK_FAULT, INTERRUPTED, SHORT] {
             // Other threads may come first, so that a number is not always the same call.
-            let step = if full_sweep() { 1 } else { 12 };
+            let step = if full_sweep() { 1 } else { 36 };
             let mut at = random.within(1, step) as usize;
             while at <= count {
                 case.fails_at(what, &at.to_string());

@@ -13,7 +13,7 @@ const LAUNCHERS: [&[&str]; 2] =
 
 /// Flips by one process, and by ranks of a job, which take longer to start.
 fn wanted() -> (usize, usize) {
-    if full_sweep() { (1800, 200) } else { (190, 10) }
+    if full_sweep() { (1800, 200) } else { (60, 10) }
 }
 
 /// The library of a test; none, with a sentence, where there is no compiler.
