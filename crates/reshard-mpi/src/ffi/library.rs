@@ -4,7 +4,6 @@
 //! work side by side, so loading another one is an error.
 
 use super::calls::{CallTable, Calls, each};
-use super::retired::Retired;
 use crate::abi::{Abi, ERROR_TEXT_BYTES, Interface, Raw, SUCCESS, VERSION_TEXT_BYTES};
 use crate::fork::{forked_off, is_forked};
 use crate::launch::launched;
@@ -16,6 +15,15 @@ use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Something that is dropped as soon as it is over, or given up.
+pub(super) trait Pending: Send {
+    /// Advances it. Returns whether it is over.
+    fn is_over(&mut self) -> Result<bool>;
+
+    /// Makes dropping it safe where it can never be over.
+    fn give_up(&mut self);
+}
 
 /// The MPI library of this process.
 pub struct Mpi {
@@ -38,7 +46,7 @@ pub struct Mpi {
     /// Held while a duplicate is looked up and, if there is none, begun.
     pub(super) duplicate_lock: Mutex<()>,
     /// Duplicates that wait to be freed: see `retired.rs`.
-    pub(super) retired: Mutex<Vec<Retired>>,
+    pub(super) retired: Mutex<Vec<Box<dyn Pending>>>,
     /// MPI is about to end.
     pub(super) is_ending: AtomicBool,
     /// What is called when MPI ends, while it still works.

@@ -7,7 +7,7 @@
 
 use super::collective::Reduce;
 use super::comm::Comm;
-use super::library::Mpi;
+use super::library::{Mpi, Pending};
 use super::request::Request;
 use reshard_plan::Result;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// A duplicate that waits for messages with a tag.
-pub(super) struct Retired {
+struct Retired {
     comm: Arc<Comm>,
     tag: u32,
     /// Messages that this rank need not receive, as they are its own, and those it has received.
@@ -31,7 +31,7 @@ pub(super) struct Retired {
 // SAFETY: the memory is on the heap, and only the owner of this value reads it.
 unsafe impl Send for Retired {}
 
-impl Retired {
+impl Pending for Retired {
     /// Receives what has come. Returns whether all has.
     fn is_over(&mut self) -> Result<bool> {
         if self.request.test()?.is_none() {
@@ -54,6 +54,10 @@ impl Retired {
         drop(unsafe { Box::from_raw(self.sent) });
         Ok(true)
     }
+
+    fn give_up(&mut self) {
+        self.comm.leak();
+    }
 }
 
 /// Frees a duplicate, which nothing more is sent on by this rank, when all that others have sent with `tag` has come. Does not wait.
@@ -67,7 +71,7 @@ pub(crate) fn retire(comm: &Arc<Comm>, tag: u32, sent: u64, received: u64) {
         Ok((request, all)) => {
             let (comm, counted) = (Arc::clone(comm), sent + received);
             let retired = Retired { comm, tag, counted, request, sent: all };
-            mpi.retired.lock().unwrap_or_else(PoisonError::into_inner).push(retired);
+            mpi.retired.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(retired));
         }
         // Not on this thread, or never again.
         Err(_) => comm.leak(),
@@ -91,7 +95,7 @@ impl Mpi {
         retired.retain_mut(|one| match one.is_over() {
             Ok(over) => !over,
             Err(_) => {
-                one.comm.leak();
+                one.give_up();
                 false
             }
         });
