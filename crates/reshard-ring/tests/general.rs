@@ -76,9 +76,8 @@ fn judge(name: &str, cases: u64, mut next: impl FnMut() -> RingProblem) {
         "{name}: {cases} rings that are not light; {reached} reach the bound of the ports, {proven} are proven optimal; ratio \
          to that bound {mean:.5} in the mean and {worst:.3} at worst, {unproven:.3} where a better one is proven"
     );
-    // The lower bound of the ports cannot always be reached; over the many rings of a full sweep some miss it by a fifth.
-    let worst = if full_sweep() { unproven } else { worst };
-    assert!(mean <= 1.001 && worst <= 1.12, "{name}: mean {mean}, worst {worst}");
+    // The lower bound of the ports cannot always be reached: some rings miss it by a fifth, and are proven optimal.
+    assert!(mean <= 1.001 && unproven <= 1.12, "{name}: mean {mean}, unproven {unproven}");
 }
 
 #[test]
